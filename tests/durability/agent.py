@@ -1,24 +1,24 @@
-"""An agent for trials of durability: what it does is journalled in a file, and it tells what its process
-holds.
+"""An agent for tests of durability: it writes its runs to a journal file, and reports the resources of its
+process.
 
 It runs in a process of its own, `a2a-bridge serve tests/durability/agent.py`. The last word of a message is
-its mark, which comes back in everything the agent says, so that it can be found in a log, a socket or a file.
+its mark. Everything that the agent sends contains the mark, so that it can be found in a log, a socket or a
+file.
 
 ==================  ==========================================================================================
-`quick MARK`        a task that is completed at once
-`chunks N MARK`     one with an artifact in N pieces, some time apart
-`steady N MARK`     the same; it goes on where it was when a process that died is replaced
-`ask MARK`          a task that asks, and completes with the answer
-`hang MARK`         a task that works until it is cancelled
-`ticks S MARK`      a task that says something every S seconds until it is cancelled
-`big N MARK`        a completed task with N random bytes
-`say MARK`          a direct message
-`held`              a direct message: what this process holds, as JSON (see held.py)
+  `quick MARK`        a task that is completed at once
+  `chunks N MARK`     a task with an artifact in N pieces, with pauses between them
+  `steady N MARK`     the same; the task continues when a dead process is replaced
+  `ask MARK`          a task that asks, and completes with the answer
+  `hang MARK`         a task that works until it is cancelled
+  `ticks S MARK`      a task that sends a status every S seconds until it is cancelled
+  `big N MARK`        a completed task with N random bytes
+  `say MARK`          a direct message
+  `held`              a direct message: the resources of this process as JSON (see held.py)
 ==================  ==========================================================================================
 
-TRIALS_JOURNAL: a file for a line a run, `execute|resume MESSAGE TASK`. TRIALS_RESUMES=0: nothing can be
-resumed.
-TRIALS_PACE: seconds between pieces. See sabotage.py for what can be done to its database.
+TRIALS_JOURNAL: a file with a line for each run, `execute|resume MESSAGE TASK`. TRIALS_RESUMES=0: no task can
+be resumed. TRIALS_PACE: seconds between pieces. sabotage.py makes faults of its database.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PACE = float(os.environ.get("TRIALS_PACE", "0.01"))
 
 
 def _note(how: str, run: Run) -> None:
-    """One write of one line at the end of a file: it stays when the process is killed."""
+    """Writes one line at the end of a file with one write, which survives a kill of the process."""
     if not _JOURNAL:
         return
     line = f"{how} {run.message.message_id or '-'} {run.task_id}\n".encode()
@@ -49,7 +49,7 @@ def _note(how: str, run: Run) -> None:
 
 
 class Dying:
-    """What it was doing when its process died has failed."""
+    """Its tasks fail when their process dies."""
 
     async def execute(self, run: Run) -> AsyncIterator[Event]:
         _note("execute", run)
@@ -64,7 +64,7 @@ class Dying:
 
 
 class Resuming(Dying):
-    """The same, but `steady` work goes on."""
+    """The same, but `steady` tasks are resumed."""
 
     async def resume(self, run: Run) -> AsyncIterator[Event]:
         _note("resume", run)

@@ -1,9 +1,8 @@
-"""Callers of a serving process, by every binding: our client and the official one, told apart by nothing but
-a name.
+"""Callers of a serving process, over every binding: our client and the official one behind one interface.
 
 Rules:
-1. What a caller is shown is given on as it came, with the event's id where the caller can see one.
-2. A connection that breaks is no error of a trial: it is Lost. What the agent refuses is an A2AError.
+1. Events are passed on unchanged, with the event's id if the client can see it.
+2. A broken connection is no error of a test: it is Lost. A refusal of the agent is an A2AError.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 
 
 class Shown(NamedTuple):
-    """An event as a caller saw it. number: of the event in its task; 0 where the caller cannot know."""
+    """An event as a caller saw it. number: of the event in its task; 0 if the client cannot see it."""
 
     event: hub.StreamResponse
     number: int = 0
@@ -38,7 +37,7 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class Caller:
-    """One client on one binding. numbers: whether it is told the numbers of events."""
+    """One client on one binding. numbers: whether it sees the numbers of events."""
 
     name: str
     client: Client
@@ -59,8 +58,8 @@ class Caller:
                 yield Shown(event.message, self._number(event))
 
     async def subscribe(self, task_id: str, after: int | None = None) -> AsyncGenerator[Shown, None]:
-        """after: resumes after the event of that number; begins with a snapshot else. Raises LookupError at a
-        gap.
+        """after: resumes after the event of that number; otherwise the stream begins with a snapshot. Raises
+        LookupError for a gap.
         """
         context = CallContext(parameters={} if after is None else {LAST_EVENT_PARAMETER: str(after)})
         asked = hub.SubscribeToTaskRequest(id=task_id)
@@ -102,12 +101,12 @@ def request(
 
 
 def lost(error: BaseException) -> bool:
-    """Whether an error says that the connection broke or the process is gone, and nothing of the agent."""
+    """Whether an error shows that the connection broke or the process is gone, and is no answer of the agent."""
     return isinstance(error, A2AError) and error.reason in (Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED)
 
 
 def card_of(served: Served) -> hub.AgentCard:
-    """What a caller has to know to reach a process, without asking it."""
+    """A card with the addresses of a process, made without a request."""
     urls = {"JSONRPC": f"{served.http}/", "HTTP+JSON": served.http, "GRPC": served.grpc}
     return hub.AgentCard(
         name="trials",

@@ -1,9 +1,8 @@
-"""Compares what callers were promised with what a server says of it now, and with the rows of its database.
+"""Compares the promises to callers with the present answers of a server, and with the rows of its database.
 
 Rules:
-1. A task is looked at in three ways: GetTask, a subscription from the first event on, and its rows.
-2. It only reads, and changes nothing but the ledger: what was compared is not kept for the next time, its end
-   is.
+1. A task is read in three ways: GetTask, a subscription from the first event on, and its rows.
+2. It only reads, and changes only the ledger: of a compared task, the ledger keeps only the end.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ AT_ONCE = 8
 
 @dataclass
 class Comparison:
-    """store: as the server's `--store` takes it. resumes: whether the agent goes on with steady work."""
+    """store: as in the server's `--store`. resumes: whether the agent resumes steady work."""
 
     store: str
     ledger: Ledger
@@ -35,7 +34,7 @@ class Comparison:
     totals: Counter[str] = field(default_factory=Counter)
 
     async def all(self, ways: Sequence[Caller], chance: random.Random, tasks: Iterable[str]) -> None:
-        """Compares tasks, each as one of the callers sees it."""
+        """Compares tasks, each with the view of one of the callers."""
         some = asyncio.Semaphore(AT_ONCE)
 
         async def one(task_id: str) -> None:
@@ -50,11 +49,11 @@ class Comparison:
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._one(way, task_id)
-        except Exception as error:  # noqa: BLE001  whatever it is, the task cannot be had
+        except Exception as error:  # noqa: BLE001  any error means that the task cannot be read
             self.ledger.wrong.append(f"{way.name}: {task_id} cannot be had: {type(error).__name__} {error}")
 
     async def _one(self, way: Caller, task_id: str) -> None:
-        """Compares all that was ever seen of a task with what is told of it now."""
+        """Compares everything that callers saw of a task with its present state."""
         seen = self.ledger.seen[task_id]
         wrong = self.ledger.wrong
         now = await way.get(task_id)
@@ -68,14 +67,16 @@ class Comparison:
             wrong.append(f"{task_id} had ended {state(seen.end)}, and is {state(now)} now")
         elif now.status.state in TERMINAL:
             seen.end = now
-            # What was compared once is in the end, and in the events that are kept for the next time.
+            # Compared events are part of the end; the last ones are kept for the next comparison.
             seen.snapshots.clear()
             seen.runs.clear()
         self._finished(now, log)
         self.totals["compared"] += 1
 
     def _finished(self, now: hub.Task, log: Sequence[hub.StreamResponse]) -> None:
-        """Steady work that ended must be whole, with each piece once; other work must say why it failed."""
+        """Steady work that ended must be complete, with each piece once; other work must have a reason for
+        its failure.
+        """
         text = log[0].task.history[0].parts[0].text if log[0].task.history else ""
         verb, *rest = text.split() or [""]
         if now.status.state == hub.TASK_STATE_COMPLETED and verb in ("steady", "chunks"):
@@ -91,10 +92,10 @@ class Comparison:
 
 
 async def _told(way: Caller, task_id: str, count: int) -> list[hub.StreamResponse]:
-    """The first events of a task as subscribers are told them, from the first one on."""
+    """The first events of a task as subscribers get them, from the first one on."""
     told: list[hub.StreamResponse] = []
     before = -1
-    # A stream ends where the task asks something, also where that has been answered since.
+    # A stream ends at a question of the task, also if that has been answered since.
     while before < len(told) < count:
         before = len(told)
         async with aclosing(way.subscribe(task_id, before)) as events:

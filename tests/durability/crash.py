@@ -1,7 +1,7 @@
-"""Kills a server again and again, and says what was lost: `make crash`. Exit code 1 when anything was.
+"""Kills a server again and again, and reports losses: `make crash`. The exit code is 1 after a loss.
 
 .venv/bin/python -m tests.durability.crash [--rounds N] [--seed N] [--store sqlite|postgresql|memory]
-[--plain]
+    [--plain]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.durability.serving import Stage
 from tests.durability.webhook import hook
 from tests.postgres import Postgres
 
-#: what lets the bridge post to the webhook of a trial, and what makes sends idempotent
+#: allows notifications to the webhook of a test, and idempotent sends
 PUSHING = ("--push-allow", "127.0.0.1")
 IDEMPOTENT = ("--idempotent-sends",)
 
@@ -39,7 +39,7 @@ async def trial(
     push: bool = True,
     database: Postgres | None = None,
 ) -> AsyncIterator[Trial]:
-    """A trial on a store, with everything switched on that is not switched off here."""
+    """A test on a store, with all features except those that are switched off here."""
     journal = folder / "journal"
     environment = {"TRIALS_JOURNAL": str(journal), "TRIALS_RESUMES": str(int(resumes))}
     flags = (*(PUSHING if push else ("--no-push",)), *(IDEMPOTENT if idempotent else ()))
@@ -109,7 +109,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = arguments.folder or Path(place)
         if arguments.store == "postgresql":
-            # Its handlers for forks bring down the commands that stop and start the database.
+            # grpcio's handlers for forks crash the commands that stop and start the database.
             os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
             from tests.durability.databases import filled, postgres
 

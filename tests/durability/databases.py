@@ -1,6 +1,4 @@
-"""PostgreSQL databases for servers under trial, and a server of one's own for programs that run without
-pytest.
-"""
+"""PostgreSQL databases for servers under test, and a PostgreSQL server for programs that run without pytest."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 def filled(server: Postgres) -> str:
-    """A new database with the tables that a server wants, and nothing in them."""
+    """A new database with the tables of a server, without content."""
     url = server.create()
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     try:

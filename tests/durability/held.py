@@ -1,6 +1,6 @@
-"""What a process holds at this moment: tasks, timers, sockets, files, threads. Not how it came to hold them.
+"""The resources of a process at this moment: tasks, timers, sockets, files, threads.
 
-It runs inside of the process that is asked, and looks from there.
+It runs inside of that process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any
 
 
 def counts() -> dict[str, Any]:
-    """Numbers by name, and `of`: what the tasks and files are, for reports. Run inside of an event loop."""
+    """Numbers by name, and `of`: a description of the tasks and files, for reports. Run inside of an event
+    loop.
+    """
     gc.collect()
     loop = asyncio.get_running_loop()
     timers = [handle for handle in getattr(loop, "_scheduled", ()) if not handle.cancelled()]
@@ -47,13 +49,13 @@ def _called(handle: asyncio.TimerHandle) -> str:
 
 
 def _files() -> Counter[str]:
-    """Open files by what they are: `socket`, `pipe`, `anon_inode`, or the name of a file."""
+    """Open files by kind: `socket`, `pipe`, `anon_inode`, or the name of a file."""
     found: Counter[str] = Counter()
     for entry in list(Path("/proc/self/fd").iterdir()):
         try:
             target = str(entry.readlink())
         except FileNotFoundError:
-            # The one that lists them.
+            # The file descriptor of this list.
             continue
         found[target.partition(":")[0] if ":" in target else Path(target).name] += 1
     return found

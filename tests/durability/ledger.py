@@ -1,8 +1,8 @@
-"""What callers were promised: tasks acknowledged, events shown, ends seen. And what a log says of it later.
+"""The promises to callers (acknowledged tasks, seen events, seen ends), and their comparison with a log.
 
 Rules:
-1. Only what reached a caller counts. An answer that broke off on its way promises nothing.
-2. A log is compared event by event, by number. A snapshot must be what some beginning of the log adds up to.
+1. Only data that reached a caller counts. An answer that broke off promises nothing.
+2. A log is compared event by event, by number. A snapshot must be the sum of some beginning of the log.
 3. Nothing is repaired or excused here: every difference is a line of text.
 """
 
@@ -41,18 +41,18 @@ class Sent:
 
 @dataclass
 class Seen:
-    """What callers saw of one task. runs: events without numbers, as they followed each other in one stream."""
+    """The events of one task that callers saw. runs: events without numbers, in the order of one stream."""
 
     events: dict[int, hub.StreamResponse] = field(default_factory=dict)
     snapshots: list[tuple[hub.Task, int]] = field(default_factory=list)
     runs: list[list[hub.StreamResponse]] = field(default_factory=list)
-    #: the task as somebody saw it after it had ended
+    #: the task as a caller saw it after it had ended
     end: hub.Task | None = None
     pushed: int = 0
 
 
 class Ledger:
-    """What was promised so far, and what was found wrong on the way."""
+    """The promises so far, and the faults that were found on the way."""
 
     def __init__(self) -> None:
         self.sent: dict[str, Sent] = {}
@@ -61,18 +61,18 @@ class Ledger:
 
     @property
     def events(self) -> int:
-        """How many events, counting each one of a task once, were shown with their numbers."""
+        """The number of different events that were seen with their numbers."""
         return sum(len(seen.events) for seen in self.seen.values())
 
     def acknowledged(self, task: hub.Task) -> None:
-        """Somebody was shown a task, in the answer of a unary call."""
+        """Notes a task in the answer of a unary call."""
         self._snapshot(task, 0)
 
     def stream(self, task_id: str, after: int | None = None) -> Stream:
-        """Notes what one stream shows, item by item.
+        """Notes the items of one stream.
 
-        task_id: empty until its first item tells. after: the number of the event that it goes on after, if it
-        does.
+        task_id: empty until the first item names it. after: the number of the event after which it resumes,
+        if it does.
         """
         return Stream(self, task_id, after)
 
@@ -104,7 +104,7 @@ class Stream:
 
     @property
     def position(self) -> int:
-        """The number of the event seen last; 0 when there are no numbers."""
+        """The number of the last seen event; 0 without numbers."""
         return self._before or 0
 
     def show(self, shown: Shown) -> None:
@@ -117,7 +117,7 @@ class Stream:
             self.task_id = event.task.id if which == "task" else getattr(event, which or "").task_id
         begins, self._begins = self._begins, False
         if begins and which == "task":
-            # The task as it was when somebody could look, which may be later than its first event.
+            # The task at the time of the request, which may be later than its first event.
             self._ledger._snapshot(event.task, number)
             self._before = number or None
             return
@@ -138,9 +138,9 @@ def state(task: hub.Task) -> str:
 
 
 def outline(task: hub.Task) -> bytes:
-    """What events say of a task: its status without what it says, and its artifacts. Equal for equal ones.
+    """The part of a task that events determine: its status without the message, and its artifacts.
 
-    A further message of the caller moves what the status says into the history, and is no event.
+    A further message of the caller moves the message of the status into the history; that is no event.
     """
     kept = hub.Task(id=task.id, artifacts=task.artifacts)
     kept.status.CopyFrom(task.status)
@@ -149,9 +149,7 @@ def outline(task: hub.Task) -> bytes:
 
 
 def folds(log: Sequence[hub.StreamResponse]) -> Iterable[hub.Task]:
-    """What each beginning of a log adds up to, from the first event on: always the same task, changed in
-    between.
-    """
+    """The sum of each beginning of a log, from the first event on: always the same task, changed in between."""
     task = hub.Task()
     for event in log:
         match event.WhichOneof("payload"):
@@ -165,7 +163,7 @@ def folds(log: Sequence[hub.StreamResponse]) -> Iterable[hub.Task]:
 
 
 def missing(task_id: str, seen: Seen, log: Sequence[hub.StreamResponse]) -> list[str]:
-    """What callers saw of a task and its log does not say."""
+    """Events that callers saw of a task and that are missing in its log."""
     wrong = [
         f"event {number} of {task_id} was shown as {_short(event)}, and the log has "
         + (_short(log[number - 1]) if number <= len(log) else "none")
@@ -193,12 +191,12 @@ def missing(task_id: str, seen: Seen, log: Sequence[hub.StreamResponse]) -> list
 
 
 def _contains(log: Sequence[hub.StreamResponse], run: Sequence[hub.StreamResponse]) -> bool:
-    """Whether a log has these events, one right after the other."""
+    """Whether a log has these events in a row."""
     return any(list(log[start : start + len(run)]) == list(run) for start in range(len(log) - len(run) + 1))
 
 
 def illogical(task_id: str, log: Sequence[hub.StreamResponse], now: hub.Task) -> list[str]:
-    """What is wrong with a log by itself, and with the task beside it."""
+    """The faults of a log by itself, and of the task beside it."""
     if not log or log[0].WhichOneof("payload") != "task":
         return [f"the log of {task_id} does not begin with the task"]
     wrong = []
@@ -215,7 +213,7 @@ def illogical(task_id: str, log: Sequence[hub.StreamResponse], now: hub.Task) ->
 
 
 def names(events: Sequence[hub.StreamResponse]) -> str:
-    """Events in short, for people."""
+    """Events in short, for reports."""
     short = []
     for event in events:
         match event.WhichOneof("payload"):
@@ -234,5 +232,5 @@ def _short(event: hub.StreamResponse) -> str:
 
 
 def resting(task: hub.Task) -> bool:
-    """Whether nothing happens to a task until somebody says something."""
+    """Whether a task does not change until a message arrives."""
     return task.status.state in TERMINAL | INTERRUPTED

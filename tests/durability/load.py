@@ -1,11 +1,9 @@
-"""Callers that do a bit of everything at once, at random, and note what they are promised. Not what becomes
-of it.
+"""Callers that use all operations at once, at random, and note the promises to them.
 
 Rules:
-1. All chance comes from one seed. What overlaps with what is up to the machine, so a seed repeats the kind of
+1. All chance comes from one seed. The overlap of calls depends on the machine, so a seed repeats the kind of
    a round and not every step of it.
-2. A caller whose connection breaks is only allowed to when the server was hurt on purpose; `hurt` says since
-   when.
+2. A connection may break only after the server was hurt on purpose; `hurt` is the time of that.
 """
 
 from __future__ import annotations
@@ -23,16 +21,16 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.durability.callers import Caller, lost
 from tests.durability.ledger import Ledger, Sent, resting
 
-#: what may be said to who meddles with a task that somebody else has just ended
+#: valid refusals for a call about a task that another caller has just ended
 _TOO_LATE = {Reason.UNSUPPORTED_OPERATION, Reason.TASK_NOT_CANCELABLE}
 
 
 @dataclass
 class Load:
-    """Callers at work. idempotent: whether a message that is sent again is the same. webhook: empty for no
-    pushing.
+    """Callers at work. idempotent: whether a repeated message is recognised. webhook: empty for no
+    notifications.
 
-    done: how often each thing was done to its end.
+    done: how often each kind of work was completed.
     """
 
     chance: random.Random
@@ -41,13 +39,13 @@ class Load:
     webhook: str = ""
     hurt: bool = False
     done: Counter[str] = field(default_factory=Counter)
-    #: tasks of this load that may be looked at, and those that wait for an answer
+    #: tasks of this load that may be read, and those that wait for an answer
     tasks: list[str] = field(default_factory=list)
     asking: list[str] = field(default_factory=list)
     pushed: set[str] = field(default_factory=set)
 
     async def run(self, callers: Sequence[Caller], workers: int, most: int = 1 << 30) -> None:
-        """Works until the server is gone, or `most` things were begun."""
+        """Works until the server is gone, or until `most` pieces of work were begun."""
         left = most
 
         async def work() -> None:
@@ -62,7 +60,7 @@ class Load:
                 group.create_task(work())
 
     async def _one(self, caller: Caller) -> bool:
-        """One thing. False when the server is gone."""
+        """One piece of work. False when the server is gone."""
         action = self.chance.choices(_ACTIONS, _WEIGHTS)[0]
         name = action.__name__.strip("_")
         try:
@@ -76,7 +74,7 @@ class Load:
                 return False
             if error.reason not in _TOO_LATE:
                 self.ledger.wrong.append(f"{caller.name} {name}: {error.reason.name} {error}")
-        except Exception as error:  # noqa: BLE001  any kind of error a client can think of goes into the report
+        except Exception as error:  # noqa: BLE001  any error of a client goes into the report
             if not self.hurt:
                 self.ledger.wrong.append(f"{caller.name} {name}: {type(error).__name__} {error}")
             return False
@@ -84,7 +82,7 @@ class Load:
             self.done[name] += 1
         return True
 
-    # ------------------------------------------------------------------ what callers do
+    # ------------------------------------------------------------------ the kinds of work
 
     async def _quick(self, caller: Caller) -> None:
         sent = self._new("quick")
@@ -96,7 +94,7 @@ class Load:
         sent.direct = answer.message.parts[0].text
 
     async def _immediate(self, caller: Caller) -> None:
-        """Begins a task and watches it, as often as not from the middle."""
+        """Begins a task and watches it, often from the middle."""
         sent = self._new(self._long())
         answer = await caller.send(sent.text, sent.message_id, immediately=True)
         self._answered(sent, answer)
@@ -108,7 +106,7 @@ class Load:
         await self._follow(caller, sent)
 
     async def _cut(self, caller: Caller) -> None:
-        """Goes away in mid-stream, and goes on where it was."""
+        """Leaves a stream in the middle, and resumes it."""
         sent = self._new(self._long())
         position = await self._follow(caller, sent, self.chance.randint(1, 8))
         if sent.task_id and caller.numbers:
@@ -153,15 +151,15 @@ class Load:
             self.ledger.acknowledged(task)
 
     async def _again(self, caller: Caller) -> None:
-        """Sends a message that was sent before, whatever became of it."""
+        """Repeats an earlier message, whatever its result was."""
         if self.idempotent and self.ledger.sent:
             newest = list(self.ledger.sent.values())[-50:]
             await self.again(caller, self.chance.choice(newest))
 
     async def again(self, caller: Caller, sent: Sent) -> None:
-        """Repeats a message to the letter, and compares the answer with the first one."""
+        """Repeats a message exactly, and compares the answer with the first one."""
         if sent.verb == "answer":
-            # Its task may have ended since; sending it again is refused or answered, and both are right.
+            # Its task may have ended since; both a refusal and an answer are right.
             return
         immediately = sent.verb not in ("quick", "say")
         answer = await caller.send(sent.text, sent.message_id, immediately=immediately, webhook=sent.webhook)
@@ -175,13 +173,13 @@ class Load:
             self.ledger.wrong.append(f"{sent.message_id} made {sent.task_id}, then {answer.task.id}")
         self._answered(sent, answer)
         if sent.verb == "hang" and not resting(answer.task):
-            # It may be that it began only now, and nobody else will end it.
+            # The task may have begun only now, and no other caller will end it.
             self.ledger.acknowledged(await caller.cancel(answer.task.id))
 
-    # ------------------------------------------------------------------ how it is done
+    # ------------------------------------------------------------------ means
 
     async def _follow(self, caller: Caller, sent: Sent, most: int = 1 << 30) -> int:
-        """Streams a message, at most so many events. The number of the last one."""
+        """Streams a message, at most so many events. Returns the number of the last one."""
         stream = self.ledger.stream("")
         async with aclosing(caller.stream(sent.text, sent.message_id)) as events:
             async for shown in events:
@@ -203,7 +201,7 @@ class Load:
         return f"{self.chance.choice(['chunks', 'steady'])} {self.chance.randint(1, 30)}"
 
     def _new(self, verb: str, webhook: str = "") -> Sent:
-        """A message nobody has sent before, with a mark of its own."""
+        """A new message, with a mark of its own."""
         mark = f"m{self.chance.getrandbits(60):015x}"
         sent = Sent(f"{verb} {mark}", f"id-{mark}", webhook)
         self.ledger.sent[sent.message_id] = sent

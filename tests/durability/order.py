@@ -1,10 +1,11 @@
-"""What a trace (see tracer.py) says of promises: was it on the disk before it was sent, and is it there when
-the power goes at that moment?
+"""Checks the promises in a trace (see tracer.py): was the data on the disk before it was sent, and does it
+survive a power cut at that moment?
 
 Rules:
-1. A promise is a mark that leaves by a socket. It is kept when the mark was written to the database or its
-   log before, and that file was synced between the two.
-2. The power may go at any moment. What was synced is there then; of what was written since, any part may be.
+1. A promise is a mark that leaves by a socket. It is kept if the mark was written to the database or its log
+   before, and that file was synced between the two.
+2. The power can fail at any moment. Synced data survives; of data that was written since, any part may
+   survive.
 """
 
 from __future__ import annotations
@@ -20,14 +21,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _MARK = re.compile(rb"m[0-9a-f]{15}(?::\d+\.)?")
-#: the files of a SQLite database that have to survive; `-shm` is made anew
+#: the files of a SQLite database that have to survive; `-shm` is created again
 _KEPT = ("", "-wal")
 
 
 class Promise(NamedTuple):
-    """A mark, and the place in the trace where it first was sent. kept: whether it was on the disk then.
-
-    elsewhere: nothing that was written had the mark in one piece.
+    """A mark, and the place in the trace where it was first sent. kept: whether it was on the disk then.
+    elsewhere: no write contained the whole mark.
     """
 
     mark: str
@@ -66,7 +66,7 @@ def promises(trace: Sequence[dict[str, Any]], database: Path) -> list[Promise]:
 
 @dataclass
 class _File:
-    """synced: what is there whatever happens. pending: what was done since, in order: (where, what), or
+    """synced: content that survives in any case. pending: later changes in order: (position, content), or
     (length,).
     """
 
@@ -92,10 +92,10 @@ class _File:
 def cuts(
     trace: Sequence[dict[str, Any]], database: Path, chance: random.Random, most: int
 ) -> Iterator[tuple[int, dict[str, bytes]]]:
-    """What the disk holds if the power goes when something new was promised: place, and content by end of
+    """The content of the disk if the power fails when a new promise was made: place, and content by end of
     name.
 
-    most: at so many of these moments, the last of all among them.
+    most: at so many of these moments, including the last one.
     """
     files = {f"{database}{end}": _File() for end in _KEPT}
     places = sorted({promise.place for promise in promises(trace, database)})
@@ -122,7 +122,7 @@ def cuts(
 
 
 def found_after(cut: dict[str, bytes], folder: Path) -> set[str]:
-    """The marks in the database that a power cut leaves. Raises sqlite3.DatabaseError for one that is broken."""
+    """The marks in the database that survives a power cut. Raises sqlite3.DatabaseError for a broken one."""
     database = folder / "cut.db"
     for old in folder.glob("cut.db*"):
         old.unlink()

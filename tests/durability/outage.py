@@ -1,5 +1,5 @@
-"""What callers and operators see of a server whose database has stopped working, from before until after. No
-tests.
+"""A server whose database stops working, as callers and operators see it: before, during and after the
+outage. No tests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.patience import PATIENCE
 class Outage:
     """One server while its database is in trouble.
 
-    times: seconds it took, by what: `refused BINDING`, `unready`, `works BINDING`, `ready`.
+    times: durations in seconds by name: `refused BINDING`, `unready`, `works BINDING`, `ready`.
     """
 
     served: Served
@@ -44,11 +44,11 @@ class Outage:
     #: how often a stream broke
     breaks: int = 0
     _number: int = 0
-    #: messages that were sent during the trouble; each is answered in the end
+    #: messages that were sent during the outage; each is answered in the end
     _attempts: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def before(self) -> None:
-        """Some work, so that there is something to lose."""
+        """Some work, so that there is data to lose."""
         for way in self.ways:
             for kind in ("quick", "chunks 3", "ask"):
                 sent = self._text(kind)
@@ -59,7 +59,7 @@ class Outage:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """A task goes on all the while, and somebody watches it from its first event to its last."""
+        """A task that works all the time, with a caller that watches it from its first event to its last."""
         stream = self.ledger.stream("")
         there = asyncio.Event()
 
@@ -73,7 +73,7 @@ class Outage:
                             stream.show(shown)
                             there.set()
                 except A2AError as error:
-                    # It may break, as long as it can be taken up again without a gap.
+                    # It may break, as long as it can be resumed without a gap.
                     if error.reason is not Reason.UNAVAILABLE:
                         raise
                     self.breaks += 1
@@ -94,9 +94,9 @@ class Outage:
             watching.cancel()
 
     async def refused(self) -> None:
-        """Waits until new work is refused on every binding, and nobody is sent here any more.
+        """Waits until new work is refused on every binding, and the readiness fails.
 
-        Who was the first to notice may have to wait longer: a message that was taken is tried for a while.
+        The first call after the fault may take longer: the server retries an accepted message for a while.
         """
         began = time.monotonic()
 
@@ -126,9 +126,7 @@ class Outage:
             self.ledger.acknowledged(answer.task)
 
     async def again(self) -> float:
-        """Seconds in which a further message is refused, now that it is known that there is trouble: the
-        most.
-        """
+        """The time in seconds until a further message is refused, once the outage is known: the longest."""
         longest = 0.0
         for way in self.ways:
             began = time.monotonic()
@@ -147,7 +145,7 @@ class Outage:
                 self.ledger.acknowledged(task)
 
     async def recovered(self) -> None:
-        """Waits until work is taken on every binding again."""
+        """Waits until work is accepted on every binding again."""
         began = time.monotonic()
 
         async def one(way: Caller) -> None:
@@ -175,7 +173,7 @@ class Outage:
                 group.create_task(one(way))
 
     async def compared(self) -> list[str]:
-        """What was lost: every task and event that anybody was shown is looked for."""
+        """The losses: looks for every task and event that a caller has seen."""
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*self._attempts)
         comparison = Comparison(self.store, self.ledger)
@@ -192,7 +190,7 @@ class Outage:
         return await self.readiness() == (503, health_pb2.HealthCheckResponse.NOT_SERVING)
 
     async def readiness(self) -> tuple[int, Any]:
-        """What HTTP and gRPC say of being ready."""
+        """The readiness over HTTP and gRPC."""
         async with httpx.AsyncClient(base_url=self.served.http, timeout=PATIENCE) as http:
             status = (await http.get("/readyz")).status_code
         async with grpc.aio.insecure_channel(self.served.grpc) as channel:
@@ -206,7 +204,7 @@ class Outage:
 
 
 async def raw_refusal(served: Served) -> httpx.Response:
-    """How HTTP+JSON refuses a message, as it is on the wire."""
+    """The refusal of a message over HTTP+JSON, as it is on the wire."""
     message = hub.Message(message_id="raw", role=hub.ROLE_USER, parts=[hub.Part(text="quick raw")])
     body = {
         "message": {

@@ -1,11 +1,10 @@
-"""System calls of a process and its threads as they happen, by ptrace and a seccomp filter. Not what they
-mean.
+"""System calls of a process and its threads as they happen, by ptrace and a seccomp filter.
 
 Rules:
-1. The process is started by its tracer, which is what systems with Yama allow.
-2. Only the calls asked for stop the process; everything else runs at full speed.
-3. A call is told when it enters or when it has returned, and no thread goes on before it was told: what one
-   thread does because of another is told in that order.
+1. The process is started by its tracer, because systems with Yama allow only that.
+2. Only the requested calls stop the process; everything else runs at full speed.
+3. A call is reported when it enters or when it has returned, and the thread continues only after the report:
+   so effects of one thread on another are reported in that order.
 """
 
 from __future__ import annotations
@@ -76,8 +75,8 @@ if NUMBERS:
 
 
 class Entered(NamedTuple):
-    """A call that begins, or has come back. result: None while it has not; the number of an error is
-    negative.
+    """A call that begins, or has returned. result: None until it returns; negative for the number of an
+    error.
     """
 
     name: str
@@ -91,14 +90,14 @@ class Entered(NamedTuple):
 
     @property
     def target(self) -> str:
-        """What its file descriptor is: a path, or such as `socket:[1]`; empty when it is none."""
+        """The target of its file descriptor: a path, or such as `socket:[1]`; empty if there is none."""
         try:
             return str(Path(f"/proc/{self.process.pid}/fd/{self.fd}").readlink())
         except OSError:
             return ""
 
     def data(self) -> bytes:
-        """What it writes; what it has read, when it is back."""
+        """The data that it writes; the data that it has read, once it has returned."""
         first, second = self.arguments[1], self.arguments[2]
         match self.name:
             case "read" | "recvfrom":
@@ -139,7 +138,7 @@ class Process:
         self._memory = -1
 
     def memory(self, address: int, length: int) -> bytes:
-        """What stands at an address; empty where nothing does."""
+        """The memory at an address; empty if there is none."""
         if self._memory < 0:
             self._memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY)
         try:
@@ -148,14 +147,14 @@ class Process:
             return b""
 
     def renew(self) -> None:
-        """It runs another program now."""
+        """Called when the process executes another program."""
         if self._memory >= 0:
             os.close(self._memory)
         self._memory = -1
 
 
-class Forbidden(Exception):  # noqa: N818  this is what the system says
-    """Processes may not be traced here. The text says why."""
+class Forbidden(Exception):  # noqa: N818  the name of the system for it
+    """Processes may not be traced here. The text is the reason."""
 
 
 def run(
@@ -164,10 +163,10 @@ def run(
     after: Sequence[str],
     tell: Callable[[Entered], None],
 ) -> int:
-    """Runs a program to its end. Its exit code.
+    """Runs a program to its end. Returns its exit code.
 
-    before, after: names of the calls to tell when they begin, and when they are back. Signals INT and TERM go
-    on to the program. Raises Forbidden.
+    before, after: names of the calls to report when they begin, and when they have returned. Signals INT and
+    TERM are passed on to the program. Raises Forbidden.
     """
     if not NUMBERS:
         raise Forbidden(f"system calls cannot be traced on {sys.platform} {platform.machine()}")
@@ -216,7 +215,7 @@ class _Loop:
             try:
                 self._stopped(thread, os.WSTOPSIG(status), status >> 16)
             except ProcessLookupError:
-                # It was killed while it was looked at.
+                # It was killed in the meantime.
                 continue
 
     def _stopped(self, thread: int, number: int, event: int) -> None:
@@ -236,7 +235,7 @@ class _Loop:
         _ptrace(request, thread, 0, passed)
 
     def _enter(self, thread: int) -> bool:
-        """Whether its return is to be told."""
+        """Whether its return has to be reported."""
         raw = ctypes.create_string_buffer(88)
         _ptrace(_GET_SYSCALL_INFO, thread, len(raw), ctypes.addressof(raw))
         number, *arguments = struct.unpack_from("=7Q", raw.raw, 24)
@@ -264,12 +263,12 @@ def _ptrace(request: int, thread: int, address: int, data: int) -> None:
 
 
 def _filter(numbers: Sequence[int]) -> None:
-    """Has these system calls of this process stop for its tracer from now on."""
+    """From now on these system calls of this process stop for its tracer."""
     program = [(_LOAD, 0, 0, 0)]
     program += [(_JUMP_EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
     program += [(_RETURN, 0, 0, _RET_ALLOW), (_RETURN, 0, 0, _RET_TRACE)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in program))
-    # The length, padding, and where the program stands.
+    # The length, padding, and the address of the program.
     header = ctypes.create_string_buffer(struct.pack("=H6xQ", len(program), ctypes.addressof(code)))
     if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0:
         raise OSError(ctypes.get_errno(), "no_new_privs")

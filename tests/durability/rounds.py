@@ -2,11 +2,10 @@
 compared.
 
 Rules:
-1. A round is killed some time after its load began, after so many events, or while it recovers from the kill
-   before.
-2. What was promised in a round is compared after it with what the next process says over the wire, and with
-   the rows of the database. What had ended before is looked at again, in part after each round and as a whole
-   at the end.
+1. A round is killed some time after its load began, after a number of events, or while it recovers from the
+   kill before.
+2. The promises of a round are compared after it with the answers of the next process, and with the rows of
+   the database. Ended tasks are compared again: some after each round, all at the end.
 3. The process of the next round is the one that was compared, so that a store lives through all of them.
 """
 
@@ -30,19 +29,17 @@ from tests.durability.serving import Served, Stage, until
 from tests.durability.webhook import Hook
 from tests.postgres import Postgres
 
-#: seconds in which a process must have seen to what the one before left behind
+#: time limit in seconds for the recovery of a process
 RECOVERY = 30.0
-#: seconds after which a load is broken off although it has not done what was wanted
+#: seconds after which a load is stopped although it is not complete
 LONG_ENOUGH = 10.0
-#: tasks of earlier rounds that are looked at again after each round
+#: tasks of earlier rounds that are compared again after each round
 SAMPLE = 20
 
 
 @dataclass
 class Trial:
-    """Rounds on one store. hurt: how the server is ended. resumes: whether the agent goes on with steady
-    work.
-    """
+    """Rounds on one store. hurt: how the server is ended. resumes: whether the agent resumes steady work."""
 
     stage: Stage
     seed: int
@@ -52,7 +49,7 @@ class Trial:
     hook: Hook | None = None
     workers: int = 12
     official: Sequence[str] = ("JSONRPC", "GRPC")
-    #: seconds from the first things done to the latest kill
+    #: seconds from the begin of the work to the latest kill
     longest: float = 0.5
     ledger: Ledger = field(default_factory=Ledger)
     totals: Counter[str] = field(default_factory=Counter)
@@ -64,9 +61,9 @@ class Trial:
         self._comparison = Comparison(self.stage.store, self.ledger, self.resumes, self.totals)
 
     async def run(self, rounds: int, on_round: Callable[[int], None] | None = None) -> list[str]:
-        """What was found wrong, empty when nothing."""
+        """Runs all rounds; returns the faults, empty if there are none."""
         chance = random.Random(self.seed)
-        # The first ones may be killed while they make their tables.
+        # The first ones may be killed while they create their tables.
         served = await self._started(chance, 1.5)
         try:
             load: Load | None = None
@@ -101,7 +98,7 @@ class Trial:
             crash = chance.random() < 0.5
 
             async def kill() -> None:
-                # Some kills follow closely on an answer or on an event, where a promise is youngest.
+                # Some kills follow closely on an answer or an event, where a promise is youngest.
                 await _enough(
                     lambda: sum(load.done.values()) >= things and self.ledger.events - before >= events
                 )
@@ -123,7 +120,7 @@ class Trial:
             self.totals["killed, the database too"] += 1
 
     async def _started(self, chance: random.Random, moment: float) -> Served:
-        """The next process; now and then one is killed before it is ready, or within a moment after."""
+        """The next process; sometimes one is killed before it is ready, or just after."""
         while chance.random() < 0.2:
             served = await self.stage.spawn()
             try:
@@ -163,7 +160,9 @@ class Trial:
         self.totals["messages"] = len(self.ledger.sent)
 
     async def _recovered(self, ways: list[Caller], chance: random.Random) -> None:
-        """Waits until nothing is at work any more: what died has failed or was resumed and has ended."""
+        """Waits until no task is at work: tasks of the dead process have failed, or were resumed and have
+        ended.
+        """
         working: list[hub.Task] = []
 
         async def nothing() -> bool:
@@ -176,7 +175,7 @@ class Trial:
             self.ledger.wrong += [f"{task.id} is {state(task)} for ever" for task in working]
 
     async def _repeat(self, ways: list[Caller], load: Load, chance: random.Random) -> None:
-        """Sends every message of the round once more, and those that nobody was answered twice more."""
+        """Sends every message of the round once more, and those without an answer twice more."""
         repeats = Load(chance, self.ledger, idempotent=True)
         round_sent = list(self.ledger.sent.values())[-sum(load.done.values()) - 2 * self.workers :]
         answered = {sent.message_id for sent in round_sent if sent.task_id or sent.direct}
@@ -194,11 +193,11 @@ class Trial:
             for message_id in answered
             if after[message_id] != before[message_id]
         ]
-        # What nobody was answered may have begun only now.
+        # A message without an answer may have begun its task only now.
         await self._recovered(ways, chance)
 
     async def _pushed(self, load: Load) -> None:
-        """Every event of a task with a webhook came there, in order."""
+        """Every event of a task with a webhook arrived there, in order."""
         hook = self.hook
         assert hook is not None
         for task_id in load.pushed:
@@ -238,7 +237,7 @@ class Trial:
 
 
 async def _enough(enough: Callable[[], bool]) -> None:
-    """Waits for something that may not come."""
+    """Waits for an event that may not come."""
     try:
         await until(enough, LONG_ENOUGH, every=0.001)
     except TimeoutError:

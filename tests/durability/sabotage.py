@@ -1,10 +1,9 @@
-"""What trials do to the database's connections from inside of the serving process. Nothing of it happens
-unasked.
+"""Faults of the database's connections, made inside of the serving process on request.
 
-It stands between the bridge and sqlite3, so nothing in the bridge has to know of it.
+It stands between the bridge and sqlite3, so the bridge does not depend on it.
 
-TRIALS_SYNCHRONOUS: what `PRAGMA synchronous` is set to, whatever the bridge sets it to.
-TRIALS_SABOTAGE: a file that names what is wrong at present. `full`: the database may not grow by a page;
+TRIALS_SYNCHRONOUS: the value for `PRAGMA synchronous`, in place of the one that the bridge sets.
+TRIALS_SABOTAGE: a file with the names of the present faults. `full`: the database may not grow by a page;
 `readonly`: nothing may be written.
 """
 
@@ -24,7 +23,7 @@ _FILE = os.environ.get("TRIALS_SABOTAGE", "")
 
 
 def _troubles() -> frozenset[str]:
-    """What is wrong at this moment."""
+    """The present faults."""
     return (
         frozenset(Path(_FILE).read_text("ascii").split()) if _FILE and Path(_FILE).exists() else frozenset()
     )
@@ -48,7 +47,7 @@ class _Cursor(sqlite3.Cursor):
         if connection.troubles == troubles:
             return
         connection.troubles = troubles
-        # Fewer pages than there are: SQLite takes that to mean as many as there are.
+        # Fewer pages than there are: SQLite takes the present number then.
         super().execute(f"PRAGMA max_page_count={1 if 'full' in troubles else _MOST_PAGES}").fetchall()
         super().execute(f"PRAGMA query_only={'ON' if 'readonly' in troubles else 'OFF'}")
 
@@ -67,7 +66,7 @@ class _Connection(sqlite3.Connection):
 
 
 def install() -> None:
-    """Has every connection of sqlite3 made from now on be one that can be sabotaged."""
+    """From now on every new connection of sqlite3 can have these faults."""
     connect = sqlite3.dbapi2.connect
 
     def ours(*arguments: Any, **members: Any) -> sqlite3.Connection:

@@ -1,4 +1,4 @@
-"""`a2a-bridge serve` as a process that trials start, hurt and start again on the same store. No tests."""
+"""`a2a-bridge serve` as a process that tests start, hurt and start again on the same store. No tests."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENT = Path(__file__).with_name("agent.py")
-#: how much of what a process says on standard error is kept
+#: maximum number of lines of standard error that are kept
 _KEPT = 1000
 
 
-class NotServing(Exception):  # noqa: N818  it is what a trial waits for, as often as not
-    """The process ended before it was ready. The text is what it said."""
+class NotServing(Exception):  # noqa: N818  often the expected result
+    """The process ended before it was ready. The text is its standard error."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Served:
 
     @property
     def pid(self) -> int:
-        """Of the process that serves, which is the one that was started."""
+        """The id of the serving process, which is the one that was started."""
         return self.process.pid
 
     @property
@@ -45,12 +45,12 @@ class Served:
         return self.process.returncode is None
 
     def kill(self) -> None:
-        """Ends it at once, with nothing said."""
+        """Kills it at once, without a signal that it could handle."""
         with suppress(ProcessLookupError):
             self.process.kill()
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Asks it to end, and waits until it has. Its exit code."""
+        """Stops it with SIGTERM, and waits for its end. Returns the exit code."""
         with suppress(ProcessLookupError):
             self.process.send_signal(number)
         return await self.ended()
@@ -73,8 +73,7 @@ class Served:
 class Stage:
     """How the process is started, each time.
 
-    store: as `--store` takes it. flags: further ones. env: further environment. wrapper: what to start it
-    with.
+    store: as in `--store`. flags: further ones. env: further environment. wrapper: a command that starts it.
     """
 
     store: str
@@ -85,7 +84,7 @@ class Stage:
     before: Any = None
 
     async def spawn(self) -> Served:
-        """The process, which may not be ready for a while."""
+        """The process, which is not ready yet."""
         process = await asyncio.create_subprocess_exec(
             *self.wrapper,
             *(sys.executable, "-m", "a2a_bridge", "serve", str(AGENT)),
@@ -137,7 +136,7 @@ class Stage:
 
 
 async def until(true: Any, seconds: float = PATIENCE, *, every: float = 0.02) -> float:
-    """Waits until `true()` (which may be awaitable) holds; the seconds it took. Raises TimeoutError."""
+    """Waits until `true()` (which may be awaitable) holds; returns the time in seconds. Raises TimeoutError."""
     began = time.monotonic()
     async with asyncio.timeout(seconds):
         while True:

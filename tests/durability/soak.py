@@ -1,8 +1,8 @@
-"""Loads a server for minutes with callers of every kind, and says what is left of them: `make soak`. Exit
-code 1 when anything is.
+"""Loads a server for minutes with callers of every kind, and reports the resources that are left: `make
+soak`. The exit code is 1 if there are any.
 
-.venv/bin/python -m tests.durability.soak [--streams N] [--tasks N] [--churn N] [--waves N] [--store
-sqlite|memory]
+    .venv/bin/python -m tests.durability.soak [--streams N] [--tasks N] [--churn N] [--waves N] [--store
+        sqlite|memory]
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Any
 from tests.durability.serving import Stage
 from tests.durability.waves import COUNTED, GROWTH, Size, Wave, quiet, settled
 
-#: seconds that the whole may take
+#: time limit for the whole run, in seconds
 LONGEST = 600.0
 
 
 async def soak(
     stage: Stage, size: Size, waves: int, seed: int, still: float = 5.0
 ) -> tuple[list[str], list[Counter[str]], list[dict[str, Any]]]:
-    """What was wrong, what was done in each wave after the first, and what was held before and after.
+    """The faults, the work of each wave after the first, and the resources before and after.
 
-    still: seconds in which nothing may change before it counts as what is held.
+    still: seconds without a change before the resources are counted.
     """
     chance = random.Random(seed)
     wrong: list[str] = []

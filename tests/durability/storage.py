@@ -1,4 +1,4 @@
-"""A database of the bridge read past the bridge: the log of a task, and which tasks there are. It writes
+"""Reads a database of the bridge without the bridge: the log of a task, and the list of tasks. It writes
 nothing.
 """
 
@@ -16,7 +16,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 @contextmanager
 def _connected(store: str) -> Iterator[tuple[Any, str]]:
-    """A connection, and how a parameter is written there."""
+    """A connection, and the form of a parameter in its SQL."""
     if store.startswith("sqlite:///"):
         with closing(
             sqlite3.connect(f"file:{store.removeprefix('sqlite:///')}?mode=ro", uri=True)
@@ -51,13 +51,13 @@ def tasks(store: str) -> dict[str, int]:
 
 
 def held(store: str) -> list[str]:
-    """Tasks that somebody works on, or did when it died."""
+    """Tasks that a process works on, or worked on when it died."""
     with _connected(store) as (connection, _):
         return [row[0] for row in connection.execute("SELECT id FROM tasks WHERE holder <> ''").fetchall()]
 
 
 def sound(store: str) -> str:
-    """What SQLite finds wrong with its file; `ok` when nothing."""
+    """The result of SQLite's check of its file; `ok` without a fault."""
     with _connected(store) as (connection, _):
         return "; ".join(row[0] for row in connection.execute("PRAGMA integrity_check").fetchall())
 

@@ -1,7 +1,7 @@
-"""A server that is killed at random moments loses nothing that anybody was told. The long form is `make
+"""A server that is killed at random moments loses nothing that a caller has seen. The long form is `make
 crash`.
 
-That a loss would be noticed is the business of test_ledger.
+test_ledger shows that a loss would be noticed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A database that stops working: new work is refused, reads go on, it mends itself, and nothing is lost."""
+"""A database that stops working: new work is refused, reads continue, it recovers by itself, and nothing is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.durability.serving import NotServing, Stage, until
 from tests.durability.troubles import Scene, Trouble
 from tests.postgres import Postgres
 
-#: words that no caller may see of what goes wrong
+#: words about internals that no caller may see
 SECRETS = ("sqlite", "psycopg", "sqlalchemy", "/", "SELECT", "INSERT", "Error", "Errno", "Traceback")
 
 
@@ -45,7 +47,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def through(made: Outage, trouble: Trouble, scene: Scene) -> None:
-    """Goes through a trouble with a task that works all the while."""
+    """Goes through an outage with a task that works all the time."""
     made.refusals.clear()
     async with made.watched():
         async with trouble(scene):
@@ -60,7 +62,7 @@ async def through(made: Outage, trouble: Trouble, scene: Scene) -> None:
 
 
 def look_at(refusals: dict[str, A2AError]) -> None:
-    """They say that one may try again and when, and nothing of what goes wrong inside."""
+    """The refusals name the time of a retry, and contain no internals."""
     assert len(refusals) == len(BINDINGS)
     for name, error in refusals.items():
         assert error.reason is Reason.UNAVAILABLE, name
@@ -74,7 +76,7 @@ async def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
         for trouble in (troubles.no_writing, troubles.database_full, troubles.read_only, troubles.locked):
             await through(made, trouble, Scene(made.served, database, sabotage))
         made.refusals.clear()
-        # Reads go on where they can, which is nobody knows where.
+        # Reads may work or fail here; which is not defined.
         async with troubles.corrupted(Scene(made.served, database, sabotage)):
             await made.refused()
             look_at(made.refusals)
@@ -121,7 +123,7 @@ async def test_a_postgresql_that_stops_and_comes_back(own_postgres: Postgres) ->
 
 
 async def test_an_outage_that_nobody_has_met_yet_is_known(own_postgres: Postgres) -> None:
-    """An idle server is not ready either: the first caller need not find out."""
+    """An idle server is not ready either: the first caller does not have to detect the outage."""
     async with open_store(filled(own_postgres)) as store:
         assert store.refusal() is None
         own_postgres.stop()

@@ -1,5 +1,5 @@
-"""What is lost, doubled, changed or out of order is noticed by what compares after a crash. No process is
-killed here.
+"""The comparison after a crash notices lost, repeated, changed and reordered events. No process is killed
+here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOG = [
 
 
 def done() -> hub.Task:
-    """What the log adds up to."""
+    """The sum of the log."""
     task = hub.Task(id=TASK, status=hub.TaskStatus(state=hub.TASK_STATE_COMPLETED))
     artifact = task.artifacts.add(artifact_id="a")
     artifact.parts.add(text="one")
@@ -45,7 +45,7 @@ def done() -> hub.Task:
 
 
 def watched(*, numbers: bool = True, first: int = 1) -> Ledger:
-    """A ledger of somebody who saw all of the log from an event on, and the task at its end."""
+    """A ledger of a caller that saw the log from an event on, and the task at its end."""
     ledger = Ledger()
     stream = ledger.stream(TASK, first - 1)
     for number, event in enumerate(LOG[first - 1 :], first):

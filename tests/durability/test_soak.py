@@ -1,4 +1,6 @@
-"""Callers that stay, come, go, are slow or rude leave nothing in a server. The long form is `make soak`."""
+"""Callers that stay, come, go, are slow or break off leave no resources in a server. The long form is `make
+soak`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ async def test_nothing_is_left(tmp_path: Path) -> None:
     wrong, done, holdings = await soak(
         Stage(f"sqlite:///{tmp_path / 'soak.db'}"), SIZE, waves=1, seed=1, still=1.0
     )
-    # So small a load does not fill what is kept on purpose; memory is the business of the long form.
+    # So small a load does not fill the caches; the long form measures memory.
     assert [line for line in wrong if "memory" not in line] == []
     assert done[0]["streams at once"] == SIZE.streams
     assert done[0]["tasks"] == SIZE.tasks

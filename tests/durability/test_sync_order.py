@@ -1,5 +1,5 @@
-"""Nothing is told before it is on the disk: seen from outside of the process, by its system calls and by a
-lock.
+"""Nothing is sent before it is on the disk: observed from outside of the process, by its system calls and by
+a lock.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tests.durability.tracer import FORBIDDEN
 #: messages of each kind on each binding
 MESSAGES = 3
 PIECES = 6
-#: moments at which the power goes
+#: number of moments of a power cut
 CUTS = 12
-#: seconds in which an answer that does not wait would be there
+#: seconds in which an answer that does not wait for the disk would arrive
 MOMENT = 0.7
 
 
 async def traced(
     folder: Path, **environment: str
 ) -> tuple[list[order.Promise], list[dict[str, object]], Path]:
-    """What a server does while callers on every binding have tasks done, unary and streamed."""
+    """The trace of a server while callers on every binding run tasks, unary and streamed."""
     database, trace = folder / "traced.db", folder / "trace"
     tracer = (sys.executable, "-m", "tests.durability.tracer", "--content", str(trace), "--")
     stage = Stage(f"sqlite:///{database}", env={"TRIALS_PACE": "0", **environment}, wrapper=tracer)
@@ -59,7 +59,7 @@ async def test_what_is_told_was_synced_and_survives_a_power_cut(tmp_path: Path) 
     promises, lines, database = await traced(tmp_path)
     assert len(promises) == len(BINDINGS) * MESSAGES * (2 + PIECES)
     assert [promise for promise in promises if not promise.kept and not promise.elsewhere] == []
-    # A mark may stand on two pages of the database, which the other half of this test sees.
+    # A mark may be split over two pages of the database; the other half of this test handles that.
     assert sum(promise.elsewhere for promise in promises) <= len(promises) // 10
     chance = random.Random(2)
     for place, cut in order.cuts(lines, database, chance, CUTS):
@@ -68,7 +68,7 @@ async def test_what_is_told_was_synced_and_survives_a_power_cut(tmp_path: Path) 
 
 
 async def test_the_trace_shows_what_was_not_synced(tmp_path: Path) -> None:
-    # What tempts: ten times the commits, and it looks the same until the power goes. OFF shows just as well.
+    # A tempting setting: ten times the commits, and equal until the power fails. OFF shows the same.
     promises, lines, database = await traced(tmp_path, TRIALS_SYNCHRONOUS="NORMAL")
     assert sum(not promise.kept for promise in promises) > len(promises) // 2
     lost = 0

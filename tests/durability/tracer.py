@@ -1,13 +1,13 @@
-"""Runs a program and writes down what it receives, writes, syncs and sends, in order: one JSON document a
-line.
+"""Runs a program and records the data that it receives, writes, syncs and sends, in order: one JSON document
+a line.
 
-python -m tests.durability.tracer [--content] OUT -- COMMAND…
+    python -m tests.durability.tracer [--content] OUT -- COMMAND…
 
     {"what": "received"|"sent"|"written"|"synced"|"cut", "where": PATH or "socket", "marks": […], …}
 
-marks: the words in it that name a message of a trial, or a piece of its answer. Of what is written to a file
-further `at` and, with --content, `content` in hex. A call that failed is not written down. Exit code 77:
-tracing is forbidden.
+marks: the words in the data that name a message of a test, or a piece of its answer. For writes to a file,
+there is also `at` and, with --content, `content` in hex. A failed call is not recorded. Exit code 77: tracing
+is forbidden.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from tests.durability.ptrace import Entered, Forbidden, run
 
-#: exit code of a tracer that may not trace
+#: exit code if tracing is forbidden
 FORBIDDEN = 77
 _MARK = re.compile(rb"m[0-9a-f]{15}(?::\d+\.)?")
 _SENT = ("write", "writev", "sendto", "sendmsg", "sendmmsg")
@@ -70,7 +70,7 @@ def main() -> int:
     command = [part for part in arguments.command if part != "--"]
     book = _Book(arguments.out, arguments.content)
     try:
-        # What is sent counts from the moment it may leave, what is synced from the moment it is.
+        # Sent data counts from the moment it may leave, synced data from the end of the sync.
         return run(command, _SENT, (*_RECEIVED, *_FILES), book.tell)
     except Forbidden as error:
         print(error, file=sys.stderr)

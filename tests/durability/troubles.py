@@ -1,7 +1,6 @@
-"""Things that go wrong with a database below a server that runs, made from outside where that is possible. No
-tests.
+"""Faults of the database of a running server, made from outside if possible. No tests.
 
-Each is a context manager: the trouble goes on while it is open.
+Each is a context manager: the fault lasts while it is open.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from pathlib import Path
 
 from tests.durability.serving import Served
 
-#: bytes that a file system for a trial has
+#: size of a file system for a test, in bytes
 SMALL = 4 << 20
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A server, the file it keeps things in, and the one that says what is wrong (see sabotage.py)."""
+    """A server, its database file, and the file with the present faults (see sabotage.py)."""
 
     served: Served
     database: Path
@@ -37,7 +36,7 @@ Trouble = Callable[[Scene], AbstractAsyncContextManager[None]]
 
 @asynccontextmanager
 async def no_writing(scene: Scene) -> AsyncIterator[None]:
-    """Every write to a file fails (EFBIG), as of a process that has used up its quota."""
+    """Every write to a file fails (EFBIG), as for a process at the end of its quota."""
     soft, hard = resource.prlimit(scene.served.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(scene.served.pid, resource.RLIMIT_FSIZE, (0, hard))
     try:
@@ -48,14 +47,14 @@ async def no_writing(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def database_full(scene: Scene) -> AsyncIterator[None]:
-    """SQLite says that the disk is full (SQLITE_FULL)."""
+    """SQLite reports a full disk (SQLITE_FULL)."""
     with _sabotage(scene, "full"):
         yield
 
 
 @asynccontextmanager
 async def read_only(scene: Scene) -> AsyncIterator[None]:
-    """SQLite says that the database may not be written (SQLITE_READONLY)."""
+    """SQLite reports a read-only database (SQLITE_READONLY)."""
     with _sabotage(scene, "readonly"):
         yield
 
@@ -71,7 +70,7 @@ def _sabotage(scene: Scene, what: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def locked(scene: Scene) -> AsyncIterator[None]:
-    """Another process holds the lock for writing, as a backup that hangs does (SQLITE_BUSY)."""
+    """Another process holds the lock for writing, like a backup that hangs (SQLITE_BUSY)."""
     with closing(sqlite3.connect(scene.database, isolation_level=None)) as other:
         other.execute("PRAGMA busy_timeout=10000")
         other.execute("BEGIN IMMEDIATE")
@@ -81,7 +80,7 @@ async def locked(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def disk_full(scene: Scene) -> AsyncIterator[None]:
-    """Nothing is left on the file system of the database (ENOSPC). It must be one of `small_disk`."""
+    """The file system of the database is full (ENOSPC). It must be one of `small_disk`."""
     filler = scene.database.with_name("filler")
     await asyncio.to_thread(_fill, filler)
     try:
@@ -102,7 +101,7 @@ def _fill(filler: Path) -> None:
 
 @asynccontextmanager
 async def corrupted(scene: Scene) -> AsyncIterator[None]:
-    """All pages but the first are overwritten, and put back in the end."""
+    """All pages but the first are overwritten, and restored at the end."""
     with closing(sqlite3.connect(scene.database, isolation_level=None)) as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     with scene.database.open("r+b") as file:
@@ -117,8 +116,8 @@ async def corrupted(scene: Scene) -> AsyncIterator[None]:
             file.write(content)
 
 
-class CannotMount(Exception):  # noqa: N818  it says what is so
-    """No file system can be made here. The text says why."""
+class CannotMount(Exception):  # noqa: N818  a plain word for it
+    """No file system can be made here. The text is the reason."""
 
 
 @contextmanager

@@ -1,11 +1,10 @@
-"""Waves of callers that stay, that come and go, that are slow and that go away in the middle; and what a
-server holds once they are gone.
+"""Waves of callers that stay, come and go, are slow and leave in the middle; and the resources of a server
+after them.
 
 Rules:
-1. A wave is over when every caller is: nothing of it is left on this side.
-2. What a server holds is asked of the server itself, by a connection that is made for the question (see
-   held.py).
-3. The first wave warms up. After it nothing may be held that was not held before, however many waves follow.
+1. A wave is over when every caller has ended: nothing of it is left on this side.
+2. The server itself reports its resources, over a connection that is made for the request (see held.py).
+3. The first wave warms up. After it the resources must not grow, however many waves follow.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from a2a_bridge.core.errors import A2AError, Reason
 from tests.durability.callers import PATIENCE, Caller, callers, card_of
 from tests.durability.serving import Served
 
-#: seconds after which what callers left behind must be gone
+#: seconds after which the resources of gone callers must be free
 SETTLING = 60.0
-#: connections that the pool of a SQLite store keeps at most, the writer's included
+#: most connections in the pool of a SQLite store, including that of the writer
 POOLED = 8
-#: names of `held` that are counted, and how much more memory there may be
+#: names of `held` that are compared, and the allowed growth of memory
 COUNTED = ("tasks", "timers", "files", "sockets", "threads")
 GROWTH = 1.10
 #: streams on one gRPC connection
@@ -41,8 +40,7 @@ _ON_A_CHANNEL = 50
 @dataclass(frozen=True)
 class Size:
     """Of a wave. streams: open at the same time, half of them SSE and half gRPC. tasks: done meanwhile, by
-    `workers`.
-    churn: callers that come and go, slow ones and rude ones among them.
+    `workers`. churn: callers that come and go, including slow ones and ones that break off.
     """
 
     streams: int
@@ -53,7 +51,7 @@ class Size:
 
 @dataclass
 class Wave:
-    """One wave against a server. wrong: what should not have happened."""
+    """One wave against a server. wrong: the faults."""
 
     served: Served
     size: Size
@@ -74,11 +72,11 @@ class Wave:
             await self._end(ways, streams)
         self.done["seconds"] = round(time.monotonic() - began)
 
-    # ------------------------------------------------------------------ those that stay
+    # ------------------------------------------------------------------ callers that stay
 
     @asynccontextmanager
     async def _streams(self) -> AsyncIterator[list[_Open]]:
-        """Streams that are all open, each of a task of its own that says something now and then."""
+        """Open streams, each of a task of its own that sends a status from time to time."""
         async with AsyncExitStack() as stack:
             ways: list[Caller] = []
             for number in range(self.size.streams):
@@ -123,7 +121,7 @@ class Wave:
         self.done["events"] = sum(one.events for one in streams)
         self.wrong += [one.wrong for one in streams if one.wrong]
 
-    # ------------------------------------------------------------------ those that come and go
+    # ------------------------------------------------------------------ callers that come and go
 
     async def _tasks(self, ways: Sequence[Caller]) -> None:
         left = self.size.tasks
@@ -170,7 +168,7 @@ class Wave:
             await Caller(binding, peer, numbers=True).send(f"quick {self._mark()}", self._mark())
 
     async def _leaves(self, ways: Sequence[Caller]) -> None:
-        """A stream that is left after some of its events."""
+        """A stream that is closed after some of its events."""
         count = self.chance.randint(1, 10)
         async with aclosing(
             self.chance.choice(ways).stream(f"chunks 12 {self._mark()}", self._mark())
@@ -181,7 +179,7 @@ class Wave:
                     return
 
     async def _abandons(self, ways: Sequence[Caller]) -> None:
-        """A call that is given up before its answer."""
+        """A call that is cancelled before its answer."""
         call = asyncio.ensure_future(self.chance.choice(ways).send(f"chunks 20 {self._mark()}", self._mark()))
         await asyncio.wait([call], timeout=self.chance.uniform(0, 0.1))
         call.cancel()
@@ -189,24 +187,22 @@ class Wave:
             await call
 
     async def _slow(self, _: Sequence[Caller]) -> None:
-        """A reader of a stream that takes a few bytes and then none, and is gone without a word."""
+        """A reader of a stream that reads a few bytes and then none, and disconnects with a reset."""
         async with self._socket(self._post("SendStreamingMessage", "big 300000")) as (reader, writer):
             await reader.read(100)
-            # Gone with a reset, as a machine that loses its power is.
+            # With a reset, like a machine that loses its power.
             writer.transport.abort()
 
     async def _rude(self, _: Sequence[Caller]) -> None:
-        """A request that is cut off in the middle."""
+        """A request that breaks off in the middle."""
         request = self._post("SendMessage", "quick")
         async with self._socket(request[: self.chance.randrange(1, len(request))]):
             return
 
-    # ------------------------------------------------------------------ how it is done
+    # ------------------------------------------------------------------ means
 
     async def _bearing(self, doing: Awaitable[None]) -> None:
-        """Does something that may be refused for a moment, as a disk that is too slow for all of this makes
-        it.
-        """
+        """Does work that may be refused for a moment, if the disk is too slow."""
         try:
             await doing
         except A2AError as error:
@@ -291,7 +287,7 @@ def _rpc(served: Served, method: str, params: Any, *, close: bool = False) -> by
 
 
 async def held(served: Served) -> dict[str, Any]:
-    """What the server holds at this moment, the connection of the question among it."""
+    """The resources of the server at this moment, including the connection of the request."""
     address = urlsplit(served.http)
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "held"}]}
     async with asyncio.timeout(PATIENCE):
@@ -308,7 +304,7 @@ async def held(served: Served) -> dict[str, Any]:
 
 
 async def quiet(served: Served, seconds: float = 5.0) -> dict[str, Any]:
-    """What it holds when that has not changed for a moment."""
+    """The resources once they have not changed for a moment."""
     async with asyncio.timeout(SETTLING):
         found, since = await held(served), time.monotonic()
         while time.monotonic() - since < seconds:
@@ -320,7 +316,7 @@ async def quiet(served: Served, seconds: float = 5.0) -> dict[str, Any]:
 
 
 async def settled(served: Served, before: dict[str, Any]) -> list[str]:
-    """What a server still holds, after a while, that it did not hold before; as lines of text."""
+    """The resources that a server did not have before, after a while; as lines of text."""
     now: dict[str, Any] = {}
     with suppress(TimeoutError):
         async with asyncio.timeout(SETTLING):
@@ -336,9 +332,7 @@ async def settled(served: Served, before: dict[str, Any]) -> list[str]:
 
 
 def _count(found: dict[str, Any], name: str) -> int:
-    """How many of a kind there are. The store's pool opens connections when they are first needed, and keeps
-    them.
-    """
+    """The number of a kind. The store's pool opens connections when they are first needed, and keeps them."""
     count: int = found[name]
     if name == "files":
         databases = {file: n for file, n in found["of"]["files"].items() if ".db" in file}

@@ -1,4 +1,4 @@
-"""A webhook that keeps what is posted to it, by task. It stays when the server that posts is killed."""
+"""A webhook that keeps the notifications, by task. It stays when the server that posts is killed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _decode = decoder(hub.StreamResponse)
 
 @dataclass
 class Hook:
-    """url: where to post. posted: by task, each different event once, in the order in which they first came.
+    """url: its address. posted: by task, each different event once, in the order of first arrival.
 
-    posts: how many came at all. twice: how many of them had come before.
+    posts: the number of all posts. twice: the number of repeated ones.
     """
 
     url: str = ""
