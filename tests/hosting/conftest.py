@@ -1,4 +1,4 @@
-"""No test of hosting leaves a task of the loop behind, and none logs an error that it does not expect."""
+"""Every test of hosting checks that no task of the loop is left and that no unexpected error is logged."""
 
 from __future__ import annotations
 

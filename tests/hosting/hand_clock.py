@@ -1,4 +1,4 @@
-"""Time that a test moves."""
+"""A clock that a test advances by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from a2a_bridge.hosting.clock import Timer
 
 
 class HandClock:
-    """Implements Clock. timers: what is to happen, each with the seconds it was set to."""
+    """Implements Clock. timers: the callbacks, each with its delay in seconds."""
 
     def __init__(self) -> None:
         self.timers: list[tuple[float, Callable[[], None]]] = []
@@ -24,7 +24,7 @@ class HandClock:
         return _HandTimer(self, callback)
 
     def strike(self, seconds: float | None = None) -> None:
-        """Has everything happen that was set to so many seconds; all when None."""
+        """Runs the callbacks with this delay in seconds; all if None."""
         for each, callback in self.timers[:]:
             if seconds is None or each == seconds:
                 callback()

@@ -1,4 +1,4 @@
-"""A store of which a test says when it writes, and whether it can: what is shown too early shows here."""
+"""A store whose commits a test controls, so that an answer before its commit is noticed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.patience import PATIENCE
 
 
 def out_of_order() -> A2AError:
-    """What a store says that does not work."""
+    """The error of a store that is out of order."""
     return A2AError(Reason.UNAVAILABLE, "the store does not work", blame=Blame.SELF, retry_after=1.0)
 
 
 class LateStore(MemoryStore):
-    """Keeps what it is given back until `commit`. open: whether it commits at once instead.
+    """Delays all changes until `commit`. open: commit at once instead.
 
-    It outlives engines: what a dead one held is an orphan after `die`.
+    It outlives engines: after `die`, the tasks of a dead engine are orphans.
     """
 
     durable = True
@@ -71,24 +71,24 @@ class LateStore(MemoryStore):
         return any(writer.pending for writer in self.writers)
 
     async def given(self) -> None:
-        """Returns when there is something to commit."""
+        """Returns when there is a change to commit."""
         async with asyncio.timeout(PATIENCE):
-            while not self.pending:  # noqa: ASYNC110  nobody is told
+            while not self.pending:  # noqa: ASYNC110  there is no notification
                 await asyncio.sleep(0)
 
     def commit(self) -> None:
-        """Writes what it was given."""
+        """Commits the pending changes."""
         for writer in list(self.writers):
             writer.commit()
 
     def fail(self) -> None:
-        """Tells all who wait that it does not work."""
+        """Reports a failure to all that wait."""
         self.error = out_of_order()
         for writer in list(self.writers):
             writer.tell(self.error)
 
     def die(self) -> None:
-        """The process of everybody who holds something dies; what was not committed is lost."""
+        """The process of all leases dies; changes that were not committed are lost."""
         for writer in self.writers:
             writer.dead = True
             writer.given.clear()
@@ -186,7 +186,7 @@ class LateWriter:
             one(error)
 
     def lose(self) -> None:
-        """Somebody else takes the task."""
+        """Another process takes the task over."""
         self.lost = True
         self.given.clear()
         self._writer.release()

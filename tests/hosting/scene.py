@@ -1,6 +1,4 @@
-"""What tests of hosting share: an agent on an engine, the ways to speak to it, and short names for what comes
-back.
-"""
+"""The fixtures of the tests of hosting: an agent on an engine, its callers, and short names for answers."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ BOB = CallContext(principal=Principal("bob"))
 
 
 class Plays:
-    """An executor made of a function; `cancel` of another, if there is one."""
+    """An executor made of a function, and `cancel` of another function, if there is one."""
 
     def __init__(
         self,
@@ -56,7 +54,7 @@ class Gate:
         self._open = asyncio.Event()
 
     async def wait(self) -> None:
-        """The executor's side: says that it is here, and waits."""
+        """For the executor: reports that it has arrived, and waits."""
         self._reached.set()
         async with asyncio.timeout(PATIENCE):
             await self._open.wait()
@@ -70,7 +68,7 @@ class Gate:
 
 
 class Talk:
-    """Speaks to an agent through the service interface, each step bounded in time."""
+    """Calls an agent through the service interface, with a time limit for each step."""
 
     def __init__(
         self,
@@ -88,7 +86,7 @@ class Talk:
         self.client = Client(service_of(self.engine))
 
     async def send(self, text: str = "", *, context: CallContext | None = None, **members: Any) -> Any:
-        """The Message or the Task that answers."""
+        """The Message or the Task of the answer."""
         async with asyncio.timeout(PATIENCE):
             answer = await self.client.send_message(request(text, **members), context)
         return getattr(answer, answer.WhichOneof("payload"))
@@ -96,7 +94,7 @@ class Talk:
     async def stream(
         self, text: str = "", *, context: CallContext | None = None, **members: Any
     ) -> list[Any]:
-        """All events of a stream, each as what it holds."""
+        """All events of a stream, each as the message in it."""
         return [one async for one in self.events(text, context=context, **members)]
 
     async def events(
@@ -125,9 +123,9 @@ class Talk:
             return await self.client.cancel_task(hub.CancelTaskRequest(id=task_id, **members), context)
 
     async def rest(self) -> None:
-        """Returns when nothing is live any more."""
+        """Returns when no task is live any more."""
         async with asyncio.timeout(PATIENCE):
-            while self.engine.live:  # noqa: ASYNC110  the engine tells nobody
+            while self.engine.live:  # noqa: ASYNC110  the engine sends no notification
                 await asyncio.sleep(0)
 
     async def close(self, grace: float = 0) -> None:
@@ -146,7 +144,7 @@ async def _bounded(events: Any) -> AsyncIterator[Any]:
 
 
 def request(text: str = "", **members: Any) -> hub.SendMessageRequest:
-    """A request with a text. `configuration` and `metadata` are the request's, all else the message's."""
+    """A request with a text. `configuration` and `metadata` belong to the request, all else to the message."""
     outer = {name: members.pop(name) for name in ("configuration", "metadata", "tenant") if name in members}
     members.setdefault("message_id", "m-1")
     parts = members.pop("parts", None) or [hub.Part(text=text)]
@@ -155,7 +153,7 @@ def request(text: str = "", **members: Any) -> hub.SendMessageRequest:
 
 
 async def stored(store: Store, scope: Scope, task: hub.Task) -> None:
-    """Puts a task into a store that nobody works on."""
+    """Stores a task that no process works on."""
     writer = store.create(scope, task.id, lambda: None)
     writer.append(hub.StreamResponse(task=task), task)
     await writer.synced()
@@ -166,7 +164,7 @@ IMMEDIATELY = hub.SendMessageConfiguration(return_immediately=True)
 
 
 def agent_of(execute: Callable[[Run], AsyncIterator[Event]], cancel: Any = None, **members: Any) -> Agent:
-    """An agent that does what a function yields."""
+    """An agent that yields the events of a function."""
     return Agent(Plays(execute, cancel), **{"name": "test"} | members)
 
 
@@ -187,7 +185,7 @@ def shapes(events: list[Any]) -> list[Any]:
 
 
 def refused(reason: Reason, field: str | None = None) -> Any:
-    """A context in which a call must fail for this reason, and because of this field if one is named."""
+    """A context in which a call must fail for this reason, and with this field if one is named."""
     return _Refused(reason, field)
 
 

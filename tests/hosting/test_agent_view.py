@@ -1,4 +1,4 @@
-"""What dialects carry in messages is kept and returned, and no agent sees it."""
+"""Content that dialects carry in messages is kept and returned, and agents do not see it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESIDUE = write("kind", [["/x", None, 1]])
 
 
 def carrying(text: str = "x", *, own: bool = False, **members: Any) -> hub.SendMessageRequest:
-    """A request with a residue in each place there is; `own`: beside metadata of the user's own."""
+    """A request with carried content in every possible place; `own`: beside metadata of the user."""
     message = hub.Message(message_id=text, role=hub.ROLE_USER, parts=[hub.Part(text=text)], **members)
     request = hub.SendMessageRequest(message=message)
     for unit in (request, request.message, request.message.parts[0]):

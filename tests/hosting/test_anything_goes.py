@@ -1,4 +1,4 @@
-"""Callers that do anything in any order: no task is left working, no caller waiting, nothing live."""
+"""Random calls in any order: no task stays working, no caller waits for ever, nothing stays live."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXPECTED = {
 
 
 class Chaos:
-    """An agent and callers that draw what they do from one source of chance."""
+    """An agent and callers whose actions come from one source of chance."""
 
     def __init__(self, seed: int) -> None:
         self.choose = random.Random(seed)
@@ -80,7 +80,7 @@ class Chaos:
                 case _:
                     self.known += [task.id for task in (await self.talk.list(page_size=3)).tasks]
         except A2AError as error:
-            assert error.reason in EXPECTED, error  # noqa: PT017  anything else is a defect
+            assert error.reason in EXPECTED, error  # noqa: PT017  any other error is a defect
 
     async def read(self, events: Any) -> None:
         first = True
@@ -107,7 +107,7 @@ async def test_whatever_callers_do_everything_comes_to_rest(
         if chaos.choose.random() < 0.15:
             await asyncio.sleep(0)
             act.cancel()
-    # Streams of tasks that wait for somebody stay open until they are told that nobody comes any more.
+    # Streams of tasks that wait for a caller stay open until the engine closes.
     await asyncio.wait(acts, timeout=0.2)
     await chaos.talk.close(PATIENCE)
     done, pending = await asyncio.wait(acts, timeout=PATIENCE)

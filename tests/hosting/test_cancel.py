@@ -1,4 +1,4 @@
-"""CancelTask: what is stopped, who is told, and what cannot be canceled."""
+"""CancelTask: which work is stopped, which callers are answered, and which tasks cannot be canceled."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ async def test_a_cancellation_that_asks_and_then_refuses_answers_who_waits() -> 
     assert shape(await anext(events)) == WORKING
     waiting = asyncio.create_task(talk.send("x", message_id="m-2"))
     async with asyncio.timeout(PATIENCE):
-        while len((await talk.list(status=WORKING)).tasks) < 2:  # noqa: ASYNC110  nobody is told
+        while len((await talk.list(status=WORKING)).tasks) < 2:  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0)
     (other,) = [one.id for one in (await talk.list()).tasks if one.id != task.id]
     with refused(Reason.TASK_NOT_CANCELABLE):
@@ -260,7 +260,7 @@ async def test_a_run_that_ends_for_a_cancellation_that_is_refused_has_failed() -
 
 
 class Refusing:
-    """Asks for input, at once or when it hears of a cancellation; refuses that when its gate opens."""
+    """Asks for input, at once or at a cancellation; refuses the cancellation when its gate opens."""
 
     def __init__(self) -> None:
         self.gate = Gate()
@@ -374,7 +374,7 @@ async def test_a_cancel_that_crashes_cancels_all_the_same(caplog: pytest.LogCapt
 async def test_a_cancel_that_is_none_cancels_all_the_same(
     wrong: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One that is not to be called like this, and one that yields nothing."""
+    """One `cancel` that cannot be called in this way, and one that yields nothing."""
     stuck = Stuck()
     agent = agent_of(stuck.execute)
     agent.executor.cancel = wrong  # type: ignore[attr-defined]
@@ -475,7 +475,7 @@ async def test_an_executor_that_does_not_stop_is_left_behind(caplog: pytest.LogC
     stop.set()
     await talk.close(PATIENCE)
     assert (await talk.get(task.id)).status.state == CANCELED
-    assert len(caplog.records) == 2  # that it is deaf, and that what it said then is dropped
+    assert len(caplog.records) == 2  # that it ignores cancellation, and that its later events are dropped
 
 
 async def test_messages_that_wait_for_a_canceled_task_are_refused() -> None:

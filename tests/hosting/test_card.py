@@ -1,4 +1,4 @@
-"""What the card declares binds the engine: streaming, the extended card."""
+"""The engine enforces the declarations of the card: streaming, the extended card."""
 
 from __future__ import annotations
 

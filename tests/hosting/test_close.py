@@ -1,4 +1,6 @@
-"""Closing the engine: no new work, what runs may finish, the rest is stopped and told."""
+"""Closing the engine: no new work; runs may finish within the grace, the others are stopped and their callers
+answered.
+"""
 
 from __future__ import annotations
 

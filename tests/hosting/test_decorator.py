@@ -1,4 +1,4 @@
-"""@agent: what a plain function becomes, and what it may give."""
+"""@agent: functions as agents, and the values that they may return or yield."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing is shown to anybody before the store has it for good, and what the store cannot take is not
+"""Nothing is shown before the store has committed it, and a message that the store cannot take is not
 accepted.
 """
 
@@ -41,7 +41,7 @@ def store() -> LateStore:
 
 
 async def held_back(store: LateStore, call: Coroutine[Any, Any, Any]) -> Any:
-    """The outcome of a call that must not have one before the store commits."""
+    """A call that must not be answered before the store commits."""
     calling = asyncio.create_task(call)
     while not calling.done():
         await store.given()
@@ -114,7 +114,7 @@ async def test_a_reader_of_the_live_task_waits(store: LateStore) -> None:
     assert (await talk.get(task.id)).status.state == WORKING
     gates[0].open()
     await gates[1].reached()
-    # Lists come from the store, which does not know of the artifact yet.
+    # Lists come from the store, which does not have the artifact yet.
     assert not (await talk.list(include_artifacts=True)).tasks[0].artifacts
     for call in (talk.get(task.id), anext(talk.subscribe(task.id))):
         reading = asyncio.create_task(call)
@@ -123,7 +123,7 @@ async def test_a_reader_of_the_live_task_waits(store: LateStore) -> None:
         assert not reading.done()
         store.commit()
         assert len((await reading).artifacts) == 1
-        store.writers[0].amend(store.writers[0]._writer._entry.read())  # something new is on its way
+        store.writers[0].amend(store.writers[0]._writer._entry.read())  # a new change is pending
     gates[1].open()
     store.open_door = True
     store.commit()
@@ -247,7 +247,7 @@ async def test_a_store_that_does_not_work_takes_no_work_and_is_read(store: LateS
 
 
 async def in_mid_work(store: LateStore) -> tuple[Talk, Gate, asyncio.Task[Any]]:
-    """An agent that goes on when its gate opens, and somebody who waits for it."""
+    """An agent that continues when its gate opens, and a caller that waits for it."""
     gate = Gate()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
@@ -273,7 +273,7 @@ async def test_whoever_waits_for_a_store_that_breaks_is_told(store: LateStore) -
     store.fail()
     with refused(Reason.UNAVAILABLE):
         await sending
-    # What is durable can be read; what is not is not shown.
+    # Durable content can be read; other content is not shown.
     assert (await talk.get(task.id)).status.state == WORKING
     assert talk.engine.live == 1
     store.error = None
@@ -318,7 +318,7 @@ async def test_a_hold_that_is_lost_while_answers_wait(store: LateStore) -> None:
         await asyncio.sleep(0)
     (task,) = (await talk.list()).tasks
     store.writers[0].lose()
-    # What was not written is not told: the answer is what somebody else makes of the task.
+    # Changes that were not written are not shown: the answer is the result of the new owner.
     store.open_door = True
     author = await Author(store, Scope()).reopen(task.id)
     for _ in range(20):

@@ -1,6 +1,4 @@
-"""Further messages to a task: which tasks take them, in which order they are worked on, and what the history
-holds.
-"""
+"""Further messages to a task: which tasks accept them, the order of the work, and the history."""
 
 from __future__ import annotations
 
@@ -226,8 +224,7 @@ async def test_messages_that_come_at_once_find_no_more_room_than_others(text: st
     sending = [asyncio.create_task(talk.send("more", message_id=f"m{n}", **members)) for n in range(9)]
     await store.given()
     await a_while()
-    # None is queued yet: the store has none of them. A task that nobody works on begins with the first at
-    # once.
+    # None is queued yet: the store has none of them. A task without a run begins with the first at once.
     taken = [one for one in sending if not one.done()]
     store.open_door = True
     store.commit()

@@ -1,4 +1,4 @@
-"""Messages that are sent again, where the engine is asked to work on each once."""
+"""Repeated messages, on an engine that works on each message once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Talk(Plain):
 
 
 class Counting:
-    """Works until its gate opens, in a way that the text names; counts its runs."""
+    """Works until its gate opens, in the way that the text names; counts its runs."""
 
     def __init__(self, *, held: bool = True) -> None:
         self.gate = Gate()
@@ -261,7 +261,7 @@ async def test_a_deaf_run_that_took_too_long_keeps_nobody_from_sending_again() -
     await clearing.begun.reached()
     clock.strike()
     await clearing.clearing.reached()
-    again = asyncio.create_task(talk.send("x"))  # before it is known that the run is deaf
+    again = asyncio.create_task(talk.send("x"))  # before it is known that the run ignores cancellation
     with refused(Reason.DEADLINE_EXCEEDED):
         await sending
     assert (await again).parts[0].text == "x"
@@ -288,7 +288,7 @@ async def test_what_was_refused_may_be_sent_again(text: str) -> None:
     for _ in range(2):
         with refused(reason):
             await talk.send(text)
-    await talk.close()  # that nothing came of it is noted after the answer
+    await talk.close()  # the missing result is noted after the answer
     assert talk.store.sends._sent == {}
 
 
@@ -315,7 +315,7 @@ async def test_a_follow_up_is_worked_on_once() -> None:
     assert {one.status.state for one in answers} == {INPUT}
     assert [one.message_id for one in answers[-1].history if one.role == hub.ROLE_USER] == ["m-1", "m-2"]
     assert counting.runs == ["ask", "ask"]
-    # The first message leads to the task as it is now.
+    # The first message leads to the present task.
     assert (await talk.send("ask")).id == task.id
 
 
@@ -520,7 +520,7 @@ async def test_a_stream_that_is_asked_for_again_after_its_question_ends_with_tha
 
     async def execute(run: Run) -> AsyncIterator[Event]:
         yield run.status("input-required", "which?")
-        await gate.wait()  # it tidies up
+        await gate.wait()  # it cleans up
 
     talk = Talk(agent_of(execute))
     first = await talk.stream("x")

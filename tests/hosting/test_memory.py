@@ -1,5 +1,5 @@
-"""What a hosted agent holds in memory: counted, given up where nobody uses it, and new work refused beyond
-the limit.
+"""The memory of a hosted agent: it is counted, unused data is evicted, and beyond the limit new work is
+refused.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ async def _large(run: Run) -> AsyncIterator[Event]:
 
 @kinds
 async def test_what_is_counted_is_what_is_held(kind: str, tmp_path: Path) -> None:
-    """However tasks end: nothing of them stays in the account, nor is anything taken out twice."""
+    """However tasks end: the account contains nothing of them, and nothing is subtracted twice."""
     async with opened(kind, tmp_path, 0) as store:
         talk = Talk(agent_of(_large), store=store)
         asked = [await talk.send("ask", message_id=f"a{number}") for number in range(3)]
@@ -128,7 +128,7 @@ async def test_what_is_counted_is_what_is_held(kind: str, tmp_path: Path) -> Non
 
 
 def _held(store: Any) -> int:
-    """What a store holds with nobody at work."""
+    """The bytes that a store holds without runs."""
     if isinstance(store, MemoryStore):
         tasks = sum(len(entry.data) for entry in store._entries.values())
         return tasks + sum(log.bytes for log in store._logs.values())

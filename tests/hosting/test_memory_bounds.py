@@ -1,4 +1,4 @@
-"""What the store in memory keeps, and for how long: windows of events, logs of tasks that nobody works on."""
+"""The bounds of the store in memory: windows of events, logs of tasks without a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.hosting.scene import Talk
 
 
 async def kept(store: MemoryStore, task_id: str, last: int) -> int:
-    """How many of a task's newest events can still be read."""
+    """The number of a task's newest events that can still be read."""
     for after in range(last + 1):
         reader = store.subscribe(task_id, after)
         try:
@@ -37,7 +37,7 @@ async def test_the_newest_events_are_kept() -> None:
     author = Author(store).begin("t")
     for number in range(500):
         author.chunk(str(number))
-    # The window is cut now and then, not at each event.
+    # The window is cut from time to time, not at each event.
     assert 50 <= await kept(store, "t", 501) <= 82
 
 
@@ -79,7 +79,7 @@ async def test_events_of_ended_tasks_are_kept_up_to_so_many_bytes() -> None:
 
 
 async def test_messages_to_a_large_task_are_noted_within_bounds() -> None:
-    """What they make of the task is kept for whoever asks how it was, as far as there is room."""
+    """Their effect on the task is kept for readers of earlier states, as far as there is room."""
     store = MemoryStore(window_bytes=100_000)
     author = Author(store, push=True).begin("t", state=INPUT)
     author.chunk("x" * 10_000)
@@ -92,8 +92,8 @@ async def test_messages_to_a_large_task_are_noted_within_bounds() -> None:
         author.amend(f"n{number}")
         seen[author.status(WORKING)] = author.copy()
     assert log.bytes < 125_000
-    # All events are still there, and each task is as it was then or, where that is not known any more, as it
-    # is now.
+    # All events are still there, and each task is as it was then; or, if that is no longer known, as it is
+    # now.
     assert await kept(store, "t", author.writer.last) == author.writer.last
     tasks = {number: await store.task_at(HERE, "t", number) for number in seen}
     as_they_were = [number for number in seen if tasks[number] == seen[number]]
@@ -165,13 +165,13 @@ async def test_asking_for_what_is_not_kept_keeps_nothing() -> None:
 
 
 def alive() -> list[object]:
-    """All runs and what belongs to them, also those that other tests still hold."""
+    """All runs and their parts, including those that other tests still hold."""
     return [one for one in gc.get_objects() if isinstance(one, (TaskRun, LiveTask, PendingSend, Run))]
 
 
 @pytest.mark.parametrize("text", ["hello", "task", "fail"])
 async def test_a_finished_run_needs_no_garbage_collector(text: str) -> None:
-    """References in a circle would keep each run until the next collection, which then costs a tenth of a call."""
+    """Reference cycles would keep each run until the next collection, which then costs a tenth of a call."""
     talk = Talk(ScriptedAgent())
     await talk.send(text)
     gc.collect()

@@ -1,4 +1,4 @@
-"""Executors that break the rules: their own task fails with a clear text, and nothing else breaks."""
+"""Executors that break the rules: their own task fails with a clear text, and other tasks are not affected."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ async def test_a_failure_of_one_task_is_no_others() -> None:
 
 
 class Fickle(MemoryStore):
-    """A store in which somebody else takes tasks over."""
+    """A store in which another process takes tasks over."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -421,5 +421,5 @@ async def test_an_id_that_is_taken_makes_no_task() -> None:
         def add(self, entry: Entry, task: hub.Task) -> None:
             """Adds nothing."""
 
-    with refused(Reason.UNAVAILABLE):  # with another id it may well work
+    with refused(Reason.UNAVAILABLE):  # with another id it may work
         await Talk(ScriptedAgent(), store=Taken()).send("task")

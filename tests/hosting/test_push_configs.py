@@ -1,4 +1,4 @@
-"""The four operations on push notification configs, and what a sender is given."""
+"""The four operations on push notification configs, and the calls of a sender."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOOK = "https://hook.example/"
 
 
 class Configs:
-    """The four operations in short."""
+    """The four operations with short arguments."""
 
     def __init__(self, talk: Talk, context: CallContext | None = None) -> None:
         self._client = talk.client
@@ -59,7 +59,7 @@ async def test_what_is_created_is_there(talk: Talk, task: hub.Task) -> None:
     configs = Configs(talk)
     login = hub.AuthenticationInfo(scheme="Bearer", credentials="secret")
     made = await configs.create(task.id, "p", token="t", authentication=login)  # noqa: S106
-    login.credentials = "********"  # which is all that anybody is shown
+    login.credentials = "********"  # callers see only this
     assert (made.task_id, made.id, made.url, made.token, made.authentication) == (
         task.id,
         "p",
@@ -194,7 +194,7 @@ async def test_configs_are_kept_for_so_many_tasks() -> None:
 
 
 class Sender:
-    """Says what can be sent to."""
+    """Records the events to send."""
 
     async def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
         return None if config.url.startswith("https:") else invalid_params("url", "is not secure")
@@ -212,7 +212,7 @@ async def test_every_event_of_a_task_that_has_configs_goes_to_the_outbox() -> No
     (delivery,) = await talk.store.outbox.due(9, lambda _: 1)
     assert (shapes([delivery.event.task]), delivery.registered.config.url) == ([("task", SUBMITTED)], HOOK)
     seen = [await talk.store.task_at(delivery.scope, task.id, number) for number in (1, 2, 3, 4)]
-    # The task as each event left it.
+    # The task after each event.
     assert [one and one.status.state for one in seen] == [SUBMITTED, WORKING, WORKING, COMPLETED]
 
 

@@ -1,4 +1,4 @@
-"""GetTask and ListTasks: what is shown, to whom, in which order, and in pages."""
+"""GetTask and ListTasks: content, visibility, order and pages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def talk() -> Talk:
 
 
 def dated() -> Any:
-    """An agent whose tasks complete at the second that the message says."""
+    """An agent whose tasks complete at the second in the message."""
 
     async def execute(run: Run) -> AsyncIterator[Event]:
         update = run.status("completed")
@@ -240,7 +240,7 @@ async def test_a_token_is_good_for_its_own_query_and_caller_only(talk: Talk) -> 
     ):
         with refused(Reason.INVALID_PARAMS, "pageToken"):
             await talk.list(page_size=1, page_token=token, **wrong)
-    # The size of the page may change from one to the next.
+    # The size of the page may change from one page to the next.
     assert len((await talk.list(page_size=2, page_token=token, context=ALICE)).tasks) == 2
 
 

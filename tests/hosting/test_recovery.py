@@ -1,4 +1,4 @@
-"""What becomes of tasks whose process is gone: taken over, gone on with, or failed, and none of them twice."""
+"""Tasks whose process has died: taken over, resumed or failed, and none of them twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LEFT_BEHIND = "the agent's process ended before it finished the task"
 
 
 class Lasting:
-    """Works until its gate opens; goes on where it was."""
+    """Works until its gate opens; it can resume."""
 
     def __init__(self, first: Any = "working", *, follow: bool = False) -> None:
         self.gate = Gate()
@@ -81,7 +81,7 @@ class Unstoppable(Lasting):
 
 
 async def killed(lasting: Lasting, store: LateStore, *, resumes: bool, **members: Any) -> hub.Task:
-    """A task that its process has left at work."""
+    """A task that was working when its process died."""
     store.open_door = True
     talk = Talk(agent_with(lasting if resumes else OnlyExecutes(lasting)), store=store)
     task: hub.Task = await talk.send("x", configuration=IMMEDIATELY, **members)
@@ -206,7 +206,7 @@ async def test_what_dies_later_is_taken_over_when_the_store_says_so(store: LateS
     await talk.engine.recovered()
     task = await killed(lasting, store, resumes=True)
     async with asyncio.timeout(PATIENCE):
-        while (await talk.get(task.id)).status.state != COMPLETED:  # noqa: ASYNC110  nobody is told
+        while (await talk.get(task.id)).status.state != COMPLETED:  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0)
     await talk.close()
     lasting.gate.open()
@@ -218,7 +218,7 @@ async def test_a_message_to_a_task_that_was_left_takes_it_up_first(store: LateSt
     task = await killed(lasting, store, resumes=resumes)
     later = Lasting()
     talk = Talk(agent_with(later if resumes else OnlyExecutes(later)), store=store)
-    with refused(Reason.UNSUPPORTED_OPERATION):  # because it has ended when its turn comes
+    with refused(Reason.UNSUPPORTED_OPERATION):  # because it has ended before its turn
         await talk.send("more", task_id=task.id, message_id="m-2")
     assert (await talk.get(task.id)).status.state == (COMPLETED if resumes else FAILED)
     assert (len(later.resumed), later.executed) == (int(resumes), [])
@@ -243,7 +243,7 @@ async def test_a_task_that_was_left_can_be_canceled(store: LateStore) -> None:
 async def test_a_task_that_was_left_is_taken_up_by_whoever_comes_to_it(
     store: LateStore, resumes: bool
 ) -> None:
-    """It is nobody's orphan any more once it was held, so it must not be let go of as it is."""
+    """It is not an orphan any more once it was held, so its release must not leave it as it is."""
     lasting, later = Lasting(), Unstoppable()
     for attempt in ("message", "cancel", "departure"):
         task = await killed(lasting, store, resumes=resumes)
@@ -258,7 +258,7 @@ async def test_a_task_that_was_left_is_taken_up_by_whoever_comes_to_it(
             case _:
                 sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
                 async with asyncio.timeout(PATIENCE):
-                    while not talk.engine.live:  # noqa: ASYNC110  nobody is told
+                    while not talk.engine.live:  # noqa: ASYNC110  there is no notification
                         await asyncio.sleep(0)
                 sending.cancel()
         await talk.rest()
@@ -291,7 +291,7 @@ async def test_a_message_waits_until_it_is_known_whether_a_task_that_was_left_is
     asked.open()
     with refused(Reason.TASK_NOT_CANCELABLE):
         await cancelling
-    with refused(Reason.UNSUPPORTED_OPERATION):  # it has ended when its turn comes
+    with refused(Reason.UNSUPPORTED_OPERATION):  # it has ended before its turn
         await sending
     assert (await talk.get(task.id)).status.state == (COMPLETED if resumes else FAILED)
     await talk.close()
@@ -304,7 +304,7 @@ async def test_what_is_taken_hold_of_while_the_engine_closes_stays_an_orphan(sto
     talk = Talk(ScriptedAgent(), store=store)
     sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
     async with asyncio.timeout(PATIENCE):
-        while not talk.engine.live:  # noqa: ASYNC110  nobody is told
+        while not talk.engine.live:  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0)
     await talk.close()
     with refused(Reason.UNAVAILABLE):
@@ -341,7 +341,7 @@ async def test_a_graceful_stop_hands_over(store: LateStore) -> None:
     await talk.engine.start()
     await talk.engine.recovered()
     await talk.rest()
-    assert [run.text for run in later.resumed] == ["more"]  # the newest of what the task was told
+    assert [run.text for run in later.resumed] == ["more"]  # the newest event of the task
     assert (await talk.get(task.id)).status.state == COMPLETED
     await talk.close()
 
@@ -407,7 +407,9 @@ async def test_many_are_taken_over_at_once(store: LateStore) -> None:
 async def test_nothing_waits_for_what_is_still_to_be_taken_over(
     store: LateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Calls are answered, the newest are taken over first, and a stop in the middle leaves the rest as it is."""
+    """Calls are answered, the newest tasks are taken over first, and a stop in the middle leaves the rest
+    unchanged.
+    """
     store.open_door = True
     gate, slow = Gate(), asyncio.Event()
 
@@ -434,13 +436,13 @@ async def test_nothing_waits_for_what_is_still_to_be_taken_over(
     monkeypatch.setattr(store, "open", late)
     await talk.engine.start()
     async with asyncio.timeout(PATIENCE):
-        while len(opened) < 32:  # noqa: ASYNC110  nobody is told
+        while len(opened) < 32:  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0)
     for _ in range(100):
         await asyncio.sleep(0)
     assert opened == newest[:32]
     assert talk.engine.left == 100
-    # Of those that wait for their turn: one is read, one is canceled, one is sent a message.
+    # Of the waiting ones, one is read, one is canceled, and one gets a message.
     waiting = newest[50:53]
     assert (await talk.get(waiting[0])).status.state == WORKING
     assert (await talk.cancel(waiting[1])).status.state == CANCELED
@@ -451,7 +453,7 @@ async def test_nothing_waits_for_what_is_still_to_be_taken_over(
     slow.set()
     await talk.close()
     assert talk.engine.left == 0
-    # What was not begun is still an orphan, for whoever comes next.
+    # Tasks whose takeover has not begun are still orphans, for the next process.
     left = {task_id for _, task_id in await store.orphans(100)}
     assert left >= set(newest[53:])
     monkeypatch.undo()

@@ -1,6 +1,4 @@
-"""Going on with a broken stream: the ids of events, from where a subscription may go on, and what a gap looks
-like.
-"""
+"""Resuming a broken stream: the ids of events, the valid positions of a subscription, and gaps."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ WHOLE = [("task", SUBMITTED), WORKING, "chunk 0 ", "chunk 1 ", "chunk 2 ", COMPL
 
 
 def after(event_id: str, context: CallContext | None = None) -> CallContext:
-    """A context that asks to go on after an event."""
+    """A context that asks to resume after an event."""
     context = context or CallContext()
     return context.replace(parameters={LAST_EVENT_PARAMETER: event_id}, reply=ResponseParameters())
 
@@ -122,7 +120,7 @@ async def test_a_snapshot_has_the_number_of_what_it_holds() -> None:
         assert (event.id, event.message.status_update.status.state) == ("4", WORKING)
     assert await followed == [("3", ("task", INPUT)), ("4", WORKING), ("5", "x"), ("6", COMPLETED)]
     assert await resumed(talk, task.id, "3") == (await followed)[1:]
-    # A question that was answered since ends no stream.
+    # A question that has been answered since ends no stream.
     assert await resumed(talk, task.id, "1") == [("2", WORKING), ("3", INPUT), *(await followed)[1:]]
 
 
@@ -165,7 +163,7 @@ async def test_what_can_be_no_id_is_refused(asked: str) -> None:
     talk = Talk(ScriptedAgent())
     await streamed(talk, "chunks 3")
     (task,) = (await talk.list()).tasks
-    if asked == "-":  # can be one, of somebody else's making
+    if asked == "-":  # it could be one, of another agent
         assert (await resumed(talk, task.id, asked))[0][1] == ("task", COMPLETED)
         return
     with refused(Reason.INVALID_PARAMS, "Last-Event-ID"):

@@ -1,4 +1,4 @@
-"""Run: what an executor reads from it, and what its constructors make."""
+"""Run: the values that an executor reads from it, and the results of its constructors."""
 
 from __future__ import annotations
 

@@ -187,9 +187,9 @@ async def test_a_caller_that_leaves_before_the_run_has_begun_leaves_nothing() ->
 
     talk = Talk(agent_of(execute))
     sending = asyncio.create_task(talk.send("x"))
-    await asyncio.sleep(0)  # it has made the run's task, which has not had a turn
+    await asyncio.sleep(0)  # it has created the run's task, which has not run yet
     if sys.version_info >= (3, 12):
-        # There a run begins within its sender's turn, so nobody can leave before it has.
+        # There a run begins within its sender's turn, so the sender cannot leave before.
         assert ((await sending).status.state, len(began)) == (hub.TASK_STATE_FAILED, 1)
     else:
         sending.cancel()
@@ -280,7 +280,7 @@ async def test_an_agent_that_declares_no_output_modes_refuses_none() -> None:
 
 
 async def test_a_state_nobody_knows_keeps_no_caller_waiting() -> None:
-    """A task that came from an older agent may be in a state that 1.0 has no name for."""
+    """A task of an older agent may be in a state without a name in 1.0."""
     store = MemoryStore()
     await stored(store, Scope(), hub.Task(id="t", context_id="c"))
 
@@ -295,7 +295,7 @@ async def test_a_state_nobody_knows_keeps_no_caller_waiting() -> None:
 
 @pytest.mark.parametrize("begins", [True, False])
 async def test_times_are_whole_microseconds(begins: bool) -> None:
-    """Date types of most languages have no nanoseconds: a peer must not change a time that it only passes on."""
+    """Date types of most languages have no nanoseconds: a peer must not change a time that it only forwards."""
 
     class Precise(HandClock):
         def now(self) -> int:

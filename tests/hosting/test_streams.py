@@ -1,6 +1,4 @@
-"""SendStreamingMessage and SubscribeToTask: what comes first, in which order, for whom, and when a stream
-ends.
-"""
+"""SendStreamingMessage and SubscribeToTask: the first event, the order, the readers, and the end of a stream."""
 
 from __future__ import annotations
 
@@ -153,7 +151,7 @@ async def test_many_subscribers_see_the_same_in_the_same_order() -> None:
     whole = [WORKING, *(str(number) for number in range(1000)), COMPLETED]
     assert shapes(seen[0]) == whole
     assert all(shapes(one) == whole[1:] for one in seen[1:])
-    # One copy serves all: the events are the same objects.
+    # One copy is enough: the events are the same objects.
     assert len({id(one[500]) for one in seen[1:]}) == 1
 
 

@@ -45,16 +45,16 @@ RUN_TIMEOUT = 60.0
 #: turns of the loop after which everything that can happen has happened
 TURNS = 40
 
-#: what an answer can be: a state of the task, the reason of an error, or one of these
+#: possible answers: a state of the task, the reason of an error, or one of these
 DIRECT, LEFT = "a direct message", "the sender has left"
 
 
 class ScriptedError(Exception):
-    """What the executor fails with."""
+    """The failure of the executor."""
 
 
 class Script:
-    """An executor that does what the test tells it. Its `cancel` waits for a verdict: True accepts."""
+    """An executor that the test controls. Its `cancel` waits for a verdict: True accepts."""
 
     def __init__(self) -> None:
         self.commands: asyncio.Queue[Callable[[Run], Event | None]] = asyncio.Queue()
@@ -78,15 +78,15 @@ class Script:
 
 @dataclass(eq=False)
 class Sent:
-    """A call, and what the model knows of its answer."""
+    """A call, and the model's knowledge of its answer."""
 
     call: asyncio.Task[Any]
     immediately: bool = False
     #: True once the run has begun
     begun: bool = False
-    #: the answers of which one has to come; empty while it must not come
+    #: the possible answers; empty while there must not be one
     expected: tuple[Any, ...] = ()
-    #: True once it has come
+    #: True once it has arrived
     seen: bool = False
 
     def expect(self, *answers: Any) -> None:
@@ -95,7 +95,7 @@ class Sent:
 
 @dataclass
 class Model:
-    """The run of a task without coroutines and store: the phase, the task's state, and who gets what."""
+    """The run of a task without coroutines and store: the phase, the state of the task, and the answers."""
 
     phase: Phase = Phase.IDLE
     #: None before the task exists
@@ -163,7 +163,7 @@ class Model:
             self.start()
 
     def stop(self, state: int, reason: Reason) -> None:
-        """The run is stopped for good. reason: for the senders, where there is no task."""
+        """The run is stopped for good. reason: for the senders, if there is no task."""
         self.phase, self.current = Phase.ENDING, None
         if self.state is None:
             for one in self.sent:
@@ -219,7 +219,7 @@ class RunMachine(RuleBasedStateMachine):
         return self.model.current is not None
 
     def turn(self, first: Callable[[], object] = lambda: None) -> None:
-        """Does something within the loop, and lets all that follows from it happen."""
+        """Runs an action within the loop, and all its effects."""
 
         async def turns() -> None:
             first()
@@ -238,7 +238,7 @@ class RunMachine(RuleBasedStateMachine):
         self.script.commands.put_nowait(command)
         self.turn()
 
-    # ------------------------------------------------------------------ what happens
+    # ------------------------------------------------------------------ events
 
     @precondition(lambda self: not (self.model.state is None and self.working))
     @rule(immediately=booleans(), refused=booleans())
@@ -315,7 +315,7 @@ class RunMachine(RuleBasedStateMachine):
         self.script.verdicts.put_nowait(accepted)
         self.turn()
 
-    # One rule each for the store and for what is rare, so that most steps are messages, events and
+    # One rule each for the store and for rare events, so that most steps are messages, events and
     # cancellations.
 
     @rule(fails=booleans())
@@ -353,7 +353,7 @@ class RunMachine(RuleBasedStateMachine):
         self.turn()
 
     def commit(self) -> None:
-        """The store has everything, and works again if it did not."""
+        """The store commits everything, and works again if it did not."""
         joining, self.model.joining = self.model.joining, []
         for sent in joining:
             self.model.submit(sent)
@@ -400,7 +400,7 @@ class RunMachine(RuleBasedStateMachine):
         writer.append(event, stored.task)
         writer.release()
 
-    # ------------------------------------------------------------------ what has to hold
+    # ------------------------------------------------------------------ invariants
 
     @invariant()
     def phases_agree(self) -> None:
@@ -432,12 +432,12 @@ class RunMachine(RuleBasedStateMachine):
                 answer = outcome(sent.call)
                 assert answer in sent.expected, (answer, sent)
                 if not self.store.open_door and isinstance(answer, int) and run is not None:
-                    assert not run.live.pending  # what is answered is durable
+                    assert not run.live.pending  # answers are durable
             else:
                 assert not sent.expected or not self.store.open_door, sent
 
     def teardown(self) -> None:
-        """The engine closes: everybody is answered, and nothing is left of it."""
+        """The engine closes: every call is answered, and nothing is left."""
         self.commit()
         if self.model.phase is Phase.CANCELING:
             self.verdict(accepted=True)
@@ -460,7 +460,7 @@ class RunMachine(RuleBasedStateMachine):
 
 
 def outcome(call: asyncio.Task[Any]) -> Any:
-    """The state of the task that was answered, the reason of an error, DIRECT or LEFT."""
+    """The state of the task in the answer, the reason of an error, DIRECT or LEFT."""
     if call.cancelled():
         return LEFT
     error = call.exception()

@@ -1,4 +1,4 @@
-"""Runs that take too long, or say nothing for too long."""
+"""Runs that take too long, or send no event for too long."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def clock() -> HandClock:
 
 
 class Held:
-    """Says so much, and then nothing until its gate opens."""
+    """Sends so many events, and then none until its gate opens."""
 
     def __init__(self, *states: str) -> None:
         self.gate = Gate()

@@ -14,19 +14,19 @@ from tests.stores.conftest import _postgres_template, postgres_url
 
 __all__ = ["_postgres_template", "postgres_url"]
 
-#: seconds: short enough for a test, long enough for a machine that has other things to do
+#: seconds: short enough for a test, long enough for a machine with other work
 LEASE = 1.5
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Waits for something that only the database knows. The condition may block."""
+    """Waits for a condition that only the database shows. The condition may block."""
     async with asyncio.timeout(PATIENCE):
-        while not await asyncio.to_thread(condition):  # noqa: ASYNC110  it tells nobody
+        while not await asyncio.to_thread(condition):  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0.02)
 
 
 class Heard:
-    """A store that only notes what it is told."""
+    """A store that only records its calls."""
 
     def __init__(self) -> None:
         self.tasks: list[Collection[str] | None] = []
@@ -87,7 +87,7 @@ async def fleet_on(url: str) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def tables(database: str) -> str:
-    """A database with the tables in it, but no store."""
+    """A database with tables, but without a store."""
     make_tables(database)
     return database
 

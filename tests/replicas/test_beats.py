@@ -1,4 +1,4 @@
-"""Who is alive, and who says so."""
+"""Heartbeats: which replicas are alive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _alive(url: str) -> set[str]:
 
 
 def _frozen(one) -> None:
-    """Has a replica do nothing any more, like a process that is stopped: no beat, no look, no word."""
+    """Stops a replica like a suspended process: no heartbeat, no reads, no messages."""
     one._room._loop.call_soon_threadsafe(one._replicas._beating.cancel)
 
 

@@ -1,4 +1,4 @@
-"""What one replica asks of another."""
+"""Calls that one replica forwards to another."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_who_is_not_there_is_not_asked(fleet: Fleet) -> None:
 
 
 async def _asked_in_vain(one: Cluster, two: Cluster) -> asyncio.Task[bytes]:
-    """A question that is being worked on, for ever."""
+    """A call that is worked on for ever."""
     asked = asyncio.Event()
 
     async def never(_: bytes) -> bytes:
@@ -102,7 +102,7 @@ async def test_who_waits_no_longer_takes_the_question_back(fleet: Fleet) -> None
     await asyncio.wait_for(asked.wait(), PATIENCE)
     await until(lambda: _rows(fleet.url) == 0)
     go_on.set()
-    await asyncio.wait_for(done.wait(), PATIENCE)  # what was begun goes on all the same
+    await asyncio.wait_for(done.wait(), PATIENCE)  # work that has begun continues
     assert await asyncio.wait_for(one.remote.ask(two.me, b"again", None), PATIENCE) == b"late"
 
 

@@ -1,4 +1,4 @@
-"""A replica that loses its database while another one keeps it, and comes back after it was declared dead."""
+"""A replica that loses its database while another one keeps it, and returns after it was declared dead."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from tests.replicas.conftest import LEASE
 
 
 class Relay:
-    """Passes connections on to the socket of a server. `cut` breaks them and refuses further ones until
-    `mend`.
-    """
+    """Passes connections to the socket of a server. `cut` breaks them and refuses further ones until `mend`."""
 
     def __init__(self, path: Path, target: str) -> None:
         self._path = path
@@ -83,7 +81,7 @@ async def relayed(url: str) -> AsyncIterator[tuple[str, Relay]]:
 
 
 class Counting:
-    """Works in steps; a run that goes on with another's work completes it at once."""
+    """Works in steps; a run that resumes the work of another one completes it at once."""
 
     def __init__(self) -> None:
         self.gate = Gate()
@@ -118,7 +116,7 @@ async def test_a_replica_that_comes_back_answers_its_callers(
         await one.engine.start()
         name = cut_off._beside.me
         await two.engine.start()
-        # Not `Talk.send`, which is less patient.
+        # Not `Talk.send`, whose time limit is shorter.
         waiting = asyncio.create_task(one.client.send_message(request("go")))
         await counting.gate.reached()
         (task,) = [execution.live.task for execution in one.engine._runs]
@@ -155,11 +153,11 @@ def _waiting(talk: Talk) -> int:
 
 async def _completed(talk: Talk, task_id: str) -> None:
     async with asyncio.timeout(PATIENCE):
-        while (await talk.get(task_id)).status.state != COMPLETED:  # noqa: ASYNC110  it tells nobody
+        while (await talk.get(task_id)).status.state != COMPLETED:  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0.02)
 
 
 async def _until(condition: Any) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110  nobody is told
+        while not condition():  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0.01)

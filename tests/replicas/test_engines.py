@@ -1,4 +1,4 @@
-"""A task that one engine works on, and what another one on the same database does with it."""
+"""A task that one engine works on, and calls about it at another engine on the same database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.replicas.conftest import LEASE, PATIENCE
 
 @pytest.fixture
 async def beside(postgres_url: str) -> AsyncIterator[Any]:
-    """Makes engines beside each other, each with a store of its own on one database."""
+    """Creates engines side by side, each with a store of its own on one database."""
     async with AsyncExitStack() as stack:
 
         async def make(agent: Agent, **options: Any) -> Talk:
@@ -52,9 +52,10 @@ async def _talking(url: str, agent: Agent, options: dict[str, Any]) -> AsyncIter
 
 
 class Steps:
-    """An agent whose first run works until it is let go on, and whose further ones say what they were told.
+    """An agent whose first run works until a test lets it continue, and whose further ones repeat their
+    messages.
 
-    Where the first run ends is told when it is let go on.
+    The test also chooses where the first run ends.
     """
 
     def __init__(self) -> None:
@@ -117,7 +118,7 @@ async def test_a_stream_of_a_message_is_read_here_from_where_the_other_replica_t
     events = two.events("more", message_id="m-2", task_id=task_id)
     assert shapes([await anext(events)]) == [("task", WORKING)]
     steps.gate.open()
-    # Past the question of the run before it, which it waited for.
+    # After the question of the run before it, which it waited for.
     assert shapes([event async for event in events]) == [INPUT, "got more", COMPLETED]
 
 
@@ -251,7 +252,7 @@ async def test_a_caller_that_goes_away_stops_nothing_that_was_taken(beside: Any)
 
 @pytest.mark.parametrize("asked", ["unary", "stream"])
 async def test_who_asks_a_replica_that_dies_gets_what_becomes_of_the_task(beside: Any, asked: str) -> None:
-    """The message was not taken, so it meets a task that has failed with its process."""
+    """The message was not accepted, so it meets a task that has failed with its process."""
     steps = Steps()
     one, two = await beside(steps.agent()), await beside(steps.agent())
     task_id = await _begun(one, steps)
@@ -338,7 +339,7 @@ async def test_who_tries_to_take_a_task_over_shows_what_the_quicker_one_has_made
         return await take(*arguments, **more)
 
     async def quickly(*arguments: Any, **more: Any) -> Any:
-        await gate.reached()  # else the other one may see that the task is taken, and not try
+        await gate.reached()  # otherwise the other one may see that the task is taken, and not try
         return await take_first(*arguments, **more)
 
     two.store.open, three.store.open = slowly, quickly
@@ -387,7 +388,7 @@ async def test_a_message_that_is_sent_again_to_another_replica_is_worked_on_once
 
 
 def deaf(talk: Talk) -> None:
-    """It answers nothing any more."""
+    """It answers no calls any more."""
     talk.store._beside._commands._handler = _never
 
 
@@ -397,7 +398,7 @@ async def _never(_: bytes) -> bytes:
 
 
 def dead(talk: Talk) -> None:
-    """It does nothing any more that others can see: as after a kill, but for the process."""
+    """It has no effects that others can see any more: as after a kill, but the process lives."""
     beside = talk.store._beside
 
     def stop() -> None:
@@ -417,7 +418,7 @@ def _bury(url: str, name: str) -> None:
 
 
 async def _joined(talk: Talk, task_id: str, message_id: str, context: CallContext | None = None) -> None:
-    """Returns when a message stands in the history of a task."""
+    """Returns when a message is in the history of a task."""
     async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(A2AError):  # before it is there

@@ -1,4 +1,4 @@
-"""What replicas tell each other at once."""
+"""Notifications between replicas."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_who_is_alone_says_nothing_until_somebody_joins(fleet: Fleet) -> N
     with psycopg.connect(fleet.url, autocommit=True) as listening:
         listening.execute("LISTEN a2a_bridge")
         async with asyncio.timeout(PATIENCE):
-            while one._replicas.alone:  # noqa: ASYNC110  nobody is told
+            while one._replicas.alone:  # noqa: ASYNC110  there is no notification
                 await asyncio.sleep(0)
         _announce(one, fleet.url, ["t"])
         (said,) = listening.notifies(timeout=20, stop_after=1)

@@ -1,6 +1,4 @@
-"""Serving processes on one PostgreSQL: any call on any of them, and what becomes of the tasks of one that
-ends.
-"""
+"""Serving processes on one PostgreSQL: any call at any of them, and the tasks of a process that ends."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tests.durability.callers import Caller, callers, lost
 from tests.durability.serving import Served, Stage, until
 from tests.patience import PATIENCE
 
-#: seconds: short enough for a test, long enough for a machine that has other things to do
+#: seconds: short enough for a test, long enough for a machine with other work
 LEASE = "4"
 
 
@@ -63,7 +61,7 @@ async def _send(caller: Caller, text: str, task_id: str = "", *, immediately: bo
 async def test_any_replica_answers_any_call_and_tasks_outlive_the_one_that_works_on_them(
     fleet: Fleet,
 ) -> None:
-    """One process is killed, one is stopped; readers elsewhere miss nothing."""
+    """One process is killed, one is stopped; readers at the others miss nothing."""
     (killed, first), (stopped, second), (_, third) = await asyncio.gather(
         fleet.join(), fleet.join(), fleet.join()
     )
@@ -98,7 +96,7 @@ async def test_any_replica_answers_any_call_and_tasks_outlive_the_one_that_works
         assert [part.text for part in ended.artifacts[0].parts] == texts
     resumed = fleet.journalled("resume")
     assert set(resumed) == {task.id for task in [*tasks, hanging]}
-    # Each was taken over once from the one that was killed, and some once more from the one that was stopped.
+    # Each was taken over once from the killed one, and some once more from the stopped one.
     assert all(times <= 2 for times in resumed.values())
     assert resumed[hanging.id] == 1
     executed = fleet.journalled("execute")
@@ -106,16 +104,16 @@ async def test_any_replica_answers_any_call_and_tasks_outlive_the_one_that_works
 
 
 async def test_all_are_replaced_again_and_again_while_everybody_works_on(fleet: Fleet) -> None:
-    """One process after the other. Readers go on where they were, at whoever serves; what was taken is done."""
+    """One process after the other. Readers continue at any serving process; accepted work is done."""
     line = [await fleet.join(), await fleet.join()]
 
     def serving() -> list[Caller]:
-        """Who can be called, the newest first."""
+        """The processes that can be called, the newest first."""
         return [caller for _, ways in reversed(line) for caller in ways]
 
     marks = [uuid4().hex for _ in range(3)]
     tasks = [await _send(line[0][1][0], f"steady 100000 {mark}", immediately=True) for mark in marks]
-    # At the oldest, by each binding, so that each replacement cuts them off.
+    # At the oldest, by each binding, so that each replacement cuts them.
     readers = [
         asyncio.create_task(_wandered(lambda way=way: serving()[way - 3], task.id))
         for way, task in enumerate(tasks)
@@ -152,8 +150,8 @@ async def test_all_are_replaced_again_and_again_while_everybody_works_on(fleet: 
 
 
 async def _wandered(caller: Callable[[], Caller], task_id: str) -> tuple[list[str], list[int], int]:
-    """Reads a task to its end, at whoever `caller` names: pieces, numbers of events, how often it was cut
-    off.
+    """Reads a task to its end, at the process that `caller` names: pieces, numbers of events, and the number
+    of cuts.
     """
     texts: list[str] = []
     numbers: list[int] = []
@@ -171,7 +169,7 @@ async def _wandered(caller: Callable[[], Caller], task_id: str) -> tuple[list[st
 
 
 async def _visited(serving: Callable[[], list[Caller]], taken: list[str]) -> None:
-    """Sends messages, one at a time to whoever serves; the tasks of those that were taken."""
+    """Sends messages, one at a time to a serving process; returns the tasks of the accepted ones."""
     for number in itertools.count():
         callers = serving()
         with _cut_off():
@@ -180,14 +178,14 @@ async def _visited(serving: Callable[[], list[Caller]], taken: list[str]) -> Non
 
 
 async def _more(taken: list[str], visitors: asyncio.Task[None]) -> None:
-    """Waits until some more were taken."""
+    """Waits until some more were accepted."""
     goal = len(taken) + 5
     await until(lambda: visitors.done() or len(taken) >= goal)
 
 
 @contextmanager
 def _cut_off() -> Iterator[None]:
-    """For what may find that its process has gone."""
+    """For calls that may find that their process has gone."""
     try:
         yield
     except A2AError as error:
@@ -196,16 +194,16 @@ def _cut_off() -> Iterator[None]:
 
 
 async def _any_call(owner: Caller, others: list[Caller]) -> None:
-    """Whatever these ask, of a replica that does not work on the task, is answered."""
+    """Every kind of call is answered by a replica that does not work on the task."""
     for other in others:
         mark = uuid4().hex
-        # What waits for its user is continued by whoever is told to.
+        # A task that waits for its user is continued by the replica that gets the message.
         asked = await _send(owner, f"ask {mark}")
         assert (await other.get(asked.id)).status.state == hub.TASK_STATE_INPUT_REQUIRED
         done = await _send(other, f"because {mark}", asked.id)
         assert done.artifacts[0].parts[0].text == f"answered {mark}", other.name
         assert (await owner.get(asked.id)).status.state == hub.TASK_STATE_COMPLETED
-        # What is being worked on is read here, and changed where it runs.
+        # A working task is read here, and changed where it runs.
         hanging = await _send(owner, f"hang {mark}", immediately=True)
         assert hanging.id in [task.id for task in await other.list()]
         events = other.subscribe(hanging.id)
@@ -229,7 +227,7 @@ async def _collected(events: AsyncIterator[object]) -> list:
 
 
 async def _followed(caller: Caller, task_id: str) -> list[str]:
-    """The pieces that a subscription shows, those of its snapshot first."""
+    """The pieces in a subscription, those of its snapshot first."""
     texts: list[str] = []
     async for one in caller.subscribe(task_id):
         match one.event.WhichOneof("payload"):

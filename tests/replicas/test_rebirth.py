@@ -1,4 +1,4 @@
-"""A replica that was declared dead joins again, whatever becomes of the answer to that."""
+"""A replica that was declared dead joins again, also if the answer to its request is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from a2a_bridge.hosting.stores.sql.replicas import Replicas
 
 
 class Table:
-    """What a link has to do with the tables. cuts: where the connection breaks at the next joining."""
+    """The tables as far as a link uses them. cuts: where the connection breaks at the next joining."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A scripted agent behind a gateway, with a network on both sides of it that can be cut. No test."""
+"""A scripted agent behind a gateway, with a network on both sides that a test can cut. No test."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ CARD = hub.AgentCard(
 
 @dataclass(frozen=True)
 class Bridge:
-    """service: a client side of the gateway. near, far: what lies between it and the gateway, and behind
-    that.
-    """
+    """service: a client side of the gateway. near, far: the proxies before and behind the gateway."""
 
     probe: Probe
     service: Service
@@ -43,7 +41,7 @@ class Bridge:
     far: Cutter
 
     def play(self, log: Log) -> Log:
-        """Puts another agent behind the gateway, which does not know."""
+        """Puts another agent behind the gateway, without its knowledge."""
         self.probe.on_stream, self.probe.on_unary = log.stream, log.unary
         self.probe.calls.clear()
         return log
@@ -59,7 +57,7 @@ async def bridged(
     replay: ReplayOptions | None = None,
     resumes: bool = True,
 ) -> AsyncIterator[Bridge]:
-    """The client, `near`, the gateway, `far`, the agent. resumes: whether its card offers that."""
+    """The client, `near`, the gateway, `far`, the agent. resumes: whether the card offers to resume."""
     probe = Probe()
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(listening(probe, upstream, agent))
@@ -81,7 +79,7 @@ async def reached(
     replay: ReplayOptions | None = None,
     resumes: bool = True,
 ) -> AsyncIterator[tuple[Service, Cutter]]:
-    """A client side of a gateway to an agent, and what lies between them."""
+    """A client side of a gateway to an agent, and the proxies between them."""
     candidates = [
         Candidate(
             interface(upstream, one if upstream == "GRPC" else f"http://{one}", version=agent.version), agent

@@ -1,8 +1,8 @@
-"""A network that breaks where a test wants it to: a proxy that lets so many events of streams through. No
+"""A network that breaks at points that a test chooses: a proxy that passes a number of events of streams. No
 test.
 
 Events are counted on the wire, coming from the server: blocks of server-sent events on HTTP/1.1, messages in
-DATA frames on HTTP/2. Answers of unary calls over gRPC look like events, so a proxy is told to hold right
+DATA frames on HTTP/2. Answers of unary calls over gRPC look like events, so a test calls `hold_after` right
 before a stream begins.
 """
 
@@ -25,7 +25,7 @@ _EVENT_END = re.compile(rb"\n\n|(?<!\n0)\r\n\r\n")
 
 
 class Piece(NamedTuple):
-    """Some bytes. of_stream: they say something of a stream's events. whole: an event ends with them."""
+    """Some bytes. of_stream: they belong to the events of a stream. whole: an event ends with them."""
 
     data: bytes
     of_stream: bool = False
@@ -33,11 +33,11 @@ class Piece(NamedTuple):
 
 
 class Cutter:
-    """`address` leads where the proxy was told to lead, until it is told to hold."""
+    """A proxy at `address`, which passes all bytes until `hold_after`."""
 
     def __init__(self, host: str, port: int) -> None:
         self.address = ""
-        #: how many connections there have been
+        #: the number of connections so far
         self.connections = 0
         self._there = (host, port)
         self._left: int | None = None
@@ -48,8 +48,8 @@ class Cutter:
         self._running: set[asyncio.Task[None]] = set()
 
     def hold_after(self, events: int) -> None:
-        """Lets this many more events through, and nothing more of any stream until `cut`: with 0 a response
-        may begin, but no event comes, and after the last event the end does not.
+        """Passes this many more events, and nothing more of any stream until `cut`: with 0 a response may
+        begin, but no event passes, and after the last event the end does not.
         """
         self._left = events
         self._held.clear()
@@ -57,16 +57,16 @@ class Cutter:
 
     @property
     def holds(self) -> bool:
-        """Whether it was told to hold, and has not been told to cut since."""
+        """Whether it holds, since `hold_after` and until `cut`."""
         return self._left is not None
 
     async def held(self) -> None:
-        """Waits until something is held back."""
+        """Waits until data is held back."""
         async with asyncio.timeout(PATIENCE):
             await self._held.wait()
 
     def cut(self) -> None:
-        """Breaks all connections; new ones are let through."""
+        """Breaks all connections; new ones are passed through."""
         self._left = None
         writers, self._writers = self._writers, []
         for writer in writers:
@@ -74,7 +74,7 @@ class Cutter:
         self._open.set()
 
     async def close(self) -> None:
-        """Breaks all connections and waits until nothing is left of them."""
+        """Breaks all connections and waits until they have ended."""
         while self._running:
             self.cut()
             await asyncio.wait(self._running)
@@ -126,7 +126,7 @@ class Cutter:
 
 
 class Blocks:
-    """Cuts what an HTTP/1.1 server says after each server-sent event."""
+    """Cuts the data of an HTTP/1.1 server after each server-sent event."""
 
     def __init__(self) -> None:
         self._streaming = False
@@ -141,7 +141,7 @@ class Blocks:
             self._streaming = True
             found.append(Piece(head + end))
             data = rest
-        if self._rest and data.startswith(b"\n"):  # a border that lies between two reads
+        if self._rest and data.startswith(b"\n"):  # a border between two reads
             found.append(Piece(b"\n", of_stream=True, whole=True))
             data = data[1:]
         last = data
@@ -156,7 +156,7 @@ class Blocks:
 
 
 class Frames:
-    """Cuts what an HTTP/2 server says after each gRPC message."""
+    """Cuts the data of an HTTP/2 server after each gRPC message."""
 
     def __init__(self) -> None:
         self._waiting = b""
@@ -180,7 +180,7 @@ class Frames:
                     for part, whole in messages.parts(frame[9:])
                 ]
             else:
-                # What ends a stream is held back like its events.
+                # The end of a stream is held back like its events.
                 found.append(Piece(frame, of_stream=kind == _HEADERS and bool(flags & _END_STREAM)))
         return found
 

@@ -1,5 +1,5 @@
-"""A hosted agent whose task goes on when a test lets it, on all bindings and versions, behind networks to
-cut. No test.
+"""A hosted agent whose task continues on request of a test, on all bindings and versions, behind networks
+that a test can cut. No test.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from a2a_bridge.runtime import Server, serve_agent
 from tests.resume.cutting import PATIENCE, Cutter, cutting
 from tests.resume.scene import BINDINGS, Seen, answered, dialling, kind_of, read_on
 
-#: how many events the agent's task has: the task, working, chunks, completed
+#: number of events of the agent's task: the task, working, chunks, completed
 EVENTS = 7
 
 
 @dataclass
 class Steps:
-    """An executor whose first two events come at once, and each further one when it may. Starts with leave
-    for all.
+    """An executor whose first two events come at once, and each further one after a permit. It starts with
+    permits for all.
     """
 
     leave: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(10_000))
@@ -46,18 +46,18 @@ class Steps:
         yield run.status("completed")
 
     def hold_after(self, events: int) -> None:
-        """Gives leave for the first so many events of the next task, and at least for those that need none."""
+        """Gives permits for the first so many events of the next task, at least for those that need none."""
         self.leave = asyncio.Semaphore(max(0, events - 2))
 
     def allow(self, events: int) -> None:
-        """Lets so many more events be made."""
+        """Gives permits for so many more events."""
         for _ in range(events):
             self.leave.release()
 
 
 @dataclass
 class Scene:
-    """A served agent. near: by binding and version, what speaks to it through `cutters`; far: past them."""
+    """A served agent. near: clients through `cutters`, by binding and version; far: clients without them."""
 
     steps: Steps
     server: Server
@@ -105,7 +105,7 @@ def sending(text: str = "go") -> Call[Any, Any]:
 
 
 async def begun(service: Service) -> str:
-    """Begins a task (perhaps a second one, where the connection broke) without waiting for it; its id."""
+    """Begins a task (again, if the connection broke) without waiting for it; returns its id."""
     message = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="go")])
     configuration = hub.SendMessageConfiguration(return_immediately=True)
     request = hub.SendMessageRequest(message=message, configuration=configuration)
@@ -114,7 +114,7 @@ async def begun(service: Service) -> str:
 
 
 async def answered_question(service: Service) -> str:
-    """A task of ScriptedAgent that asked, was answered and completed, in six events; its id."""
+    """A task of ScriptedAgent that asked, was answered and completed, in six events; returns its id."""
     message = hub.Message(message_id="m-1", role=hub.ROLE_USER, parts=[hub.Part(text="input name?")])
     for text in ("Ada", ""):
         request = hub.SendMessageRequest(message=message)
@@ -130,7 +130,7 @@ async def answered_question(service: Service) -> str:
 
 
 async def ended(service: Service, task_id: str) -> hub.Task:
-    """Waits for the end of a task; the task."""
+    """Waits for the end of a task; returns the task."""
     async with asyncio.timeout(PATIENCE):
         while True:
             call = Call(ops.GET_TASK, hub.GetTaskRequest(id=task_id), CallContext())
@@ -141,7 +141,7 @@ async def ended(service: Service, task_id: str) -> hub.Task:
 
 
 async def log_of(service: Service, task_id: str) -> list[Seen]:
-    """All events of a task that has ended, in one piece, which is what cut streams have to add up to."""
+    """All events of a task that has ended, in one stream: cut streams have to add up to it."""
     events = await read_on(service, task_id, "0")
     assert [one.id for one in events] == [str(number) for number in range(1, EVENTS + 1)]
     return events

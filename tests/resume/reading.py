@@ -1,4 +1,4 @@
-"""Callers that read on their own, and come back when the network does. No test."""
+"""Callers that read in the background, and reconnect when the network works. No test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.resume.scene import Seen, numbered, read, read_until_cut, subscribing
 
 
 class Caller:
-    """Reads a stream; seen: what it has so far."""
+    """Reads a stream; seen: its events so far."""
 
     def __init__(self, service: Service, call: Call[Any, Any]) -> None:
         self.seen: list[Seen] = []
@@ -34,7 +34,7 @@ class Caller:
             self._more.set()
 
     async def has(self, number: int) -> None:
-        """Waits until it has seen so many events. Raises what its stream ended with before that."""
+        """Waits until it has seen so many events. Raises the error of its stream if that ends before."""
         while len(self.seen) < number:
             if self._reading.done():
                 await self._reading
@@ -43,13 +43,13 @@ class Caller:
             await self._more.wait()
 
     async def end(self) -> list[Seen]:
-        """All events. Raises what its stream ended with."""
+        """All events. Raises the error of its stream."""
         await self._reading
         return self.seen
 
 
 async def found(service: Service, call: Call[Any, Any]) -> None:
-    """Makes a call until it is answered: the network has just been cut, and clients take a moment to notice."""
+    """Repeats a call until it is answered: after a cut, clients take a moment to notice it."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -64,7 +64,7 @@ async def found(service: Service, call: Call[Any, Any]) -> None:
 async def resumed(
     service: Service, task_id: str, after: str, *, most: int = 0, cutter: Cutter | None = None
 ) -> list[Seen]:
-    """The rest of a stream once the way is found again; after so many events it is cut again."""
+    """The rest of a stream after the reconnection; after so many events it is cut again."""
     await found(service, Call(ops.GET_TASK, hub.GetTaskRequest(id=task_id), CallContext()))
     if cutter is not None:
         return await read_until_cut(service, subscribing(task_id, after), cutter, most)

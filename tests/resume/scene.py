@@ -1,4 +1,4 @@
-"""A service on all three bindings, reached through a network that can be cut, by callers of each version. No
+"""A service on all three bindings, behind a network that a test can cut, with callers of each version. No
 test.
 """
 
@@ -31,7 +31,7 @@ BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 
 @dataclass(frozen=True)
 class Seen:
-    """An event as a caller saw it. id: empty for one without."""
+    """An event as a caller saw it. id: empty without an id."""
 
     id: str
     event: bytes
@@ -43,7 +43,7 @@ class Seen:
 
 
 def kind_of(binding: str) -> Kind[Any, Any]:
-    """The kind of a binding, for which versions have forms or not."""
+    """The kind of a binding."""
     return find(binding).kind
 
 
@@ -75,7 +75,7 @@ async def dialling(address: str, binding: str, dialect: Dialect = V1_0) -> Async
 async def through_a_cutter(
     service: Service, binding: str, dialect: Dialect = V1_0
 ) -> AsyncIterator[tuple[Service, Cutter]]:
-    """A client side of a served service, and what lies between them."""
+    """A client side of a served service, and the proxy between them."""
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(listening(service, binding, dialect))
         cutter = await stack.enter_async_context(cutting(address.host, address.port))
@@ -90,7 +90,7 @@ def subscribing(task_id: str, after: str = "", *, extensions: str = "") -> Subsc
 
 
 def seen_of(event: Event) -> Seen:
-    """An event as it is compared."""
+    """An event in the form that is compared."""
     return Seen(event.id, event.message.SerializeToString(deterministic=True), event.gap)
 
 
@@ -108,9 +108,7 @@ async def read(service: Service, call: Subscribing) -> list[Seen]:
 
 
 async def numbered_on(service: Service, task_id: str, after: str) -> AsyncGenerator[Seen, None]:
-    """What follows an event, when the connection has just been cut: a call may still be put on what is left
-    of it.
-    """
+    """The events after an event, right after a cut: a call may still be sent on the broken connection."""
     call = subscribing(task_id, after)
     async with aclosing(followed(service, call, AGAIN)) as events:
         async for event in events:
@@ -118,13 +116,13 @@ async def numbered_on(service: Service, task_id: str, after: str) -> AsyncGenera
 
 
 async def read_on(service: Service, task_id: str, after: str) -> list[Seen]:
-    """All that follows an event, when the connection has just been cut."""
+    """All events after an event, right after a cut."""
     async with asyncio.timeout(PATIENCE), aclosing(numbered_on(service, task_id, after)) as events:
         return [one async for one in events]
 
 
 async def answered(service: Service, call: Call[Any, Any]) -> Any:
-    """The answer of a unary call, when the connection may just have been cut."""
+    """The answer of a unary call, right after a possible cut."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -135,7 +133,7 @@ async def answered(service: Service, call: Call[Any, Any]) -> Any:
 
 
 async def read_until_cut(service: Service, call: Call[Any, Any], cutter: Cutter, events: int) -> list[Seen]:
-    """Reads so many events of a call, has the connection cut, and checks that the reader learns of it."""
+    """Reads so many events of a call, has the connection cut, and checks that the reader gets an error."""
     seen: list[Seen] = []
     cutter.hold_after(events)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
@@ -162,7 +160,7 @@ async def _read_and_cut(
             raise
     else:
         return
-    # The cut before: this call was still put on what was left of that connection.
+    # The cut before: this call was still sent on the broken connection.
     await asyncio.sleep(0.01)
     again = Call(call.operation, call.request, call.context.replace(reply=ResponseParameters()))
     await _read_and_cut(service, again, cutter, events, seen)

@@ -1,6 +1,4 @@
-"""A service whose task is a list of events that a test appends to; and the one thing it can do is resume. No
-test.
-"""
+"""A service whose task is a list of events that a test appends to; it can only resume. No test."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ def became(state: hub.TaskState) -> hub.StreamResponse:
 
 
 def whole(chunks: int) -> list[hub.StreamResponse]:
-    """All events of a task that gives so many chunks and completes."""
+    """All events of a task that sends so many chunks and completes."""
     middle = [chunk(f"part {number}. ") for number in range(chunks)]
     working, done = became(hub.TASK_STATE_WORKING), became(hub.TASK_STATE_COMPLETED)
     return [begun(), working, *middle, done]
@@ -50,9 +48,9 @@ def whole(chunks: int) -> list[hub.StreamResponse]:
 class Log:
     """Implements Service for one task.
 
-    epoch: what its ids begin with. kept: events before this index are kept no longer. numbered: whether it
-    gives ids and resumes; without, it is an agent like any other. behind: events that a new subscriber is
-    told although they are in the snapshot that it has got, as some agents do.
+    epoch: the beginning of its ids. kept: events before this index are no longer kept. numbered: whether it
+    gives ids and resumes. behind: the number of events that a new subscriber gets again although its snapshot
+    contains them, as from some agents.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class Log:
         self._changed = asyncio.Event()
 
     def add(self, *events: hub.StreamResponse) -> None:
-        """More happens."""
+        """Adds an event."""
         self.events.extend(events)
         self._changed.set()
         self._changed = asyncio.Event()
@@ -86,7 +84,7 @@ class Log:
         return self.task().status.state in TERMINAL
 
     def task(self) -> hub.Task:
-        """The task as it is."""
+        """The present task."""
         task = hub.Task()
         task.CopyFrom(self.events[0].task)
         for event in self.events[1:]:
@@ -132,9 +130,7 @@ class Log:
 
 
 class Anew(Log):
-    """It numbers the events of each connection from 0 on, as some SDKs do, and cannot go on after any of
-    them.
-    """
+    """It numbers the events of each connection from 0 on, as some SDKs do, and cannot resume after them."""
 
     def __init__(self, *events: hub.StreamResponse) -> None:
         super().__init__(*events, numbered=False)

@@ -36,7 +36,7 @@ def plain(events: list[hub.StreamResponse]) -> list[bytes]:
 
 
 def assert_one_gap(seen: list[Seen], log: Log, place: int) -> None:
-    """What a break in front of an agent that cannot resume looks like: what came before, a snapshot, and the
+    """The effect of a break in front of an agent that cannot resume: the earlier events, a snapshot, and the
     rest.
     """
     events = [one.content for one in seen]
@@ -74,7 +74,7 @@ async def test_cut_before_the_gateway_after_every_event_of_a_living_task(front: 
             seen += await resumed(bridge.service, TASK, seen[-1].id, most=1, cutter=bridge.near)
         assert await resumed(bridge.service, TASK, seen[-1].id) == []
         assert contents(seen) == plain(events)
-        # The agent was asked once, unless it can resume by itself.
+        # The agent got one request, unless it can resume by itself.
         assert own or streams(bridge) == 1
 
 
@@ -127,9 +127,9 @@ async def test_the_agents_ids_outlive_the_gateway(front: str) -> None:
 async def cut_behind(
     bridge: Bridge, call: Any, place: int, log: Log, *rest: hub.StreamResponse, subscribed: bool
 ) -> list[Seen]:
-    """All that a caller sees whose gateway loses the agent after so many events; then the task goes on.
+    """All events of a caller whose gateway loses the agent after so many events; then the task continues.
 
-    subscribed: when the gateway has found the agent again, not before.
+    subscribed: only once the gateway has reconnected to the agent.
     """
     bridge.far.hold_after(place)
     async with asyncio.timeout(PATIENCE):
@@ -218,7 +218,7 @@ async def test_the_agent_is_cut_off_for_several_readers_at_once(upstream: str) -
     ("upstream", "version"), [("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "1.0")]
 )
 async def test_an_agent_that_numbers_the_events_of_each_connection(upstream: str, version: str) -> None:
-    """Nothing in its card says that it goes on after them, so they are no ids."""
+    """Its card does not offer to resume after them, so they are no ids."""
     events = whole(CHUNKS)
     async with bridged("JSONRPC", upstream, agent=dialect(version), resumes=False) as bridge:
         for place in range(1, len(events) - 1):
@@ -230,7 +230,7 @@ async def test_an_agent_that_numbers_the_events_of_each_connection(upstream: str
 @pytest.mark.parametrize("version", ["0.3", "0.2.5"])
 @pytest.mark.parametrize("upstream", ["JSONRPC", "GRPC"])
 async def test_agents_of_older_versions_are_taken_up_too(upstream: str, version: str) -> None:
-    """They tell where they are with their next event only, and the gateway looks at the task then."""
+    """They show their state with their next event only, and the gateway reads the task then."""
     events = whole(CHUNKS)
     async with bridged("JSONRPC", upstream, agent=dialect(version)) as bridge:
         for place in range(1, len(events) - 1):
@@ -240,12 +240,12 @@ async def test_agents_of_older_versions_are_taken_up_too(upstream: str, version:
 
 
 def streams(bridge: Bridge) -> int:
-    """How often the agent was asked for a stream."""
+    """The number of requests for a stream that the agent got."""
     return sum(isinstance(call.operation, ops.Streaming) for call in bridge.probe.calls)
 
 
 async def began(bridge: Bridge, number: int) -> None:
-    """Waits until the agent gives its so-manieth stream, and has noticed the end of those before."""
+    """Waits until the agent serves this stream, and has noticed the end of those before."""
     while streams(bridge) < number:
         await bridge.probe.changed()
     await bridge.probe.running(1)

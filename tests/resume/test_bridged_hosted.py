@@ -1,5 +1,5 @@
-"""AgentApp agents behind a gateway, cut on either side of it at every event: the caller sees the log, with
-its ids.
+"""Hosted agents behind a gateway, cut on either side of it at every event: the caller sees the log, with its
+ids.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ upstreams = pytest.mark.parametrize("upstream", BINDINGS)
 async def bridged(
     kind: str, folder: Path, front: str, upstream: str
 ) -> AsyncIterator[tuple[Scene, Service, Cutter, Service]]:
-    """The agent, a client side of a gateway to it, what lies between, and a client side of the agent."""
+    """The agent, a client side of a gateway to it, the proxies between them, and a client side of the agent."""
     url = "memory://" if kind == "memory" else f"sqlite:///{folder}/tasks.db"
     async with open_store(url) as store, served(store) as scene:
         far, there = scene.cutter(upstream), scene.server.grpc

@@ -1,6 +1,4 @@
-"""Agents of the official SDKs behind a gateway that is cut off from them and from its caller: they give no
-ids.
-"""
+"""Agents of the official SDKs, which give no ids, behind a gateway whose connections are cut on both sides."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ upstreams = pytest.mark.parametrize("upstream", BINDINGS)
 
 @asynccontextmanager
 async def bridged(agent: Agent, upstream: str, version: str) -> AsyncIterator[tuple[Service, Cutter, Cutter]]:
-    """A client side of a gateway to an agent, what lies between them, and what lies behind the gateway."""
+    """A client side of a gateway to an agent, the proxy between them, and the one behind the gateway."""
     url = agent.url(upstream)
     host, _, port = (urlsplit(url).netloc if "://" in url else url).partition(":")
     async with (
@@ -54,7 +52,7 @@ def telling(text: str) -> Call[Any, Any]:
 
 
 def folded(seen: list[Seen]) -> hub.Task:
-    """The task as whoever reads the events has it."""
+    """The task as the sum of the events."""
     task = hub.Task()
     for one in seen:
         event = one.content
@@ -75,9 +73,10 @@ def chunks(task: hub.Task) -> list[str]:
 
 
 def check(seen: list[Seen], told: hub.Task, *, repeats: bool = False) -> None:
-    """Nothing is missing of what the agent has, nothing came twice, and the ids go up.
+    """No event of the agent is missing or repeated, and the ids increase.
 
-    repeats: the agent may say after its snapshot what the snapshot holds already, and a gateway passes that on.
+    repeats: the agent may repeat after its snapshot an event that the snapshot contains, and a gateway passes
+    that on.
     """
     task = folded(seen)
     got = [text for text, _ in groupby(chunks(task))] if repeats else chunks(task)
@@ -94,7 +93,7 @@ async def test_cut_behind_the_gateway_while_the_task_goes_on(
 ) -> None:
     gate = uuid.uuid4().hex
     steps = ["open", "work", "chunk a", "chunk b", "last c", "done"]
-    # Everything up to the place is there before the cut; one more is lost with the connection; then the rest.
+    # Everything up to this event arrives before the cut; one more is lost with the connection; then the rest.
     script = [*steps[: place + 1], f"hold {gate}", *steps[place + 1 :]]
     async with bridged(peer_agents("1.3.0"), upstream, "1.0") as (service, _, far), asyncio.timeout(PATIENCE):
         far.hold_after(place)
@@ -103,7 +102,7 @@ async def test_cut_behind_the_gateway_while_the_task_goes_on(
         await far.held()
         far.cut()
         task_id = caller.seen[0].content.task.id
-        # What was lost is told by the task as it is now, once the agent is found again.
+        # The present task replaces the lost events, once the agent is reachable again.
         await caller.has(place + 1)
         await found(service, telling(f"script:free {gate};say ok"))
         seen = await caller.end()
@@ -145,9 +144,8 @@ async def test_cut_before_the_gateway_at_each_event(peer_agents: Agents, upstrea
 
 @pytest.mark.parametrize("upstream", ["JSONRPC", "GRPC"])
 async def test_older_agents(peer_agents: Agents, upstream: str) -> None:
-    """They tell where they are with their next event only; `tick` sees to that there is one. After a break
-    some of them
-    keep chunks twice, or end a stream without its last events: nothing is lost all the same.
+    """They show their state with their next event only; `tick` makes sure that there is one. After a break
+    some of them keep chunks twice, or end a stream without its last events: no event is lost even so.
     """
     async with (
         bridged(peer_agents("0.3.26"), upstream, "0.3") as (service, _, far),

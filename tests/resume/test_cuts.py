@@ -1,4 +1,4 @@
-"""AgentApp tasks whose streams are cut after each event, over every binding and store: what callers see is
+"""Tasks of a hosted agent whose streams are cut after each event, over every binding and store: callers see
 the log.
 """
 
@@ -59,7 +59,7 @@ async def opened(kind: str, folder: Path) -> AsyncIterator[Store]:
 
 
 def folded(seen: list[Seen]) -> hub.Task:
-    """The task that events add up to."""
+    """The task as the sum of events."""
     task = hub.Task()
     for one in seen:
         event = one.content
@@ -95,7 +95,7 @@ async def test_the_task_goes_on_while_the_caller_is_away(kind: str, binding: str
             scene.steps.hold_after(place)
             task_id = await begun(service)
             seen = await read_until_cut(service, subscribing(task_id, "0"), scene.cutter(binding), place)
-            scene.steps.allow(1)  # which happens while nobody listens, or right after
+            scene.steps.allow(1)  # which happens without a reader, or right after
             start = seen[-1].id if seen else "0"
             async with aclosing(numbered_on(service, task_id, start)) as stream:
                 async for one in stream:
@@ -139,7 +139,7 @@ async def test_callers_of_older_versions(binding: str, dialect: Dialect) -> None
 
 
 def states(seen: list[Seen]) -> list[tuple[str, int]]:
-    """The ids of events, each with the state that it leaves the task in; 0 for an artifact."""
+    """The ids of events, each with the state of the task after it; 0 for an artifact."""
     found = []
     for one in seen:
         content = one.content

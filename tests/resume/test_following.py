@@ -1,5 +1,5 @@
-"""A peer that follows its stream through a network that breaks: nothing twice, nothing lost, and not for
-ever.
+"""A peer that resumes its stream through a network that breaks: no event twice, none lost, and a limit of
+attempts.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ async def test_of_a_task_that_ended_unseen_the_end_is_told(binding: str) -> None
     async with following(log, binding) as (events, cutter):
         for _ in log.events[:]:
             await anext(events)
-        log.events.append(became(hub.TASK_STATE_COMPLETED))  # nobody is told
+        log.events.append(became(hub.TASK_STATE_COMPLETED))  # there is no notification
         cutter.cut()
         (end,) = [event async for event in events]
     assert end.task.status.state == hub.TASK_STATE_COMPLETED
@@ -178,7 +178,7 @@ async def test_snapshots_alone_are_no_progress() -> None:
 
 
 async def test_a_stream_that_ends_early_is_taken_up_once_more() -> None:
-    """A proxy that ends long responses in good order looks like that."""
+    """A proxy that ends long responses without an error has this effect."""
     events = whole(2)
     log = Log(*events)
     ends = iter([2, 0])

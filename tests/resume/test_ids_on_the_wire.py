@@ -1,4 +1,4 @@
-"""How ids of events look on each wire, and what is said of them where there are none."""
+"""The ids of events on each wire, and answers about resuming from services without ids."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_server_sent_events_have_ids(binding: str) -> None:
 async def test_an_event_without_an_id_has_no_such_line(binding: str) -> None:
     async def script(call: Any) -> AsyncGenerator[Any, None]:
         yield Event(begun(), "41")
-        yield Event(begun())  # made up on the way
+        yield Event(begun())  # generated on the way
         yield Event(begun(), "run_1-42")
 
     probe = Probe()
@@ -171,7 +171,7 @@ cells = pytest.mark.parametrize(
 @cells
 @pytest.mark.parametrize("after", ["a b", "1,2", "x" * 65])
 async def test_what_can_be_no_id_is_refused_alike(binding: str, dialect: Dialect, after: str) -> None:
-    """Sent as a constant parameter, which our client side does not look into."""
+    """Sent as a constant parameter, which our client side does not check."""
     log = Log(*whole(2))
     found = find(binding)
     async with listening(log, binding, dialect) as address:
@@ -225,7 +225,7 @@ async def test_our_client_sends_nothing_that_can_be_no_id(binding: str) -> None:
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_other_calls_do_not_say_where_to_go_on(binding: str) -> None:
-    """A caller's header would otherwise travel on from gateways, to agents that number otherwise."""
+    """A gateway would otherwise forward a caller's header to agents with other numbers."""
     probe = Probe()
     probe.on_unary = answering(begun().task)
     async with listening(probe, binding) as address:

@@ -1,6 +1,4 @@
-"""The official SDKs' clients, which know nothing of ids: the card with the extension and numbered streams are
-no trouble.
-"""
+"""The official SDKs' clients, which do not use ids, accept the card with the extension and numbered streams."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ KINDS = ["task", "status-update", *["artifact-update"] * (EVENTS - 3), "status-u
 
 
 async def numbered_stream(scene: Scene) -> None:
-    """Checks that what the clients read does have ids, and the card the extension: else this would show
-    nothing.
-    """
+    """Checks that the streams have ids and the card the extension: otherwise this test would show nothing."""
     async with httpx.AsyncClient(base_url=f"http://{scene.server.http}") as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         offered = [one["uri"] for one in card["capabilities"]["extensions"]]
@@ -67,7 +63,7 @@ async def test_the_newest_client(binding: str) -> None:
                 scene.steps.allow(EVENTS)
                 states = [event.message.status_update.status.state async for event in stream]
                 assert states[-1] in TERMINAL
-            # Who sends the header by hand resumes: it is no more than a service parameter.
+            # A caller that sends the header itself resumes: it is only a service parameter.
             call: Call[Any, Any] = subscribing(task_id, "2")
             assert call.context.parameters[LAST_EVENT_PARAMETER] == "2"
             async with aclosing(service.stream(call)) as stream:

@@ -1,4 +1,4 @@
-"""A stream that is cut after each of its events and resumed after the last one seen: every event once, in
+"""A stream that is cut after each of its events and resumed after the last seen one: every event once, in
 order.
 """
 
@@ -160,7 +160,7 @@ async def test_callers_that_count_are_not_left_with_wrong_numbers(second: str) -
             with pytest.raises(A2AError) as broken:
                 await anext(stream)
         assert broken.value.reason is Reason.UNAVAILABLE
-        # Others do not look at the numbers, and get everything.
+        # Other callers ignore the numbers, and get everything.
         assert len(await read(service, subscribing(TASK))) == 2
 
 
