@@ -1,4 +1,4 @@
-"""An agent of 1.0 for callers of 0.1: it makes its own ids and refuses those of others; no test of its own."""
+"""An agent of 1.0 for callers of 0.1: it creates its own ids and refuses those of callers. No tests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from tests.patience import PATIENCE
 
 
 class Agent:
-    """Tasks T1, T2, … in contexts that callers name, or K1, K2, … if they may not or do not.
+    """Tasks T1, T2, … in the contexts that callers name, or K1, K2, … without such a name or if names are not
+    allowed.
 
-    events: what a streaming message answers with, given the task. gate: what it waits for before it answers.
+    events: the answer to a streaming message, for the task. gate: it waits for this before it answers.
     """
 
     def __init__(self, *, own_contexts: str = "", answers: str = "task") -> None:

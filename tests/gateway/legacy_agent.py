@@ -1,8 +1,9 @@
-"""An agent of 0.1, written from the schema of its time: plain HTTP and JSON, nothing of the product; no test.
+"""An agent of 0.1, written from the schema of its time: plain HTTP and JSON, without code of the product. No
+tests.
 
-It is as strict as the schema and spells nulls, as servers of the time did. What it does is the first word of
-a message: `ask`, `chunks`, `slow`, `fail`, `parts`, `limit`; anything else is answered by an artifact with
-the same text.
+It is as strict as the schema and writes nulls, as servers of the time did. The first word of a message
+selects the answer: `ask`, `chunks`, `slow`, `fail`, `parts`, `limit`; for any other word it is an artifact
+with the same text.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Refused(Exception):  # noqa: N818
 
 
 class LegacyAgent:
-    """Tasks by the ids of their callers, and what was asked."""
+    """Tasks by the ids of their callers, and the requests."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, dict[str, Any]] = {}

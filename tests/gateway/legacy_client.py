@@ -1,4 +1,6 @@
-"""A client of 0.1, written from the schema of its time: plain HTTP and JSON, nothing of the product; no test."""
+"""A client of 0.1, written from the schema of its time: plain HTTP and JSON, without code of the product. No
+tests.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import aiohttp
 
 from tests.patience import PATIENCE
 
-#: what the schema of 0.1 has, for `check`
+#: members in the schema of 0.1, for `check`
 STATES = {"submitted", "working", "input-required", "completed", "canceled", "failed", "unknown"}
 
 
@@ -45,7 +47,7 @@ class LegacyClient:
             return answer.get("result")
 
     async def stream(self, method: str, params: Any) -> AsyncIterator[dict[str, Any]]:
-        """Events until one says final, as clients of the time did: nobody reads further."""
+        """Events until one is final, as clients of the time did: they read no further."""
         async with asyncio.timeout(PATIENCE), self._post(method, params) as response:
             if response.content_type != "text/event-stream":
                 answer = json.loads(await response.text())
@@ -89,7 +91,7 @@ def sending(task_id: str, text: str, session: str | None = None, **members: Any)
 
 
 def check_task(task: Any) -> None:
-    """What the schema requires of a task."""
+    """The requirements of the schema for a task."""
     assert isinstance(task["id"], str)
     check_status(task["status"])
     for message in task.get("history") or ():
@@ -99,7 +101,7 @@ def check_task(task: Any) -> None:
 
 
 def check_event(event: Any) -> None:
-    """What the schema requires of an event: it is of a task, and a status or an artifact."""
+    """The requirements of the schema for an event: it has a task, and a status or an artifact."""
     assert isinstance(event["id"], str)
     assert ("status" in event) != ("artifact" in event)
     if "status" in event:

@@ -1,6 +1,4 @@
-"""An agent of 0.3 that is nothing but JSON over HTTP and hands back what it got, and gateways before it. No
-tests.
-"""
+"""A client and an agent of 0.3 of plain JSON over HTTP, and gateways between them. No tests."""
 
 from __future__ import annotations
 
@@ -24,13 +22,13 @@ Side = tuple[str, str]
 
 
 def task_of(message: Any, **members: Any) -> Any:
-    """A task that shows a message in all its places."""
+    """A task that contains a message in all its places."""
     status = {"state": "completed", "message": message}
     return {"kind": "task", "id": "t", "contextId": "c", "status": status, "history": [message], **members}
 
 
 def echo(method: str, params: Any) -> Any:
-    """The result of a method: what it was asked, or for a stream the list of its events."""
+    """The result of a method: the content of the request, or for a stream the list of its events."""
     if method == "message/send":
         return task_of(params["message"])
     if method == "message/stream":
@@ -47,8 +45,8 @@ def echo(method: str, params: Any) -> Any:
 
 
 class RawAgent:
-    """answer: the result of a method with its params, or an error under `error`. asked: what came, as it
-    came.
+    """answer: the result of a method with its params, or an error under `error`. asked: the requests,
+    unchanged.
     """
 
     def __init__(self) -> None:
@@ -70,14 +68,14 @@ class RawAgent:
 
 
 class RawClient:
-    """A client of 0.3 that is nothing but JSON over HTTP."""
+    """A client of 0.3 of plain JSON over HTTP."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = url
 
     async def call(self, method: str, params: str) -> Any:
-        """The result for params as JSON text; an error raises. The events of a stream are a list."""
+        """The result for params as JSON text; raises for an error. The events of a stream are a list."""
         frame = f'{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}'
         headers = {"Content-Type": "application/json"}
         async with self._session.post(self._url, data=frame.encode(), headers=headers) as response:

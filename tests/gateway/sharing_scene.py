@@ -1,5 +1,5 @@
-"""An agent whose streams a test can break and count, behind what a gateway keeps of streams. No test, and no
-socket.
+"""An agent whose streams a test can break and count, behind the stream sharing of a gateway. No tests, no
+sockets.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
 from tests.resume.scripted import TASK
 
-#: nothing here waits for a clock longer than it must
+#: short times: tests do not wait for them
 QUICK = ReplayOptions(pause=0.001, longest_pause=0.002)
 
 Seen = tuple[str, hub.StreamResponse]
 
 
 def broken() -> A2AError:
-    """What a client side says of a connection that broke."""
+    """The error of a client side after a broken connection."""
     return A2AError(
         Reason.UNAVAILABLE, "the connection broke", metadata={"phase": "stream"}, blame=Blame.PEER
     )
@@ -38,9 +38,9 @@ def broken() -> A2AError:
 class Shaky:
     """Implements Service: a service whose streams break.
 
-    breaks: after how many events each of the next streams breaks; None for one that does not. refused: how
-    many attempts to open a stream fail before any event. open: streams that run now. streams, gets: calls so
-    far. service: may be replaced by another.
+    breaks: the number of events after which each of the next streams breaks; None for one that does not.
+    refused: the number of attempts to open a stream that fail before any event. open: streams that run now.
+    streams, gets: calls so far. service: may be replaced by another.
     """
 
     def __init__(self, service: Service, *breaks: int | None) -> None:
@@ -78,7 +78,7 @@ class Shaky:
             self._count(-1)
 
     async def until_open(self, number: int, *, begun: int = 0) -> None:
-        """Waits until so many streams run, and so many have been begun."""
+        """Waits until so many streams run, and so many have begun."""
         async with asyncio.timeout(PATIENCE):
             while self.open != number or len(self.streams) < begun:
                 await self._changed.wait()
@@ -98,7 +98,7 @@ async def sharing(
     resumes: bool = True,
     is_final: Finality | None = None,
 ) -> AsyncIterator[StreamSharing]:
-    """What a gateway keeps, and nothing is left of it afterwards."""
+    """The stream sharing of a gateway; afterwards nothing of it is left."""
     before = asyncio.all_tasks()
     made = StreamSharing(service, options, forward=forward, resumes=resumes, is_final=is_final)
     try:
@@ -110,7 +110,7 @@ async def sharing(
 
 
 def context(after: str = "", *, tenant: str = "", owner: str = "", **parameters: str) -> CallContext:
-    """Of a caller. parameters: with underscores for dashes."""
+    """The context of a caller. parameters: with underscores for dashes."""
     given = {name.replace("_", "-"): value for name, value in parameters.items()}
     if after:
         given[LAST_EVENT_PARAMETER] = after
@@ -130,7 +130,7 @@ def subscribing(after: str = "", called: CallContext | None = None) -> Call[Any,
 
 
 async def numbered(service: Service, call: Call[Any, Any]) -> AsyncGenerator[Seen, None]:
-    """The events of a call with their ids, each as a binding would take it."""
+    """The events of a call with their ids, as a binding reads them."""
     async with asyncio.timeout(PATIENCE), aclosing(service.stream(call)) as events:
         async for event in events:
             copy = hub.StreamResponse()
@@ -140,7 +140,7 @@ async def numbered(service: Service, call: Call[Any, Any]) -> AsyncGenerator[See
 
 
 async def read(service: Service, call: Call[Any, Any], most: int | None = None) -> list[Seen]:
-    """The events of a call, to the end or so many, and then the caller leaves."""
+    """Reads the events of a call, to the end or so many; then the caller leaves."""
     seen: list[Seen] = []
     if most == 0:
         return seen
@@ -155,7 +155,7 @@ async def read(service: Service, call: Call[Any, Any], most: int | None = None) 
 async def into(seen: list[Seen], stream: AsyncGenerator[Seen, None]) -> None:
     """Reads to the end, or to the error."""
     async for one in stream:
-        seen.append(one)  # noqa: PERF401  what came before an error counts
+        seen.append(one)  # noqa: PERF401  events before an error count
 
 
 def contents(seen: Iterable[Seen]) -> list[hub.StreamResponse]:
@@ -164,7 +164,7 @@ def contents(seen: Iterable[Seen]) -> list[hub.StreamResponse]:
 
 
 def folded(events: Iterable[hub.StreamResponse]) -> hub.Task:
-    """The task that events add up to. A snapshot that stands for lost events counts as the task."""
+    """The task that events add up to. A snapshot for a gap counts as the task."""
     task = hub.Task()
     for event in events:
         which = event.WhichOneof("payload")
@@ -180,5 +180,5 @@ def folded(events: Iterable[hub.StreamResponse]) -> hub.Task:
 
 
 def gaps(events: Iterable[hub.StreamResponse]) -> int:
-    """How many of the events are snapshots that stand for lost ones."""
+    """The number of snapshots for gaps in the events."""
     return sum(gap_of(event) is not None for event in events)

@@ -1,4 +1,4 @@
-"""The context of a follow-up that names its task alone."""
+"""The context of a follow-up that names its task only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.gateway.raw_echo import chained, task_of
 
 
 class Agent:
-    """Answers a message with its task, in context c; notes what it was sent. gone: GetTask finds nothing."""
+    """Answers a message with its task, in context c; notes the messages. gone: GetTask finds nothing."""
 
     def __init__(self, state: hub.TaskState = hub.TASK_STATE_INPUT_REQUIRED) -> None:
         self.state = state
@@ -95,7 +95,7 @@ async def test_so_many_are_remembered_and_none_that_is_over() -> None:
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 async def test_through_a_gateway(version: str) -> None:
-    """From a caller of 0.3, by way of either version."""
+    """From a caller of 0.3, over either version."""
     async with chained((version, "JSONRPC")) as (client, agent):
         agent.answer = lambda _method, params: task_of(
             {"kind": "message", "messageId": "a", "role": "agent", "parts": []},
@@ -111,7 +111,7 @@ async def test_through_a_gateway(version: str) -> None:
 
 async def test_a_page_of_tasks_is_what_was_asked_for() -> None:
     class Rust(Agent):
-        """As a2a-server-lf 0.5.3: artifacts always, and the page size that was asked for."""
+        """As a2a-server-lf 0.5.3: artifacts always, and the requested page size."""
 
         async def unary(self, call: Call[Any, Any], /) -> Any:
             task = hub.Task(id="t", context_id="c", artifacts=[hub.Artifact(artifact_id="a")])

@@ -1,4 +1,4 @@
-"""A gateway changes nothing: the contract of a service, kept through one, each binding once on each side."""
+"""The contract of a service, through a gateway: each binding once on each side."""
 
 from __future__ import annotations
 

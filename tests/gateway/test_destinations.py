@@ -1,4 +1,4 @@
-"""Where the interfaces of a card lead: what is dialled, what gets credentials, what is used instead."""
+"""The addresses in a card: which are dialled, which get credentials, which are replaced."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def candidate(url: str) -> Candidate:
 
 
 def looking(named: str, *, answering: Sequence[str] = (), **options: object) -> Destinations:
-    """answering: `host:port` where somebody answers."""
+    """answering: `host:port` of the places that accept connections."""
 
     async def knock(host: str, port: int) -> str:
         return "" if f"{host}:{port}" in answering else "refused"
@@ -64,13 +64,13 @@ async def vetted(named: str, url: str, **options: object) -> Destination:
         ("https://agent.example", "https://AGENT.example.:8443/rpc", True),
         ("https://agent.example", "grpcs://agent.example:50051", True),
         ("https://agent.example", "agent.example:443", True),
-        # in the clear, where TLS was named
+        # plain text, although TLS was named
         ("https://agent.example", "http://agent.example/rpc", False),
         ("https://agent.example", "agent.example:50051", False),
         ("http://agent.example", "agent.example:50051", True),
         ("http://127.0.0.1:8000", "http://localhost:9000/", True),
         ("http://localhost:8000", "[::1]:50051", True),
-        # elsewhere
+        # at another host
         ("https://agent.example", "https://api.example/rpc", False),
         ("https://agent.example", "https://agent.example.evil.test/rpc", False),
         ("http://box.lan", "https://api.example/rpc", False),

@@ -1,4 +1,4 @@
-"""Streams of 0.x agents that end, or stay open, without a final event: readers learn what became of the task."""
+"""Streams of 0.x agents that end, or stay open, without a final event: readers get the state of the task."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ kept = pytest.mark.parametrize(
 
 
 class Hasty(Log):
-    """Its stream of a message ends after some events, as if all was said; it forgets who subscribes, if told
-    so.
+    """Its stream of a message ends after some events, without a final one; on request it forgets its
+    subscribers.
     """
 
     def __init__(self, *events: hub.StreamResponse, after: int, forgets: bool = False) -> None:
@@ -54,7 +54,7 @@ class Hasty(Log):
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
         if call.operation is ops.CANCEL_TASK:
-            self.events.append(became(CANCELED))  # and says nothing to those who listen
+            self.events.append(became(CANCELED))  # and sends nothing to its subscribers
             return self.task()
         return await super().unary(call)
 

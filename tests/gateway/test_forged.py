@@ -1,6 +1,4 @@
-"""Carried data that no bridge with our key wrote has no effect, whoever wrote it and by whichever way it
-comes.
-"""
+"""Carried data without a valid code has no effect, whoever wrote it and on every way."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from a2a_bridge.runtime import Server, serve_gateway
 from tests.gateway.raw_echo import RawAgent, task_of
 
 KINDS = ("JSONRPC", "HTTP+JSON", "GRPC")
-#: what the examination added to a message, and to a request about a task
+#: forged entries for a message, and for a request about a task
 ENTRIES = [
     ["/file", {"uri": "http://x"}],
     ["/data", {"a": 1}],
@@ -39,8 +37,8 @@ WRONG = "0" * 32 + "." + FORGED
 
 @asynccontextmanager
 async def gateway(version: str, *served: str) -> AsyncIterator[tuple[Server, RawAgent]]:
-    """A raw agent of a version over JSON-RPC, behind a gateway that serves some versions over everything they
-    have.
+    """A raw agent of a version over JSON-RPC, behind a gateway that serves some versions over all their
+    bindings.
     """
     raw = RawAgent()
     app = web.Application()
@@ -184,7 +182,7 @@ async def test_a_file_has_no_content_that_only_the_agent_sees() -> None:
 
 
 async def test_what_is_carried_belongs_to_its_message() -> None:
-    """A text that a bridge wrote works in its own message, and in no other."""
+    """A text of a bridge is valid in its own message, and in no other."""
     unknown = {"kind": "text", "text": "hi", "extra": 1}
     params = {"message": {"kind": "message", "messageId": "m", "role": "user", "parts": [unknown], "more": 2}}
     frame = dumps({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params})
@@ -193,8 +191,7 @@ async def test_what_is_carried_belongs_to_its_message() -> None:
         other, _ = await post(f"http://{server.http}/", frame, "0.3")
         raw.answer = lambda _method, asked: {"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}, "history": [asked["message"]]}}  # fmt: skip
         own, _ = await post(f"http://{server.http}/", frame, "0.3")
-    # The same part comes back with what was said of it; the message of the agent is another one than the
-    # caller's.
+    # The same part returns with its carried content; the agent's message is not the caller's.
     assert other["result"]["parts"] == [unknown]
     assert "more" not in other["result"]
     assert own["result"]["history"][0] == params["message"]

@@ -1,4 +1,4 @@
-"""A gateway over real sockets: what passes, what is rewritten, and what happens when an agent is not there."""
+"""A gateway over real sockets: forwarded content, rewritten content, and unreachable agents."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_parameters_deadline_and_reply_travel(probe: Probe, upstream: str,
 
 @pytest.mark.parametrize(("upstream", "front"), CELLS)
 async def test_entries_of_a_parameter_travel_as_they_came(probe: Probe, upstream: str, front: str) -> None:
-    """Agents in Go take each entry for one URI; other readers split at commas."""
+    """Agents in Go take each entry as one URI; other readers split at commas."""
     probe.on_unary = answering(hub.Task(id="t", context_id="c"))
     entries = ("https://one.example", "https://two.example, https://three.example")
     context = CallContext(parameters={"a2a-extensions": Joined(entries)})
@@ -168,7 +168,7 @@ async def test_entries_of_a_parameter_travel_as_they_came(probe: Probe, upstream
 
 async def test_an_extension_the_agent_does_not_confirm_is_not_confirmed(probe: Probe) -> None:
     async def on_unary(call: Any) -> Any:
-        call.context.reply.clear()  # what the server side of the agent says by itself
+        call.context.reply.clear()  # parameters that the server side of the agent sets itself
         return hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
 
     probe.on_unary = on_unary
@@ -185,7 +185,7 @@ async def test_a_caller_that_goes_away_ends_the_stream_upstream(
 ) -> None:
     begun = hub.StreamResponse(task=hub.Task(id="t", context_id="c"))
     probe.on_stream = holding(begun)
-    # An agent that cannot resume a stream is listened to a little longer: here not at all.
+    # For an agent that cannot resume, a stream stays open a little longer: here not at all.
     async with bridged(probe, upstream, front, replay=ReplayOptions(linger=0)) as client:
         request = hub.SubscribeToTaskRequest(id="t")
         async with aclosing(client.subscribe_to_task(request)) as events:
@@ -209,13 +209,13 @@ async def test_the_next_interface_answers_when_nobody_listens_at_the_first(
 
 @pytest.mark.parametrize("upstream", BINDINGS)
 async def test_an_agent_that_breaks_off_is_not_asked_again_elsewhere(probe: Probe, upstream: str) -> None:
-    """Whoever accepts a connection may have seen the call."""
+    """An agent that accepted the connection may have seen the call."""
     accepted = 0
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal accepted
         accepted += 1
-        # A gRPC client waits for the server's first frame before it sends a call; give it that one.
+        # A gRPC client waits for the server's first frame before it sends a call; the probe sends it.
         writer.write(b"\0\0\0\4\0\0\0\0\0" if upstream == "GRPC" else b"")
         received = b""
         while b"GetTask" not in received and b"/tasks/" not in received and len(received) < 300:
@@ -257,7 +257,7 @@ async def test_an_agent_that_comes_back_answers_again(
 
 
 async def answered(client: Client, request: hub.GetTaskRequest) -> hub.Task:
-    """The answer, asked for until the way to the agent is found again, which may take a moment but no more."""
+    """The answer, requested until the agent is reachable again."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -287,7 +287,7 @@ async def test_the_extended_card_leads_to_the_gateway(probe: Probe, front: str) 
 
 @pytest.mark.parametrize("front", BINDINGS)
 async def test_tenants(probe: Probe, front: str) -> None:
-    """The upstream's interface names a tenant: the gateway stands for it, and for no other."""
+    """The upstream's interface names a tenant: the gateway adds it, and refuses any other."""
     probe.on_unary = answering(hub.Task(id="t"))
     async with agent(probe, "HTTP+JSON") as server:
         upstream = hub.AgentInterface()

@@ -1,4 +1,4 @@
-"""Callers of 0.1 use their own names for tasks, sessions and artifacts; agents never hear of those."""
+"""Callers of 0.1 use their own names for tasks, sessions and artifacts; agents do not see these names."""
 
 from __future__ import annotations
 
@@ -500,7 +500,7 @@ async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_b
     assert as_known(Scope(), hub.StreamResponse(task=hub.Task(id="T1"))).task.id == "a"
 
 
-# Callers that are taken for later ones.
+# Callers that are taken for callers of a later version.
 
 
 @pytest.mark.parametrize("make", [get, cancel])

@@ -1,4 +1,4 @@
-"""Agents of 0.1 get the ids they want from their callers, and what they leave out is filled in."""
+"""Agents of 0.1 get the ids that they require from callers, and omitted members are filled in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.patience import PATIENCE
 
 
 class Old:
-    """An agent of 0.1: begins a task for any id it does not know; says a session only if `tells`."""
+    """An agent of 0.1: begins a task for any unknown id; names a session only if `tells`."""
 
     def __init__(self, *, tells: bool = True) -> None:
         self.tells = tells

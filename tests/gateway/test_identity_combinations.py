@@ -95,7 +95,7 @@ def has_payload(message: Any) -> bool:
     return "payload" not in message.DESCRIPTOR.oneofs_by_name or bool(message.WhichOneof("payload"))
 
 
-# --- comparison: what docs/versions.md calls normalised ---
+# --- comparison: the normalised forms of docs/versions.md ---
 
 
 def same(wire: Wire, documents: Documents, found: Any, given_document: Any) -> bool:
@@ -135,9 +135,7 @@ def content(octets: bytes, media_type: str) -> bytes:
 
 
 def normalised(chain: Chain, tree: Any) -> Any:
-    """A tree of the `kind` shape, changed in place, without empty metadata that a2a.v1 on the way leaves
-    out.
-    """
+    """A tree of the `kind` shape, changed in place, without empty metadata that a2a.v1 on the way omits."""
     waiting = [tree] if PROTO in map(shape, chain) else []
     while waiting:
         place = waiting.pop()
@@ -156,9 +154,9 @@ def normalised(chain: Chain, tree: Any) -> Any:
 
 # --- requests ---
 
-#: what an agent of 0.x JSON-RPC hears where a configuration has no media types
+#: the configuration that an agent of 0.x JSON-RPC gets without media types
 MODES = ["/configuration/acceptedOutputModes", []]
-#: that the metadata of the request is empty, although it holds carried content
+#: the note that the metadata of the request is empty, although it has carried content
 NO_METADATA: list[Any] = ["/metadata", {}]
 
 
@@ -190,7 +188,7 @@ def without_written_defaults(request: hub.SendMessageRequest) -> None:
 
 
 def loses_schemes(chain: Chain) -> bool:
-    """Whether one of several schemes of a push config is left: see BETWEEN_SHAPES."""
+    """Whether only one of several schemes of a push config is left: see BETWEEN_SHAPES."""
     caller, middle, agent = map(shape, chain)
     return (caller, agent) == (KIND, PROTO) or (caller == PROTO and KIND in (middle, agent))
 
@@ -209,7 +207,7 @@ def restore_schemes(wire: Wire, found: Any, given_request: Any) -> Any:
     if len(schemes) == 1 and schemes[0] in more:
         schemes[:] = more
         if given_message.HasField("metadata") and not given_message.metadata.fields:
-            # Empty metadata is told from none by the text that held the schemes: it is lost with them.
+            # Only the text with the schemes tells empty metadata from none: it is lost with them.
             message.metadata.SetInParent()
     return message.SerializeToString() if wire.binary else encoder(type(message))(message)
 

@@ -1,6 +1,4 @@
-"""0.1 as it is served: beside other versions at one URL, with a card, with push notifications, through a
-gateway.
-"""
+"""0.1 on a server: beside other versions at one URL, with a card, with push notifications, through a gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""0.1 over real sockets, against a client and an agent that share nothing with the product."""
+"""0.1 over real sockets, against a client and an agent without code of the product."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ async def test_the_tree_that_went_in_comes_out() -> None:
     async with through(agent) as client:
         task = await client.send("mine", "parts", "my session")
         (theirs,) = agent.tasks.values()
-        # A time without a zone is UTC, and says so from then on.
+        # A time without a zone is UTC, and is written with a zone from then on.
         assert task["status"] == theirs["status"] | {"timestamp": theirs["status"]["timestamp"] + "Z"}
         assert task["artifacts"] == theirs["artifacts"]
         assert task["artifacts"][0]["parts"] == PARTS

@@ -1,4 +1,4 @@
-"""What is remembered for callers of 0.1 has limits, and what is forgotten is said."""
+"""The table for callers of 0.1 has limits, and errors mention evicted names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway keeps of streams counts in its account of memory."""
+"""The replay buffers of a gateway count in its memory account."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_what_is_kept_counts_and_goes_before_messages_are_refused() -> Non
     for owner in "abc":
         assert len(await read(sharing, sending(context(owner=owner)))) == len(events)
         assert 0 < memory.used == sharing.held <= memory.limit
-    assert len(sharing) == 2  # the first one went
+    assert len(sharing) == 2  # the first one was evicted
     memory.add(190_000)
     assert sharing.held == 0
     for refused in (

@@ -1,4 +1,4 @@
-"""Agents that claim one version and answer as another one does, by frames as they send them."""
+"""Agents that claim one version and answer in another one, with frames of real agents."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Streams of 0.x agents as callers of 1.0 get them: a task first, `final` is the end, no ended task to
-subscribe to.
+"""Streams of 0.x agents for callers of 1.0: a task first, an end at `final`, no subscription to an ended
+task.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def task(state: Any = WORKING, *artifacts: hub.Artifact) -> hub.Task:
 
 
 class Agent:
-    """Streams `events`, and has `task` to show, if any."""
+    """Streams `events`, and returns `task`, if any."""
 
     def __init__(self, *events: Any, task: hub.Task | None = None) -> None:
         self.probe = Probe()
@@ -108,7 +108,7 @@ async def test_an_update_is_preceded_by_what_the_agent_knows() -> None:
     assert rest == [status(), status(COMPLETED)]
     assert synthesised(first.task) == SNAPSHOT
     assert (first.task.id, first.task.context_id) == ("t", "c")
-    # As of the first event, not as of now: what is still to come must not be there already.
+    # The task at the first event, not the present one: it must not contain later events.
     assert first.task.status.state == WORKING
     assert not first.task.artifacts
     assert [one.message_id for one in first.task.history] == ["q"]
@@ -155,7 +155,7 @@ async def test_a_closing_event_made_up_by_another_bridge_is_dropped() -> None:
     synthesise(closing.status_update, CLOSING)
     agent = Agent(hub.StreamResponse(task=task()), closing)
     assert await agent.stream() == [hub.StreamResponse(task=task())]
-    # and who needs one gets one
+    # and callers that need one get one
     got = await Agent(hub.StreamResponse(task=task()), closing).stream(version="0.3")
     assert [one.WhichOneof("payload") for one in got] == ["task", "status_update"]
 
@@ -180,7 +180,7 @@ async def test_callers_of_0_x_that_resubscribe_get_what_happened_meanwhile() -> 
     first, *rest = await agent.stream(SUBSCRIBE, version="0.3")
     assert list(first.task.artifacts) == [artifact("1")]
     assert rest == [piece("2"), status(COMPLETED)]
-    # A task that is over is not refused, and what the agent says of it passes.
+    # A task that has ended is not refused, and the agent's answer is passed on.
     agent = Agent(status(COMPLETED), task=task(COMPLETED))
     _, *rest = await agent.stream(SUBSCRIBE, version="0.3")
     assert rest == [status(COMPLETED)]

@@ -1,4 +1,4 @@
-"""What an agent of an older version lacks: lists of tasks, and clear words for the rest."""
+"""Operations that an agent of an older version lacks: lists of tasks, and clear errors for the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.patience import PATIENCE
 
 
 def lacking(*operations: Any) -> Dialect:
-    """0.3, say, as far as gateways care: some operations, and final events."""
+    """A version like 0.3, as far as gateways need it: some operations, and final events."""
     full = V1_0.forms[JSONRPC]
     rows = tuple(row for row in full.rows if row.operation not in operations)
     form = Form(rows, full.encode_error, full.decode_error)
@@ -52,7 +52,7 @@ class Clock:
 
 
 class Agent:
-    """Tasks that are made by sending, with what a test says about them."""
+    """Tasks of messages, with the states that a test sets."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, hub.Task] = {}

@@ -1,4 +1,4 @@
-"""Callers of 1.0 and agents of the 0.3 SDK with a gateway between: what it adds to what those agents do."""
+"""Callers of 1.0 and agents of the 0.3 SDK with a gateway between: the additions of the gateway."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_streams_of_0_3_are_the_agents_own_with_a_final_event(
             events = await events_of(client.send_streaming_message(asking(script)))
             last = events[-1].status_update
             assert last.status.state == state
-            # said by its state, or, for one that is not final by itself, by who closed the stream
+            # final by its state, or else by the closing event of the stream
             assert (state == hub.TASK_STATE_AUTH_REQUIRED) is last.HasField("metadata")
 
 

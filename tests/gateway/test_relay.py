@@ -1,6 +1,4 @@
-"""Notifications through a gateway: the agent posts to it, and it posts to whoever registered. Over real
-sockets.
-"""
+"""Notifications through a gateway: the agent posts to it, and it posts to the receiver. Over real sockets."""
 
 from __future__ import annotations
 
@@ -129,8 +127,8 @@ async def test_the_agent_sees_neither_token_nor_credentials_nor_address() -> Non
         assert known.url.startswith(f"{links.base}{PATH}/")
         assert known.token not in ("", "theirs")
         assert known.authentication.scheme == "Bearer"
-        assert known.authentication.credentials == MASK  # of our token: the agent is one of ours
-        # while callers see what they said
+        assert known.authentication.credentials == MASK  # of our token: the agent is hosted here
+        # while callers see their own values
         shown = await links.near.get_task_push_notification_config(asked)
         assert shown == redacted(hook(links.receiver, task_id=task_id, id="p"))
         listing = hub.ListTaskPushNotificationConfigsRequest(task_id=task_id)
@@ -196,7 +194,7 @@ async def test_a_config_that_was_set_again_is_the_one_that_its_mask_and_its_dele
         posted = await where.arrived(3)
         assert {one.headers["authorization"] for one in posted} == {"Bearer rotated"}
         assert {one.headers["x-a2a-notification-token"] for one in posted} == {"changed"}
-        # What was set first again is the newest.
+        # The config that was set again is the newest.
         await links.near.create_task_push_notification_config(first)
         known = await links.agent.get_task_push_notification_config(asked)
         gone = hub.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id="p")
@@ -255,7 +253,7 @@ NOTE = json.dumps(
 
 
 async def registered(links: Bridge) -> tuple[str, str]:
-    """The path and the token that an agent was given."""
+    """The path and the token that an agent got."""
     task_id = await paused(links)
     await links.near.create_task_push_notification_config(hook(links.receiver, task_id=task_id, id="p"))
     asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
@@ -268,7 +266,7 @@ async def registered(links: Bridge) -> tuple[str, str]:
     [
         ("X-A2A-Notification-Token", "{token}"),  # Python, Java, Go 0.3
         ("A2A-Notification-Token", "{token}"),  # Go 2, Rust
-        ("Authorization", "Bearer {token}"),  # as the config says
+        ("Authorization", "Bearer {token}"),  # as in the config
         ("authorization", "bearer  {token}"),
     ],
 )
@@ -355,7 +353,7 @@ async def test_the_memory_is_bounded() -> None:
                 hook(links.receiver, task_id=task_id, id=name)
             )
         assert len(links.relay) == len(links.relay._shown) == 2
-        # What was forgotten is shown as the agent has it.
+        # Evicted configs are shown as the agent has them.
         asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="a")
         shown = await links.near.get_task_push_notification_config(asked)
         assert shown.url.startswith(f"{links.base}{PATH}/")

@@ -1,6 +1,4 @@
-"""A relay with a store: what it has acknowledged reaches its receiver, whoever is down or started anew
-meanwhile.
-"""
+"""A relay with a store: an acknowledged notification reaches its receiver, after any outage or restart."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ def _copy(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotificationCon
 
 @dataclass
 class Gateway:
-    """A relay on a store, as one process has it."""
+    """A relay on a store, as in one process."""
 
     relay: Relay
     relay_store: RelayStore
@@ -91,7 +89,7 @@ class Gateway:
         return await self.relay.wrap(self.agent).unary(Call(operation, request, context))
 
     async def post(self, config: hub.TaskPushNotificationConfig, body: bytes | None = None) -> int:
-        """What the agent does when something happens."""
+        """The post of the agent after an event."""
         assert config.url.startswith(BASE + PATH)
         headers = {"x-a2a-notification-token": config.token}
         return await self.relay.receive(config.url.removeprefix(BASE + PATH), headers, body or note())
@@ -101,7 +99,7 @@ class Gateway:
 async def gateway(
     folder: Path, agent: Agent, *, delivers: bool = True, **options: Any
 ) -> AsyncIterator[Gateway]:
-    """A gateway from its start to its end. delivers: whether it comes to sending anything."""
+    """A gateway from its start to its end. delivers: whether it can send."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(f"sqlite:///{folder / 'gateway.db'}"))
         post = await stack.enter_async_context(http_post(DialOptions(timeout=5)))
@@ -146,7 +144,7 @@ async def test_what_is_acknowledged_survives_the_gateway(tmp_path: Path) -> None
             assert posted[-1].tree["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
             assert posted[-1].headers["x-a2a-notification-token"] == "theirs"
             assert posted[-1].headers["authorization"] == "Bearer secret"
-            # And the agent's next notification is known, too.
+            # And the agent's next notification is accepted, too.
             assert await other.post(registered) == 200
             await receiver.arrived(4)
 
@@ -179,7 +177,7 @@ async def test_a_gateway_that_was_started_anew_shows_callers_what_they_said_and_
             other = await one.call(ops.GET_PUSH_CONFIG, asked, who="bob")
             assert receiver.url not in str(other)
             assert "theirs" not in str(other)
-        # What was shown may be sent back.
+        # A masked config may be sent back.
         async with gateway(tmp_path, agent) as one:
             await one.call(*created(shown))
             assert await one.post(agent.configs["t", "p"]) == 200
@@ -198,7 +196,7 @@ async def test_a_deleted_config_is_forgotten_with_what_waits_for_it(tmp_path: Pa
             registered = agent.configs["t", "p"]
             assert await one.post(registered) == 200
             assert len(await one.store.outbox.entries()) == 1
-        # By a gateway that never heard of it.
+        # By a gateway that has not seen it before.
         async with gateway(tmp_path, agent, delivers=False) as one:
             await one.call(ops.DELETE_PUSH_CONFIG, gone)
             assert await one.store.outbox.entries() == []
@@ -206,7 +204,7 @@ async def test_a_deleted_config_is_forgotten_with_what_waits_for_it(tmp_path: Pa
 
 
 class Blind:
-    """Configs of a store that somebody looked at before there was anything."""
+    """Configs of a store that were read before there were any."""
 
     def __init__(self, store: Store) -> None:
         self._configs = store.push_configs
@@ -255,7 +253,7 @@ async def test_what_another_gateway_has_set_again_is_what_a_mask_and_a_deletion_
         rotated = hook(receiver, task_id="t", id="p")
         rotated.authentication.credentials = "rotated"
         shown = await setting.call(*created(rotated))
-        if mute:  # then what was shown here last is all that is known
+        if mute:  # then only the last config that this gateway returned is known
             unary = agent.unary
 
             async def deaf(call: Call[Any, Any], /) -> Any:
@@ -336,7 +334,7 @@ async def test_older_receivers_get_whole_tasks(tmp_path: Path) -> None:
             first = (await receiver.arrived(1))[0].tree
             assert (first["kind"], first["contextId"]) == ("task", "c")
             assert first["status"]["state"] == "completed"
-        # Started anew it cannot ask as the caller any more, and makes one of what the event tells.
+        # After a restart it cannot call as the caller, and builds the task from the event.
         async with gateway(tmp_path, agent) as one:
             assert await one.post(registered) == 200
             second = (await receiver.arrived(2))[1].tree

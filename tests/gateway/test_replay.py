@@ -1,4 +1,4 @@
-"""The log of one stream: what is kept of it, and that log and task together always tell the whole."""
+"""The replay buffer of one stream: its bounds, and that buffer and task together are always complete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_log_and_task_tell_the_whole_however_little_is_kept() -> None:
         assert len(made.events) <= 40 + 16
     assert made.snapshot() == expected
     assert made.base > 200
-    # The event that it began with is a reader's, too.
+    # Readers get the first event, too.
     assert first == begun().task
 
 

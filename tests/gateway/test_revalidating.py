@@ -1,4 +1,4 @@
-"""Who joins a stream that a gateway keeps was accepted by the agent, and lately."""
+"""A caller that joins a stream of a gateway was accepted by the agent, and recently."""
 
 from __future__ import annotations
 

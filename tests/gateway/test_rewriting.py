@@ -1,4 +1,4 @@
-"""The upstream's card, at our addresses and with no signature; everything else as it was."""
+"""The upstream's card with our addresses and without signatures; everything else unchanged."""
 
 from __future__ import annotations
 
@@ -120,6 +120,6 @@ def test_an_extended_card_is_offered_where_the_agents_version_has_one() -> None:
             shown = without_lacking(card, dialect, kind.name)
             has = form.row(GET_EXTENDED_AGENT_CARD) is not None
             assert shown.capabilities.extended_agent_card is has, (dialect.version, kind.name)
-    assert card.capabilities.extended_agent_card  # the original stays
+    assert card.capabilities.extended_agent_card  # the original is unchanged
     older = Dialect("0.0", V1_0.card, {})
     assert not without_lacking(card, older, "JSONRPC").capabilities.extended_agent_card

@@ -1,4 +1,4 @@
-"""Which upstream a call is for, and what becomes of tenants."""
+"""The upstream of a call, and tenants."""
 
 from __future__ import annotations
 

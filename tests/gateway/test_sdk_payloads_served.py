@@ -1,7 +1,6 @@
-"""What other implementations are known to lose at the edge between versions: bodies, names, errors,
-notifications.
+"""Known losses of other implementations between versions: bodies, names, errors, notifications.
 
-The numbers go on from those of tests/dialects/v0_3/test_sdk_payloads_kind.py, over real sockets.
+The numbers continue those of tests/dialects/v0_3/test_sdk_payloads_kind.py, over real sockets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One stream of the agent for all readers of a caller: who shares it, how readers come and go, what is kept."""
+"""One stream of the agent for all readers of a caller: sharing, joining and leaving, and the kept events."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_subscribers_share_one_subscription() -> None:
         (context(x_api_key="a"), context(x_api_key="b"), False),
         (context(x_api_key="a"), context(x_api_key="a"), True),
         (context(x_api_key="a"), context(), False),
-        (context(x_other="a"), context(x_other="b"), True),  # which goes no further than here
+        (context(x_other="a"), context(x_other="b"), True),  # which is not forwarded
         (context(traceparent="a"), context(traceparent="b"), True),
     ],
 )
@@ -129,7 +129,7 @@ async def test_who_leaves_ends_nothing_for_others(own: bool) -> None:
         await first.aclose()
         log.add(*events[3:])
         rest = contents([one async for one in second])
-        # It joined when the first had read one event; what it was shown then is not told again.
+        # It joined after the first had read one event; events that it has seen are not repeated.
         assert rest == events[-len(rest) :]
         assert rest[-1] == events[-1]
         assert len(agent.streams) == 1
@@ -139,7 +139,7 @@ async def test_who_leaves_ends_nothing_for_others(own: bool) -> None:
 @numberings
 async def test_the_last_who_leaves_ends_the_agents_stream(own: bool) -> None:
     agent = Shaky(Log(*whole(4)[:3], numbered=own))
-    # An agent that can resume is left at once, whatever we would wait for others.
+    # The stream of an agent that can resume is closed at once.
     options = QUICK if own else replace(QUICK, linger=0)
     async with sharing(agent, options) as service:
         await read(service, sending(), 2)
@@ -172,7 +172,7 @@ async def test_a_stream_that_nobody_comes_back_to_ends_and_what_it_brought_stays
         await agent.until_open(0)
         log.add(*events[3:])
         seen += await read(service, subscribing(seen[-1][0]))
-        # The chunks that nobody heard came in one piece.
+        # The chunks without a reader came in one piece.
         assert folded(contents(seen)) == log.task()
         assert contents(seen)[:3] == events[:3]
         assert len(agent.streams) == 2
@@ -205,7 +205,7 @@ async def test_a_question_that_was_answered_ends_no_resumed_stream() -> None:
         seen = await read(service, sending())
         assert contents(seen) == asked
         assert await read(service, subscribing(seen[0][0])) == seen[1:]
-        # Answered by a call that this gateway keeps no stream of.
+        # Answered by a call whose stream this gateway does not keep.
         log.add(became(hub.TASK_STATE_WORKING), chunk("done"), became(hub.TASK_STATE_COMPLETED))
         again = await read(service, subscribing(seen[0][0]))
         assert again[:2] == seen[1:]
@@ -233,7 +233,7 @@ async def test_an_unknown_id_is_a_gap(after: str) -> None:
         async with aclosing(numbered(service, call)) as stream:
             id_, snapshot = await anext(stream)
             assert gap_of(snapshot) == GapMark(after, id_)
-            # Somebody who joins was not missing anything.
+            # A caller that joins has missed nothing.
             (_, joined), *_ = await read(service, subscribing(), 1)
             assert joined.task == log.task()
             log.add(*events[4:])
@@ -294,7 +294,7 @@ async def test_the_agents_ids_are_passed_on_and_asked_for() -> None:
     async with sharing(agent) as service:
         seen = await read(service, sending())
         assert [id_ for id_, _ in seen] == [log.id(number) for number in range(1, len(events) + 1)]
-        # It need not have passed here: another gateway gave the id, or this one before it was started again.
+        # The id may come from another gateway, or from this one before a restart.
         for number in range(len(events) + 1):
             rest = await read(service, subscribing(log.id(number)))
             assert contents(rest) == events[number:]
@@ -302,7 +302,7 @@ async def test_the_agents_ids_are_passed_on_and_asked_for() -> None:
 
 
 async def test_numbers_of_connections_are_no_ids() -> None:
-    """Who comes back finds its place, whatever the agent has called it in another connection."""
+    """A caller that returns finds its position, whatever number the agent used in another connection."""
     events = [begun(), became(hub.TASK_STATE_WORKING), *map(chunk, "abcdef")]
     log = Anew(*events[:3])
     async with sharing(log, resumes=False) as service:
@@ -316,7 +316,7 @@ async def test_numbers_of_connections_are_no_ids() -> None:
             log.add(became(hub.TASK_STATE_COMPLETED))
             rest = await read(service, subscribing(seen[-1][0]))
             assert contents(seen + rest) == log.events
-        # What it once called something is asked of nobody.
+        # Such a number is never sent to the agent.
         call = subscribing("1")
         (_, task), *_ = await read(service, call)
         assert gap_of(task) is not None
@@ -324,7 +324,7 @@ async def test_numbers_of_connections_are_no_ids() -> None:
 
 
 async def test_ids_that_begin_at_0() -> None:
-    """The first event is an update: what was before it has no number."""
+    """The first event is an update: there is no number before it."""
     events = [became(hub.TASK_STATE_WORKING), chunk("a"), became(hub.TASK_STATE_COMPLETED)]
 
     async def stream(call: Call[Any, Any], /) -> Events:
@@ -510,7 +510,7 @@ async def test_all_together_take_so_many_bytes() -> None:
         for owner in "abcde":
             assert len(await read(service, sending(context(owner=owner)))) == len(events)
             assert service.held <= options.total
-        # One alone that is larger than everything keeps nothing, and nobody is told.
+        # A stream that is larger than the limit is not kept; readers are not affected.
         events[1:-1] *= 5
         assert len(await read(service, sending(context(owner="f")))) == len(events)
         assert service.held <= options.total

@@ -1,4 +1,4 @@
-"""An agent that says nothing any more, while its connection lives: calls end with an error that says so."""
+"""An agent that stops answering while its connection lives: calls end with a clear error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A stream of the agent that breaks is subscribed to again: after the last event, or with a gap where the
-agent cannot resume.
+"""A broken stream of the agent is subscribed to again: after the last event, or with a gap if the agent
+cannot resume.
 """
 
 from __future__ import annotations
@@ -79,16 +79,14 @@ async def test_broken_after_each_event_of_a_task_that_ended_meanwhile(own: bool)
             # One gap, and the task after it.
             assert (gaps(contents(seen)), len(seen)) == (1, place + 1)
             assert agent.gets == 1
-            # It stays resumable, too.
+            # It can still be resumed.
             for number, (id_, _) in enumerate(seen):
                 assert await read(service, subscribing(id_)) == seen[number + 1 :]
 
 
 @pytest.mark.parametrize("place", [1, 3, 5])
 async def test_the_reader_of_an_agents_stream_leaves_and_another_one_goes_on(place: int) -> None:
-    """Callers read the streams of agents that resume; the agent's stream ends with the caller that waits for
-    it.
-    """
+    """Callers read the streams of agents that resume directly; the agent's stream ends with its caller."""
     events = whole(4)
     log = Log(*events[:place])
     agent = Shaky(log)
@@ -125,7 +123,7 @@ async def test_a_slow_reader_does_not_hold_back_a_fast_one() -> None:
     agent = Shaky(log)
     async with sharing(agent) as service, aclosing(numbered(service, sending())) as slow:
         for _ in range(3):
-            await anext(slow)  # the last two come from the agent's stream itself
+            await anext(slow)  # the last two come from the agent's stream
         assert contents(await read(service, subscribing("1"), 4)) == events[1:5]
         assert [(await anext(slow))[1] for _ in range(2)] == events[3:5]
         log.add(*events[5:])
@@ -190,7 +188,7 @@ async def test_an_agent_that_stays_away_is_the_first_error(own: bool) -> None:
         assert caught.value.message == broken().message
         assert contents(seen) == events[:4]
         assert len(agent.streams) == 4
-        # And when it is back, so is the stream.
+        # And when it is back, the stream continues.
         agent.refused = 0
         log.add(*events[4:])
         seen += await read(service, subscribing(seen[-1][0]))
@@ -210,7 +208,7 @@ async def test_a_stream_that_breaks_again_and_again_without_an_event_ends() -> N
 
 
 class Greeting(Log):
-    """To each subscriber it tells the status once more, and then the connection breaks."""
+    """It sends the status again to each subscriber, and then the connection breaks."""
 
     async def stream(self, call: Any, /) -> Any:
         if call.operation is SUBSCRIBE_TO_TASK:
@@ -222,7 +220,7 @@ class Greeting(Log):
 
 async def test_what_is_told_to_each_new_subscriber_is_no_progress() -> None:
     agent = Shaky(Greeting(begun(), numbered=False))
-    # What comes later than the longest pause would be.
+    # Later events would come after the longest pause.
     async with sharing(agent, replace(QUICK, longest_pause=PATIENCE)) as service:
         seen: list[Seen] = []
         with pytest.raises(A2AError):
@@ -267,7 +265,7 @@ async def test_what_the_agent_refuses_meanwhile_is_told(reason: Reason) -> None:
 
 @pytest.mark.parametrize("reason", [Reason.TASK_NOT_FOUND, Reason.METHOD_NOT_FOUND, Reason.INVALID_PARAMS])
 async def test_a_refused_subscription_of_a_task_that_is_there_is_the_break(reason: Reason) -> None:
-    """Some agents forget the streams of a task that they still have, and say that there is no such task."""
+    """Some agents forget the streams of a task that they still have, and answer that there is no such task."""
     log = Log(*whole(4)[:3], numbered=False)
     agent = Shaky(log, 3)
     async with sharing(agent) as service:
@@ -322,7 +320,7 @@ async def test_a_break_after_the_last_event_is_the_end(state: hub.TaskState) -> 
 
 @pytest.mark.parametrize("state", [hub.TASK_STATE_COMPLETED, hub.TASK_STATE_INPUT_REQUIRED])
 async def test_a_break_after_a_resumed_task_is_the_end(state: hub.TaskState) -> None:
-    """An agent sends a task in place of an update, and it is the first event after the id of the caller."""
+    """An agent sends a task in place of an update, as the first event after the id of the caller."""
     task = begun()
     task.task.status.state = state
     log = Log(begun(), became(hub.TASK_STATE_WORKING), task)
@@ -333,7 +331,7 @@ async def test_a_break_after_a_resumed_task_is_the_end(state: hub.TaskState) -> 
 
 
 async def test_lost_events_whose_number_nobody_knows_end_the_stream() -> None:
-    """The agent's own numbers cannot be gone on with: whoever subscribes again is told of the gap."""
+    """The agent's own numbers cannot be resumed after: new subscribers get a gap."""
     events = whole(6)
     agent = Shaky(Log(*events[:6], kept=5), 3)
     async with sharing(agent) as service:

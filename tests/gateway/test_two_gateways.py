@@ -1,5 +1,5 @@
-"""From raw JSON of 0.3 to raw JSON of 0.3 through two gateways: what comes out is what went in, whatever is
-between.
+"""From raw JSON of 0.3 to raw JSON of 0.3 through two gateways: the output equals the input, with any version
+in between.
 """
 
 from __future__ import annotations
@@ -102,19 +102,19 @@ ODDITIES = {
 }
 
 
-#: 0.2.5 has to say `acceptedOutputModes`: that nothing was said, an empty list and null are the same there
+#: 0.2.5 requires `acceptedOutputModes`: absent, an empty list and null are equal there
 SAME_IN_0_2_5 = {"waiting said", "nulls in a configuration"}
 
 
 def oddities(side: Side) -> dict[str, str]:
-    """Those that a side can tell apart."""
+    """The oddities that a side can distinguish."""
     alike = SAME_IN_0_2_5 if side == ("0.2.5", "JSONRPC") else set()
     return {name: text for name, text in ODDITIES.items() if name not in alike}
 
 
 def expected(side: Side, text: str) -> Any:
-    """What arrives: what was sent; `acceptedOutputModes` in each configuration; beyond a side of 1.0 the
-    defaults of 1.0 written out; and beyond a2a.v1 no empty metadata of parts.
+    """The expected output: the input; `acceptedOutputModes` in each configuration; after a side of 1.0 the
+    defaults of 1.0 written out; and after a2a.v1 no empty metadata of parts.
     """
     given: Any = loads_exact(text)
     for part in given["message"]["parts"]:

@@ -1,6 +1,4 @@
-"""What an agent says in headers, metadata and error texts may be unfit for another binding: it never costs
-the answer.
-"""
+"""Values of an agent in headers, metadata and error texts that another binding forbids never cost the answer."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ TASK = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}
 
 
 class Agent:
-    """A 1.0 agent over JSON-RPC that is nothing but bytes. headers: raw lines of every answer."""
+    """A 1.0 agent over JSON-RPC that sends fixed bytes. headers: raw lines of every answer."""
 
     def __init__(self) -> None:
         self.headers = b""

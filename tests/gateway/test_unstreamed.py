@@ -1,4 +1,4 @@
-"""An agent that declares streaming and refuses it: its streams are answered from a send, by callers of every
+"""An agent that declares streaming and refuses it: streams are answered with a send, for callers of every
 version.
 """
 

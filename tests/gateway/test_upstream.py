@@ -1,4 +1,4 @@
-"""Dialling lazily, falling back on connection failure only, cancelling what is below."""
+"""Dialling on first use, fallback after connection failures only, cancellation of the call below."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def streaming() -> Call[Any, Any]:
 
 
 class Agent:
-    """A service that answers with its name, or fails as told. `after`: how many events before it fails."""
+    """A service that answers with its name, or fails as configured. `after`: the number of events before it
+    fails.
+    """
 
     def __init__(self, name: str, failure: Exception | None = None, after: int = 0) -> None:
         self.name = name
@@ -234,7 +236,7 @@ async def test_what_was_down_a_moment_ago_comes_last_until_it_has_cooled_down() 
     service = Failover(upstreams, clock=lambda: now)
     await service.unary(get_task())
     assert upstreams[0].health.reachable is False
-    # Each attempt that fails counts, not the first one alone.
+    # Each failed attempt counts, not only the first.
     now += COOL_DOWN
     for _ in range(3):
         assert (await service.unary(get_task())).id == "second"

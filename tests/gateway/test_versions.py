@@ -1,4 +1,4 @@
-"""What versions do differently, over real sockets: raw 0.3 callers, hosted agents, agents of 0.3 behind a
+"""Differences between versions, over real sockets: raw 0.3 callers, hosted agents, agents of 0.3 behind a
 gateway.
 """
 
@@ -54,7 +54,7 @@ async def streamed(front: Front, text: str, **members: Any) -> list[Any]:
 
 @asynccontextmanager
 async def fronts(agent: Any, upstream: str | None) -> AsyncIterator[Front]:
-    """The agent itself, or a gateway to it that speaks `upstream` there."""
+    """The agent itself, or a gateway to it that speaks `upstream` to it."""
     async with hosted(agent) as near:
         if upstream is None:
             yield near
@@ -216,7 +216,7 @@ def status(state: Any = WORKING, *, final: bool | None = None) -> hub.StreamResp
 
 @asynccontextmanager
 async def old_agent(probe: Probe) -> AsyncIterator[Front]:
-    """A gateway to an agent that sends what the probe says, in 0.3 and unshaped."""
+    """A gateway to an agent that sends the events of the probe in 0.3, unchanged."""
     binding = find("JSONRPC")
     host: Any = binding.host(ListenAddress(), HostOptions())
     binding.mount(host, "", probe, [V0_3])
@@ -266,7 +266,7 @@ async def test_an_agents_final_event_ends_the_stream_of_1_0_whatever_its_state()
         events = await events_of(client.send_streaming_message(REQUEST))
     assert [event.WhichOneof("payload") for event in events] == ["task", "status_update", "status_update"]
     assert synthesised(events[0].task) == SNAPSHOT
-    # and callers of 0.3 get exactly what was sent
+    # and callers of 0.3 get exactly the sent content
     async with old_agent(probe) as front:
         old = await streamed(front, "x")
     assert [(event["kind"], event["final"]) for event in old] == [

@@ -1,4 +1,4 @@
-"""A store, a delivery worker over real sockets, and clocks and chances of a test's own. No tests."""
+"""A store, a delivery worker over real sockets, and a clock and chance of the test. No tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.push.receiver import PATIENCE
 
 
 def options(**members: Any) -> PushOptions:
-    """For receivers on this machine, and for impatient tests."""
+    """For receivers on this machine, with short times."""
     return PushOptions(**({"allow": ("127.0.0.1",), "first": 0.001, "timeout": 5.0} | members))
 
 
@@ -39,7 +39,7 @@ async def author(store: Store, task_id: str = "t") -> Author:
 
 
 def memory(now: Callable[[], float] = time.monotonic) -> MemoryStore:
-    """A store whose delays go by a clock of the test's own."""
+    """A store whose delays use a clock of the test."""
     configs = MemoryPushConfigStore()
     store = MemoryStore(push_configs=configs)
     store.outbox = store.mail = MemoryOutbox(configs, now=now)
@@ -47,7 +47,7 @@ def memory(now: Callable[[], float] = time.monotonic) -> MemoryStore:
 
 
 async def until(look: Callable[[], Any]) -> Any:
-    """What `look` gives as soon as that is true. For what nobody tells of."""
+    """The value of `look` once it is true. For states without a notification."""
     async with asyncio.timeout(PATIENCE):
         while True:
             found = look()
@@ -62,7 +62,7 @@ async def until(look: Callable[[], Any]) -> Any:
 async def delivering(
     store: Store | None = None, how: PushOptions | None = None, **members: Any
 ) -> AsyncIterator[tuple[Any, DeliveryWorker]]:
-    """A store (in memory unless given), and a delivery worker at work on it."""
+    """A store (in memory unless given), and a delivery worker on it."""
     store = memory(members.get("now", time.monotonic)) if store is None else store
     how = how or options()
     keeper = WebhookResolver(how.policy())
@@ -76,7 +76,7 @@ async def delivering(
 
 
 class Broken:
-    """An outbox that does not do what it is asked to, so many times."""
+    """An outbox whose calls fail so many times."""
 
     def __init__(self, outbox: Any, error: A2AError) -> None:
         self._outbox = outbox

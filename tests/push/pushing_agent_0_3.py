@@ -2,7 +2,7 @@
 
     .build/peers/0.3/bin/python tests/push/pushing_agent_0_3.py
 
-As tests/peers/agent_0_3.py otherwise. The sender is the SDK's own.
+Otherwise like tests/peers/agent_0_3.py. The sender is the SDK's own.
 """
 
 from __future__ import annotations

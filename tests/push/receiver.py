@@ -1,6 +1,4 @@
-"""A webhook of somebody else: takes posts on a socket of its own and answers as a test says. None of our code
-in it.
-"""
+"""A webhook without code of the product: it accepts posts on its own socket and answers as a test chooses."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from tests.patience import PATIENCE
 
 @dataclass(frozen=True)
 class Posted:
-    """A request as it came. Header names are lower-case."""
+    """A request, unchanged. Header names are lower-case."""
 
     path: str
     headers: dict[str, str]
@@ -29,10 +27,10 @@ class Posted:
 
 @dataclass
 class Receiver:
-    """statuses: what to answer, one after the other; 204 when there is none left. headers: beside them.
-    silent: it never answers. endless: its answers never end. text: of its answers. connections: how many it
-    has had. fault: asked at each request what to do instead: a status, "drop" to close the connection,
-    nothing. posted: what came. taken: what was acknowledged.
+    """statuses: the answers, one after the other; then 204. headers: of the answers. silent: it never
+    answers. endless: its answers never end. text: of its answers. connections: their number so far. fault:
+    called for each request; returns a status, "drop" to close the connection, or nothing. posted: all
+    requests. taken: the acknowledged ones.
     """
 
     url: str = ""
@@ -48,7 +46,7 @@ class Receiver:
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def arrived(self, count: int) -> list[Posted]:
-        """All that came, when it is `count` or more."""
+        """All requests, once there are `count` or more."""
         async with asyncio.timeout(PATIENCE), self._changed:
             await self._changed.wait_for(lambda: len(self.posted) >= count)
         return self.posted

@@ -1,4 +1,4 @@
-"""Circuits: when a target is left alone, when it is tried, when it is given up."""
+"""Circuit breakers: when a target gets no attempts, when it is tried, when it is given up."""
 
 from __future__ import annotations
 

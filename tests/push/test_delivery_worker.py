@@ -1,5 +1,5 @@
-"""The delivery worker, over real sockets: order, retries, circuits, what is final, and that nobody waits for
-anybody else.
+"""The delivery worker, over real sockets: order, retries, circuits, final failures, and independent
+receivers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECRET = "s3cret"  # noqa: S105
 
 
 def texts(posted: list[Posted]) -> list[str]:
-    """Chunks in the order they came in."""
+    """Chunks in the order of arrival."""
     return [
         one.tree["artifactUpdate"]["artifact"]["parts"][0]["text"]
         for one in posted
@@ -34,7 +34,7 @@ def texts(posted: list[Posted]) -> list[str]:
 
 
 async def entries(store: Store, count: int, **members: Any) -> list[OutboxEntry]:
-    """What is in the outbox, when it is so much."""
+    """The entries of the outbox, once there are so many."""
 
     async def so_many() -> list[list[OutboxEntry]]:
         found = await store.outbox.entries(**members)
@@ -86,7 +86,7 @@ async def test_what_is_final_is_a_dead_letter_at_once(status: int, caplog: pytes
         writing = await author(store)
         writing.chunk("x")
         posted = await receiver.arrived(2)
-        assert texts(posted) == ["x"]  # what follows is not held up
+        assert texts(posted) == ["x"]  # the following ones are not delayed
         (letter,) = await entries(store, 1)
     assert (letter.dead, letter.error, letter.attempts, letter.sequence) == (True, f"HTTP {status}", 1, 1)
     assert SECRET not in letter.url
@@ -183,8 +183,8 @@ async def test_a_silent_receiver_is_not_waited_for() -> None:
 
 
 async def test_nothing_is_lost_when_receivers_fail_often() -> None:
-    """30 % of the attempts fail in some way: all events arrive, those of a task in order, again with the same
-    id.
+    """30 % of the attempts fail in some way: all events arrive, those of a task in order, retries with the
+    same id.
     """
     chance = random.Random(7)
     async with receiving() as receiver, delivering(how=options(trip=10_000)) as (store, _):
@@ -219,7 +219,7 @@ async def test_a_dead_receiver_delays_no_other(caplog: pytest.LogCaptureFixture)
             writing.chunk(str(number))
         posted = await alive.arrived(51)
         assert texts(posted) == [str(number) for number in range(50)]
-        assert len(dead.posted) == 2  # its two have not even come to their end
+        assert len(dead.posted) == 2  # its two have not ended yet
 
 
 async def test_a_target_that_fails_is_left_alone_and_tried_now_and_then(
@@ -242,7 +242,7 @@ async def test_a_target_that_fails_is_left_alone_and_tried_now_and_then(
             return sum(one.attempts for one in await store.outbox.entries()) == len(receiver.posted)
 
         await until(counted)  # waiting is no attempt
-        assert len(receiver.posted) <= 3 + how.each  # what was on its way when it opened
+        assert len(receiver.posted) <= 3 + how.each  # the ones on their way when it opened
         assert len(await store.outbox.entries()) == 20
         receiver.fault = lambda: ""
 
@@ -287,7 +287,7 @@ async def test_a_target_that_stays_dead_gives_up_what_waits_for_it() -> None:
 
 
 async def test_the_wall_clock_may_jump() -> None:
-    """By ten years, either way, between attempts: nothing is lost, given up or sent twice."""
+    """By ten years, either way, between attempts: no notification is lost, given up or sent twice."""
     walls = iter([0.0, 3e8, -3e8, 3e8])
     async with receiving() as receiver, delivering(wall=lambda: next(walls, 1e9)) as (store, _):
         receiver.statuses = [500, 500, 500]
@@ -396,7 +396,7 @@ async def test_a_mistake_of_ours_is_no_dead_end(caplog: pytest.LogCaptureFixture
 
 
 async def test_a_worker_without_a_free_slot_sleeps() -> None:
-    """What is due meanwhile waits for the slot, and not by asking the outbox over and over."""
+    """A due notification waits for a slot without polling the outbox."""
     clock = Clock()
     store: Any = memory(clock)
     asked: list[float | None] = []
@@ -427,7 +427,7 @@ async def test_a_worker_without_a_free_slot_sleeps() -> None:
     try:
         await register(store, "http://again.example/", task_id="t")
         await author(store, "t")
-        await until(lambda: 1.0 in asked)  # it has failed and waits for its time
+        await until(lambda: 1.0 in asked)  # it has failed and waits for its retry
         await register(store, "http://slow.example/", task_id="u")
         await author(store, "u")
         async with asyncio.timeout(PATIENCE):
@@ -439,6 +439,6 @@ async def test_a_worker_without_a_free_slot_sleeps() -> None:
             await asyncio.sleep(0)
         assert len(asked) - before <= 1
         go_on.set()
-        await until(lambda: len(asked) > before)  # and goes on when there is one
+        await until(lambda: len(asked) > before)  # and continues once there is one
     finally:
         await worker.close()

@@ -1,4 +1,4 @@
-"""Whose turn it is: times, targets that take turns, lines that come and go."""
+"""The order of the queue: times, targets that take turns, queues that come and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox in memory is bounded: what goes when there is too much of something."""
+"""The outbox in memory is bounded: which notifications are evicted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_line_that_is_too_long_loses_its_oldest(out: bool, caplog: pytes
         for number in range(2, 7):
             outbox.deliver(HERE, "t", number, event(number))
     assert len(outbox) == len(caplog.records) == 3
-    # What is on its way has its turn.
+    # Notifications in delivery are kept.
     lost = [2, 3, 4] if out else [1, 2, 3]
     assert [one.sequence for one in await outbox.entries(dead=True)] == lost
     await outbox.sent(deliveries)
@@ -102,11 +102,11 @@ async def test_what_an_old_url_has_brought_about_ends_with_it() -> None:
     outbox.deliver(HERE, "t", 1, event(1))
     outbox.deliver(HERE, "t", 2, event(2))
     (delivery,) = await due(outbox)
-    # What is out is not sent a second time.
+    # A notification in delivery is not sent a second time.
     await configs.put(HERE, config("https://second.example/"))
     assert await due(outbox) == []
     await outbox.again(delivery, "HTTP 500", 3600.0)
-    # The same receiver is still the one that was to be spared.
+    # The same receiver is still protected.
     await configs.put(HERE, config("https://second.example/other"))
     assert await due(outbox) == []
     told.clear()

@@ -1,4 +1,4 @@
-"""What a push notification looks like on the wire, per version, and what cannot be sent at all."""
+"""The form of a push notification on the wire, per version, and notifications that cannot be sent."""
 
 from __future__ import annotations
 

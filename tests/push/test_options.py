@@ -1,6 +1,4 @@
-"""Push notifications through the runtime: on where the card declares them, guarded, and what switches them
-off.
-"""
+"""Push notifications in the runtime: enabled by the card, restricted by the policy, and how to disable them."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def registering(receiver: Receiver, task_id: str) -> hub.TaskPushNotificationCon
 
 
 async def a_whole_task(client: Client, receiver: Receiver) -> str:
-    """Registers for a task and lets it end; the URL that callers are shown afterwards."""
+    """Registers for a task and lets it end; returns the URL in later answers."""
     task = (await client.send_message(asking("input what?"))).task
     await client.create_task_push_notification_config(registering(receiver, task.id))
     await client.send_message(asking("done", task_id=task.id))

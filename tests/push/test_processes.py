@@ -1,4 +1,4 @@
-"""Notifications of a real server: killed and started again, and looked after with `a2a-bridge push`."""
+"""Notifications of a real server: killed and started again, and administered with `a2a-bridge push`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECRET = "s3cret-of-theirs"  # noqa: S105
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended, in this process: starting one takes longer than all that it does."""
+    """A finished command in this process: a new process takes longer than its work."""
 
     code: int
     out: str
@@ -53,7 +53,7 @@ async def command(*arguments: str, env: Mapping[str, str] | None = None) -> Done
 
 
 class Place:
-    """A folder with an agent, its store, and how both are served."""
+    """A folder with an agent and its store, and how both are served."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -67,7 +67,7 @@ class Place:
 
 
 async def ended(client: Client, receiver: Receiver, text: str = "task x") -> str:
-    """A task that has come to its end, with notifications of it; its id."""
+    """A task that has ended, with notifications of it; returns its id."""
     request = asking(text)
     inline = request.configuration.task_push_notification_config
     inline.url = f"{receiver.url}/{SECRET}"
@@ -77,7 +77,7 @@ async def ended(client: Client, receiver: Receiver, text: str = "task x") -> str
 
 
 def of(task_id: str, posted: list[Posted]) -> list[str]:
-    """What came of a task: its events in short, in the order of their first arrival."""
+    """The events of a task in short, in the order of their first arrival."""
     found: dict[str, str] = {}
     for one in posted:
         name, event = next(iter(one.tree.items()))
@@ -108,7 +108,7 @@ async def test_what_a_killed_server_owes_is_delivered_by_the_next_one(tmp_path: 
             for one in receiver.taken:
                 assert one.headers["authorization"] == f"Bearer {SECRET}"
                 assert tried.pop(one.headers["webhook-id"], one.body) == one.body
-            assert tried == {}  # what was attempted before came again, with the same id
+            assert tried == {}  # notifications that were attempted before came again, with the same id
             assert of(there, fine.taken) == WHOLE
             listed = await client.list_task_push_notification_configs(
                 hub.ListTaskPushNotificationConfigsRequest(task_id=tasks[0])
@@ -149,7 +149,7 @@ async def test_dead_letters_are_seen_and_sent_again_while_the_server_runs(tmp_pa
                 "notifications": []
             }
             without = await command("push", "list", "--limit", "1", env=keyed | {"A2A_BRIDGE_STORE_KEY": ""})
-            assert target not in without.out  # it is sealed
+            assert target not in without.out  # it is encrypted
             one = await command("push", "retry", str(entries[3]["number"]), env=keyed)
             assert one.out == "1 to be sent again\n"
             again = await command("push", "retry", "999999", env=keyed)

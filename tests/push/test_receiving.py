@@ -1,4 +1,4 @@
-"""Hosts hand posts below a path to a function: on a socket of their own and as an ASGI application."""
+"""Hosts pass posts below a path to a function: on their own socket and as an ASGI application."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Received:
 
 @asynccontextmanager
 async def receiving(kind: str, receive: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a host that also serves an agent over HTTP+JSON, whose paths are everywhere."""
+    """A client of a host that also serves an agent over HTTP+JSON, whose paths can be any."""
     options = HostOptions(max_body=1000)
     http_json = find("HTTP+JSON")
     host: Any = asgi_host(options) if kind == "asgi" else http_json.host(ListenAddress(), options)

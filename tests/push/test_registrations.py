@@ -1,4 +1,4 @@
-"""What older callers said beside their configs: remembered within bounds, and only where they said something."""
+"""Content of older callers beside their configs is kept within bounds, and only if there is any."""
 
 from __future__ import annotations
 

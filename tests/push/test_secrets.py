@@ -1,4 +1,4 @@
-"""What is secret in push configs: sealed in the store, masked in answers, told to nobody."""
+"""Secrets in push configs: encrypted in the store, masked in answers, and in no log."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_mail_whose_key_is_missing_waits_for_it(tmp_path: Path) -> None:
                 return any("keys" in one.error for one in await store.outbox.entries())
 
             await until(said)
-        # The delay that it was given is not for who has the key.
+        # Its delay does not affect replicas that have the key.
         async with open_store(f"sqlite:///{path}", StoreOptions(keys=[key])) as store, delivering(store):
             await receiver.arrived(2)
 
@@ -166,7 +166,7 @@ async def test_answers_mask_credentials_and_take_the_mask_back(binding: str) -> 
         assert shown == redacted(given)
         assert await client.get_task_push_notification_config(asked) == shown
         assert list((await client.list_task_push_notification_configs(listed)).configs) == [shown]
-        # Read, changed, written: with a path of its own, and the credentials it had.
+        # Read, changed, written: with another path, and the old credentials.
         shown.url += "/changed"
         assert await client.create_task_push_notification_config(shown) == shown
         # Without an id it is still the same one.
@@ -219,8 +219,8 @@ def test_masks() -> None:
 
 @pytest.mark.parametrize("schemes", [[], ["Digest", "Bearer"]])
 async def test_what_0_3_said_beside_it_is_masked_too(schemes: list[str]) -> None:
-    """Schemes that 1.0 cannot hold, and with an empty list all of the authentication, come back beside the
-    config.
+    """Schemes that 1.0 cannot express, and with an empty list all of the authentication, are carried beside
+    the config.
     """
     async with receiving() as receiver, hosted(ScriptedAgent()) as front:
         task = await front.call(

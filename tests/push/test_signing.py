@@ -1,4 +1,4 @@
-"""Signatures of notifications, verified by others' libraries: joserfc with our JWKS, and standardwebhooks."""
+"""Signatures of notifications, verified by other libraries: joserfc with our JWKS, and standardwebhooks."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_nothing_private_is_published(rsa: RSAKey) -> None:
         ECKey.generate_key("P-256").as_pem(private=False).decode(),
         json.dumps(ECKey.generate_key("P-256").as_dict(private=False)),
     ],
-    # Keys differ from one process to the next, and the names of tests must not.
+    # Keys differ from one process to the next; the names of tests must not.
     ids=["none", "nonsense", "empty", "half", "cut", "shared", "ed25519", "p521", "public pem", "public jwk"],
 )
 def test_what_cannot_sign_is_refused_and_not_told(text: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from a2a_bridge.push.ssrf_policy import Allowed, SsrfPolicy, is_public
 
 CLOSED = [
-    # of IPv4: ourselves, neighbours, carriers, tests, everybody, nobody
+    # of IPv4: this machine, private, carrier and test networks, broadcast, unspecified
     "0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.127.255.255", "127.0.0.1", "127.255.255.254",
     "168.63.129.16", "169.254.169.254", "169.254.170.2", "172.16.0.1", "172.31.255.255", "192.0.0.1", "192.0.0.9", "192.0.0.170",
     "192.0.2.1", "192.88.99.1", "192.88.99.254", "192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.7",
@@ -17,7 +17,7 @@ CLOSED = [
     # of IPv6
     "::", "::1", "fe80::1", "fe80::1%eth0", "2606:4700::1%1", "fec0::1", "fc00::1", "fd00:ec2::254", "ff02::1", "100::1", "5f00::1",
     "2001:db8::1", "3fff::1", "3ffe::1", "4000::1",
-    # IPv4 in IPv6, of whatever kind: some of these lead to 127.0.0.1 or 10.0.0.1
+    # IPv4 in IPv6, of any kind: some of these lead to 127.0.0.1 or 10.0.0.1
     "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::127.0.0.1", "::ffff:0:127.0.0.1",
     "64:ff9b::7f00:1", "64:ff9b::808:808", "64:ff9b:1::7f00:1",
     "2002:7f00:1::", "2002:808:808::1", "2001::7f00:1", "2001:0:a00:1::1", "2001:10::1", "2001:20::1",
@@ -42,7 +42,7 @@ def test_what_is_for_everybody_is_open(text: str) -> None:
 
 
 def test_python_closes_nothing_that_is_open_here() -> None:
-    """This Python's own tables know more with each version; what they close and we do not is worth a look."""
+    """The tables of Python grow with each version; addresses that only they refuse are worth a look."""
     for text in OPEN:
         assert ipaddress.ip_address(text).is_global
         assert not ipaddress.ip_address(text).is_multicast

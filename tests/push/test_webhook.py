@@ -1,4 +1,4 @@
-"""Posting a notification: how often, for how long, and what counts as taken. Over a real socket."""
+"""Posting a notification: attempts, time limits, and acknowledgements. Over a real socket."""
 
 from __future__ import annotations
 

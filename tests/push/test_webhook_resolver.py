@@ -1,6 +1,4 @@
-"""The guard at work: names that mean this or that, or first this and then that. Over real sockets where it
-connects.
-"""
+"""The resolver: names with several or changing addresses. Over real sockets if it connects."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from tests.push.receiver import receiving
 
 
 class Names:
-    """What names mean: one list of addresses after the other, the last one from then on."""
+    """The addresses of names: one list after the other; the last one is repeated."""
 
     def __init__(self, *meanings: Sequence[str]) -> None:
         self._meanings = list(meanings)
@@ -38,7 +36,7 @@ def resolver(*meanings: Sequence[str], allow: Sequence[str] = ()) -> WebhookReso
 
 
 async def refused(url: str, *meanings: Sequence[str], allow: Sequence[str] = ()) -> str:
-    """Why a URL cannot be registered; empty when it can."""
+    """The reason why a URL cannot be registered; empty if it can."""
     keeper = resolver(*meanings, allow=allow)
     error = await keeper.check(hub.TaskPushNotificationConfig(task_id="t", id="p", url=url))
     if error is None:
@@ -119,14 +117,12 @@ async def test_a_name_that_changes_its_meaning_is_not_connected_to() -> None:
             with pytest.raises(A2AError) as caught:
                 await post(url, {}, b"{}")
         assert caught.value.reason is Reason.PERMISSION_DENIED
-        assert names.asked == 2  # once each: nothing is resolved again after it was checked
+        assert names.asked == 2  # once each: no name is resolved again after the check
         assert receiver.posted == []
 
 
 async def test_the_checked_address_is_the_connected_one() -> None:
-    """Nobody but our lookup knows this name, so whoever is reached was reached by what it said, and it is
-    asked once.
-    """
+    """Only our resolver knows this name, so the connection used its answer; and it is asked once."""
     async with receiving() as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
         names = Names(["127.0.0.1"], ["127.0.0.2"])

@@ -1,6 +1,4 @@
-"""Webhooks get what their version knows: hosted agents and bridged ones, registrants and agents of 1.0 and
-0.3.
-"""
+"""Webhooks get the form of their version: hosted and bridged agents, receivers and agents of 1.0 and 0.3."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ WORD = {"0.3": "completed", "1.0": "TASK_STATE_COMPLETED"}
 
 
 async def paused(front: Front, version: str, inline: Any = None) -> Any:
-    """A task that waits for an answer, registered for within its first message if `inline`."""
+    """A task that waits for an answer; registered within its first message if `inline`."""
     return await said(front, version, "input what?", inline=inline)
 
 
@@ -46,7 +44,7 @@ def hook(receiver: Receiver, version: str) -> Any:
 
 
 def shown(config: Any) -> Any:
-    """A config as answers have it."""
+    """A config in the form of answers."""
     return config | {"authentication": config["authentication"] | {"credentials": MASK}}
 
 
@@ -58,7 +56,7 @@ async def register(front: Front, version: str, task_id: str, config: Any) -> Any
 
 
 def check(posted: list[Posted], version: str) -> None:
-    """What a receiver of a version can read, with all the events of the task."""
+    """The content for a receiver of a version, with all events of the task."""
     for one in posted:
         assert one.headers["x-a2a-notification-token"] == "theirs"
         assert one.headers["authorization"] == "Bearer secret"
@@ -74,7 +72,7 @@ def check(posted: list[Posted], version: str) -> None:
 
 
 async def finished(receiver: Receiver, version: str) -> list[Posted]:
-    """All that came, once the task's end is among it."""
+    """All notifications, once the end of the task is among them."""
     count = 1
     while True:
         posted = await receiver.arrived(count)

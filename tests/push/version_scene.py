@@ -1,4 +1,4 @@
-"""Agents and gateways of several versions over real sockets, put together as the runtime does. No tests."""
+"""Agents and gateways of several versions over real sockets, composed as in the runtime. No tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERSIONS = {"1.0": V1_0, "0.3": V0_3}
 
 
 class Front:
-    """Where something is served to callers of both versions, over JSON-RPC unless another kind is named."""
+    """The address of a service for callers of both versions, over JSON-RPC unless another kind is named."""
 
     def __init__(self, url: str, kind: str = "JSONRPC") -> None:
         self.url = url
@@ -47,7 +47,7 @@ class Front:
         return answer["result"] if "result" in answer else answer["error"]
 
     async def stream(self, method: str, params: Any, version: str = "0.3") -> list[Any]:
-        """All results of a raw stream, or the one error, however it is framed."""
+        """All results of a raw stream, or the one error, in any framing."""
         lines = (await self._post(method, params, version)).decode().splitlines()
         if lines[0].startswith("{"):
             lines[0] = f"data:{lines[0]}"
@@ -67,7 +67,7 @@ class Front:
 async def served(
     service: Service, dialects: Sequence[Dialect] = BOTH, registrations: Registrations | None = None
 ) -> AsyncIterator[Front]:
-    """Any service, behind what every server puts before one."""
+    """Any service, with the middleware of every server."""
     async with AsyncExitStack() as stack:
         front, _ = await _mounted(stack, service, dialects, registrations or Registrations())
         yield front

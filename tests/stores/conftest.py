@@ -1,4 +1,4 @@
-"""Databases that have their tables already, and the stores that tests open on them."""
+"""Databases with tables, and the stores that tests open on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.postgres import Postgres
 
 
 def filled(url: str) -> None:
-    """Makes the tables."""
+    """Creates the tables."""
     database = Database(parse(url))
     with database.connect(writes=True) as connection, connection.begin():
         upgrade(connection)
@@ -60,9 +60,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Callable[[str], str]:
-    """Copies a SQLite store as it lies on the disk, which is what a killed process leaves; the copy's
-    address.
-    """
+    """Copies the files of a SQLite store, as a killed process leaves them; returns the address of the copy."""
 
     def copy(url: str) -> str:
         number = sum(1 for _ in tmp_path.glob("copy*"))

@@ -1,6 +1,4 @@
-"""Groups of writes: how many transactions there are, in which order things happen, and what one failure
-costs.
-"""
+"""Groups of writes: the number of transactions, the order of effects, and the cost of a failure."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ QUIET = StoreOptions(commit_delay=3600.0, ack_timeout=PATIENCE)
 
 async def test_a_stream_of_a_hundred_chunks_costs_a_few_transactions(url: str) -> None:
     async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
-        await store.settled()  # what the janitor does at the start
+        await store.settled()  # the work of the janitor at the start
         before = store.commits
         reader = store.subscribe("t", 0)
         author = Author(store).begin("t")
@@ -75,7 +73,7 @@ async def test_what_nobody_waits_for_is_written_after_the_delay(url: str) -> Non
 
 
 async def test_nothing_is_shown_before_it_is_in_the_database(sqlite_url: str) -> None:
-    """Whoever is told looks with a connection of its own, which sees what is committed."""
+    """A caller that gets an answer reads with its own connection, which sees committed data only."""
     seen: list[Any] = []
 
     def look(error: Exception | None) -> None:
@@ -147,7 +145,7 @@ async def test_what_cannot_be_stored_keeps_nobody_else(
 
 
 async def test_what_is_too_long_for_an_index_keeps_nobody_else(postgres_url: str) -> None:
-    """PostgreSQL compresses, so it has to be random."""
+    """PostgreSQL compresses values, so this one has to be random."""
     long = random.Random(1).randbytes(3000).hex()
     async with opened(postgres_url, QUIET) as store:
         bad, good = Author(store).begin("bad", context_id=long), Author(store).begin("good")
@@ -173,8 +171,8 @@ async def test_what_is_too_long_for_an_index_keeps_nobody_else(postgres_url: str
 async def test_a_server_that_has_no_numbers_for_transactions_left_loses_nothing(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It calls that by the name of what is too long. Here a function plays it, which every write asks for its
-    number.
+    """PostgreSQL reports that with the error code of a value that is too long. Here a function simulates it,
+    which every write calls for its number.
     """
     monkeypatch.setattr(commit, "_NUMBER", "numbers()")
     async with opened(postgres_url, StoreOptions(ack_timeout=0.1)) as store:
@@ -230,7 +228,7 @@ async def test_jobs_share_a_transaction_and_fail_alone(url: str) -> None:
 async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer to a COMMIT gets lost, once after it took place and once before."""
+    """The answer to a COMMIT is lost, once after it took place and once before."""
     async with opened(url, QUIET) as store:
         await store.settled()
         committer = store._committer
@@ -264,10 +262,9 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
 
 
 def _in_doubt(store: Any, monkeypatch: pytest.MonkeyPatch, end: Callable[[Any], None]) -> None:
-    """The next commit ends with a lost connection, and otherwise as `end` will have it, which gets the
-    transaction.
+    """The next commit ends with a lost connection; its effect is that of `end`, which gets the transaction.
 
-    Not one of what the store asks for by itself.
+    Not a commit that the store makes by itself.
     """
     committer = store._committer
     true = committer.commit
@@ -301,7 +298,7 @@ async def test_a_commit_in_doubt_is_not_taken_for_what_another_replica_has_writt
                 transaction.commit()
             else:
                 transaction.rollback()
-            with engine.begin() as other:  # takes the task, and ends it
+            with engine.begin() as other:  # takes the task over, and ends it
                 other.execute(tasks.update().values(version=tasks.c.version + 2, holder=""))
 
         _in_doubt(store, monkeypatch, overtaken)
@@ -324,7 +321,7 @@ async def test_a_commit_in_doubt_is_not_taken_for_what_another_replica_has_writt
 async def test_a_server_that_gives_a_number_of_a_transaction_twice_makes_no_commit_of_none(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it may after a crash."""
+    """This may happen after a crash."""
     async with opened(postgres_url, QUIET) as store:
         await store.settled()
         _in_doubt(store, monkeypatch, lambda transaction: transaction.rollback())
@@ -338,7 +335,7 @@ async def test_a_server_that_gives_a_number_of_a_transaction_twice_makes_no_comm
 async def test_a_connection_that_its_server_does_not_know_to_be_lost_blocks_nobody(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """The COMMIT did not get there, and what it was to commit is locked meanwhile."""
+    """The COMMIT did not arrive, and its rows are locked meanwhile."""
     async with opened(postgres_url, QUIET) as store:
         await store.settled()
         left: list[Any] = []
@@ -384,7 +381,7 @@ async def test_what_was_given_during_an_outage_is_written_though_nobody_waits(
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
-    """Many tasks at once, in all interleavings: each log is gapless, each task is what its log adds up to."""
+    """Many tasks at once, in all interleavings: each log has no gaps, each task is the sum of its log."""
     choose = random.Random(seed)
     async with opened(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
 
@@ -482,7 +479,7 @@ async def test_what_was_opened_too_late_for_whoever_wanted_it_is_an_orphan(
         works = threading.Event()
 
         def slowly(group: Any) -> None:
-            if any(job.work.__name__ == "take" for job in group.jobs):  # and not what the janitor does
+            if any(job.work.__name__ == "take" for job in group.jobs):  # without the work of the janitor
                 works.wait(PATIENCE)
             perform(group)
 
@@ -502,13 +499,13 @@ async def test_what_was_opened_too_late_for_whoever_wanted_it_is_an_orphan(
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody but the test writes, which would bring along what is forgotten."""
+    """Only the test writes: other writes would include the forgotten ones."""
     monkeypatch.setattr(Janitor, "start", lambda _: None)
 
 
 @contextmanager
 def _slow(store: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No group comes to its end meanwhile."""
+    """No group ends meanwhile."""
     perform = store._committer.perform
     go_on = threading.Event()
 
@@ -568,7 +565,7 @@ async def test_nobody_waits_for_a_job_that_was_given_up_before_its_group(sqlite_
 
 @pytest.mark.usefixtures("alone")
 async def test_a_hurry_is_not_forgotten_by_what_was_to_be_collected_before(sqlite_url: str) -> None:
-    """Whoever is told of a commit gives the next event, and somebody else another one a moment later."""
+    """After a commit, a caller adds the next event, and another caller one more a moment later."""
     async with opened(sqlite_url, QUIET) as store:
         author, other = Author(store).begin("t"), Author(store).begin("u")
         done = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The stores in SQLite and PostgreSQL keep what the engine relies on."""
+"""The stores in SQLite and PostgreSQL pass the contract of stores."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TestPostgresStore(SharedStoreContract):
 
     @asynccontextmanager
     async def survivor(self, store: Store) -> AsyncIterator[Store]:
-        # What somebody does who has not seen it beat for the lease.
+        # The action of a replica that has seen no heartbeat of it for the lease.
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute("DELETE FROM replicas")
         async with open_store(self.url, StoreOptions(lease=600.0, ack_timeout=PATIENCE)) as other:

@@ -1,6 +1,4 @@
-"""Rows that are not what was written: an error of that one task, never served as genuine, and found by `db
-check`.
-"""
+"""Damaged rows: an error of that one task, never served as genuine, and found by `db check`."""
 
 from __future__ import annotations
 
@@ -42,8 +40,8 @@ async def _filled(url: str) -> None:
 
 
 def _alter(url: str, table: Table, column: str, *, known: bool = True) -> None:
-    """Changes one bit in the last row of the bad task. known: whether there is a checksum; without, cuts it
-    off.
+    """Changes one bit in the last row of the bad task. known: whether there is a checksum; without one,
+    truncates the row.
     """
     database = Database(parse(url))
     with database.connect(writes=True) as connection, connection.begin():

@@ -1,4 +1,4 @@
-"""Transactions of several replicas lock rows in one order. PostgreSQL tells when two wait for each other."""
+"""Transactions of several replicas lock rows in one order. PostgreSQL reports deadlocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.patience import PATIENCE
 
 SCOPE = Scope("", "")
 OPTIONS = StoreOptions(ack_timeout=PATIENCE)
-#: seconds that a transaction waits for the other one to have come as far
+#: seconds that a transaction waits for the other one
 MEETING = 2.0
 
 Steps = Callable[[SqlStore, str], Coroutine[Any, Any, Any]]
@@ -69,7 +69,7 @@ async def test_two_replicas_do_the_same_in_opposite_orders(
             with suppress(threading.BrokenBarrierError):
                 meeting.wait(MEETING)
 
-        # Of each replica one transaction: a row, a pause until the other one has its own, the other row.
+        # One transaction for each replica: a row, a pause until the other one has its row, the other row.
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
             for store, (first, second) in ((one, names), (two, names[::-1])):
                 tasks.create_task(store.write(wait))
@@ -92,5 +92,5 @@ def _has_more(store: SqlStore, before: set[Job]) -> bool:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  it tells nobody
+    while not condition():  # noqa: ASYNC110  there is no notification
         await asyncio.sleep(0)

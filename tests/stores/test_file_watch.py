@@ -1,4 +1,4 @@
-"""A SQLite file that is deleted, replaced or written over while it is open: nothing more is acknowledged."""
+"""A SQLite file that is deleted, replaced or overwritten while it is open: nothing more is acknowledged."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_file_that_is_put_back_is_written_again(
         waiting = asyncio.ensure_future(author.writer.synced())
         assert isinstance(store, SqlStore)
         async with asyncio.timeout(PATIENCE):
-            while store.writer.refusal() is None:  # noqa: ASYNC110  it tells nobody
+            while store.writer.refusal() is None:  # noqa: ASYNC110  there is no notification
                 await asyncio.sleep(0.01)
         move(path.with_name("away"), path)
         await waiting

@@ -1,4 +1,4 @@
-"""What is kept only for a while goes after that while, and nothing else does."""
+"""Temporary data is deleted after its time, and no other data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR = 3600.0
 
 
 def janitor(store: SqlStore, options: StoreOptions, after: float) -> Janitor:
-    """One for whom some seconds have passed."""
+    """A janitor with a clock some seconds ahead."""
     return Janitor(store, options, wall=lambda: time.time() + after)
 
 
@@ -32,7 +32,7 @@ async def rows(store: SqlStore, name: str) -> int:
 
 
 async def _scene(store: SqlStore, many: int) -> None:
-    """Ended tasks, one that rests and one that is worked on."""
+    """Ended tasks, one that waits and one that is working."""
     for number in range(many):
         author = Author(store).begin(f"ended{number}")
         author.chunk("x")
@@ -57,7 +57,7 @@ async def test_logs_of_ended_tasks_go(url: str) -> None:
             async with asyncio.timeout(PATIENCE):
                 with pytest.raises(GapError):
                     await reader.take()
-        # Whoever has seen it all has missed nothing.
+        # A reader that has seen everything has missed nothing.
         assert await rest(store.subscribe("ended0", 3)) == []
         assert await take(store.subscribe("rests", 1), 1) == ["x"]
         stored = await found(store, "ended0")
@@ -172,7 +172,7 @@ async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest
 
 
 def test_nothing_is_left_out() -> None:
-    """Whoever adds a table says here who throws its rows away."""
+    """For every table there is an entry here: who deletes its rows."""
     of_tasks = {"tasks", "bodies", "segments", "push_configs", "outbox", "counts"}
     of_their_own = {"sends", "replicas", "commands", "settings"}
     assert set(metadata.tables) == of_tasks | of_their_own

@@ -1,5 +1,5 @@
-"""What a process takes that has written much into SQLite: neither statements nor threads keep what they were
-given.
+"""The memory of a process that has written much into SQLite: neither statements nor threads keep their
+arguments.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.testing.store_scene import COMPLETED, Author, found, rest
 from tests.patience import PATIENCE
 
-#: writes 30 tasks of 8 MB side by side, and says by how many MB the process has grown
+#: writes 30 tasks of 8 MB side by side, and prints by how many MB the process has grown
 PROGRAM = """
 import asyncio, ctypes, gc, os, sys
 
@@ -70,6 +70,5 @@ async def test_what_was_written_is_not_kept(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE):
         out, _ = await process.communicate()
     assert process.returncode == 0
-    # 240 MB were written. The pages that SQLite keeps at hand are at most 64 MB for the connection that
-    # writes.
+    # 240 MB were written. The page cache of SQLite is at most 64 MB for the writing connection.
     assert int(out) < 160

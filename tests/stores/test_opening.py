@@ -1,4 +1,4 @@
-"""Opening stores: tables that are made, checked and refused, one process per file, and what is said about it."""
+"""Opening stores: tables that are created, checked and refused, one process per file, and the error messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_steps_lead_to_the_tables(url: str) -> None:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
         reflected = inspect(connection)
         for table in metadata.tables.values():
-            # Alembic does not look at these.
+            # Alembic does not compare these.
             assert reflected.get_pk_constraint(table.name)["constrained_columns"] == [
                 column.name for column in table.primary_key
             ]
@@ -50,7 +50,7 @@ def test_the_steps_lead_to_the_tables(url: str) -> None:
 
 
 def test_the_steps_make_the_same_as_the_tables_themselves(tmp_path: Path, sqlite_url: str) -> None:
-    """To the letter, as SQLite keeps it: what is compared above leaves out options of tables and indexes."""
+    """The SQL text of SQLite: the comparison above leaves out options of tables and indexes."""
     other = Database(parse(f"sqlite:///{tmp_path / 'other.db'}"))
     with other.connect(writes=True) as connection, connection.begin():
         metadata.create_all(connection)
@@ -60,7 +60,7 @@ def test_the_steps_make_the_same_as_the_tables_themselves(tmp_path: Path, sqlite
             rows = connection.execute(
                 text("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%'")
             )
-            # A column that was added later stands before the same parenthesis with other blanks.
+            # A column that was added later has other blanks before the same parenthesis.
             flat = {name: " ".join((sql or "").replace('"', "").split()) for name, sql in rows}
             schemas.append({name: re.sub(r" ?([,()]) ?", r"\1", sql) for name, sql in flat.items()})
         database.close()
@@ -86,7 +86,7 @@ async def test_a_new_file_is_made_for_its_owner_only(tmp_path: Path) -> None:
 
 
 async def test_a_file_is_one_process_at_a_time(tmp_path: Path) -> None:
-    """A process that is killed lets go of it, whatever it was doing."""
+    """A killed process releases it, whatever it was doing."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     program = (
         "import asyncio, sys\n"
@@ -145,7 +145,7 @@ async def test_a_place_is_said_without_secrets(database: str) -> None:
         async with open_store(f"{database}&password=hidden"):
             pass
     assert "hidden" not in caught.value.text + caught.value.remedy
-    # And what is said can be used, where it needs no secrets.
+    # And the named command works, if it needs no secrets.
     assert parse(caught.value.remedy.removeprefix("a2a-bridge db upgrade ")).query == parse(database).query
 
 

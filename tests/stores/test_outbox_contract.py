@@ -1,4 +1,4 @@
-"""Outboxes keep what a delivery worker relies on: in memory, in SQLite, in PostgreSQL."""
+"""Outboxes pass the contract of the delivery worker: in memory, in SQLite, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TestPostgres(DurableOutboxContract):
     @asynccontextmanager
     async def survivor(self, store: Store) -> AsyncIterator[Store]:
         async with open_store(self._url) as other:
-            # What the others do when somebody stops giving signs of life.
+            # The action of the others after a missing heartbeat.
             one: Any = store
             with psycopg.connect(self._url, autocommit=True) as connection:
                 connection.execute("DELETE FROM replicas WHERE id = %s", [one._beside.me])

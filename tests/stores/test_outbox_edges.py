@@ -1,5 +1,5 @@
-"""What seldom happens to an outbox in a database: strays, claims whose result is lost, a replica that was
-taken for dead, too many dead letters.
+"""Rare states of an outbox in a database: orphaned notifications, claims whose result is lost, a replica that
+was wrongly declared dead, too many dead letters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def done(store: Any, statement: str) -> None:
 
 
 async def test_mail_of_configs_that_belong_to_nobody_is_found(store: Any) -> None:
-    """What two replicas can bring about when one lets go of a config while the other puts mail in for it."""
+    """The result of two replicas if one releases a config while the other adds a notification for it."""
     clock = Clock()
     store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, now=clock)
     await store.push_configs.put(HERE, registered())
@@ -42,7 +42,7 @@ async def test_mail_of_configs_that_belong_to_nobody_is_found(store: Any) -> Non
     await outbox.sent([delivery])
     (delivery,) = await due(store)
     await outbox.sent([delivery])
-    assert await due(store) == []  # let go
+    assert await due(store) == []  # released
     author = await written(store, task_id="u")
     await store.push_configs.put(HERE, registered(task_id="u"))
     author.chunk("y")
@@ -137,18 +137,18 @@ async def test_a_config_that_is_ours_in_its_row_alone_is_found(store: Any) -> No
     await done(store, "UPDATE push_configs SET holder = (SELECT holder FROM push_configs WHERE id = 'a')")
     assert await due(store) == []
     clock.time += push.SWEEP
-    # What is being sent is not given out again.
+    # A notification in delivery is not given out again.
     assert told(await due(store)) == [("t", "b", 2)]
     clock.time += push.SWEEP
     assert await due(store) == []
-    assert not outbox._unsure  # else each look would write
+    assert not outbox._unsure  # otherwise each look would write
 
 
 @pytest.mark.parametrize("when", ["claimed", "given out", "sent"])
 async def test_mail_that_comes_in_while_a_config_is_let_go_is_told_of(
     store: Any, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Another replica commits it after the config was seen to be empty, and before that is written."""
+    """Another replica commits it after the config was found empty, and before that is written."""
     let_go = push._let_go
 
     def late(connection: Connection, lines: Any, me: str) -> Any:
@@ -180,7 +180,7 @@ async def test_mail_that_comes_in_while_a_config_is_let_go_is_told_of(
 
 
 async def test_what_is_another_s_by_now_is_not_given_out(store: Any) -> None:
-    """It was let go and claimed while nobody here heard of it."""
+    """It was released and claimed by another replica without a notification here."""
     await store.push_configs.put(HERE, registered())
     await written(store)
     (delivery,) = await due(store)
@@ -201,13 +201,13 @@ async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None
     await written(store, "x")
     before = await due(store)
     assert told(before) == [("t", "a", 1), ("t", "b", 1)]
-    # Whoever took it for dead has delivered one of them, and holds the other.
+    # The replica that declared it dead has delivered one of them, and claims the other.
     await done(store, "DELETE FROM outbox WHERE config = 'a'")
     await done(store, "INSERT INTO replicas (id, beat) VALUES ('other', 1)")
     await done(store, "UPDATE push_configs SET holder = 'other' WHERE id = 'b'")
     names.append("second")
     assert await due(store) == []
-    # What it still says about what it had is heard, and makes none of it its own again.
+    # Its later results are accepted, but do not make the config its own again.
     await outbox.sent([one for one in before if one.registered.config.id == "a"])
     await outbox.again(before[1], "HTTP 500", 0)
     assert await due(store) == []

@@ -44,7 +44,7 @@ async def test_two_replicas_send_everything_once_and_in_order(postgres_url: str)
     async with receiving() as receiver, replicas(postgres_url, 2) as stores:
         writers = []
         for number, task_id in enumerate(TASKS):
-            # Who registers on one may be written by the other.
+            # A config that was registered on one may be used by the other.
             await stores[number // 2 % 2].push_configs.put(HERE, config(receiver.url, task_id=task_id))
             writers.append(await author(stores[number % 2], task_id))
         for text in range(10):

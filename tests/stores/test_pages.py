@@ -1,4 +1,4 @@
-"""Lists: pages that stay true while tasks change, totals that nobody counts, and tokens for every replica."""
+"""Lists: pages that stay right while tasks change, totals without counting, and tokens for every replica."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECOND = 10**9
 
 
 async def test_pages_have_what_stays_where_it_is_once(url: str) -> None:
-    """Others come and change between two pages: what does not is on exactly one page, in order."""
+    """Tasks come and change between two pages: each unchanged task is on exactly one page, in order."""
     async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         authors = [Author(store).begin(f"t{number:03}", NOON + number) for number in range(60)]
         await asyncio.gather(*(author.synced() for author in authors))
@@ -48,7 +48,7 @@ async def test_pages_have_what_stays_where_it_is_once(url: str) -> None:
             token = page.next_page_token
             if not token:
                 break
-            # Those at the end of the list jump to its beginning, and new ones come.
+            # Tasks at the end of the list move to its beginning, and new ones come.
             moved = authors[step]
             moved.status(INPUT, NOON + 1000 + step)
             new = Author(store).begin(f"new{step}", NOON + 2000 + step)
@@ -174,7 +174,7 @@ def _look_at_plans(connection: Connection, queries: list[tuple[str, Any]]) -> No
             continue
         plan = "\n".join(row[0] for row in connection.exec_driver_sql(f"EXPLAIN ANALYZE {text}", parameters))
         if "FROM counts" in text:
-            continue  # a few hundred rows: however PostgreSQL likes
+            continue  # a few hundred rows: the plan is PostgreSQL's choice
         assert "Seq Scan" not in plan, (text, plan)
         assert "Sort" not in plan, (text, plan)
         assert max(int(rows) for rows in re.findall(r"actual .*rows=(\d+)", plan)) <= 50, (text, plan)

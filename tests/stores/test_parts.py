@@ -1,4 +1,4 @@
-"""The small parts of the database stores: rows of the log, texts, ended tasks at hand."""
+"""The small parts of the database stores: rows of the log, texts, the cache of ended tasks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_rows_are_no_larger_than_they_have_to_be() -> None:
 
 
 def test_rows_have_the_form_of_a_protobuf_message() -> None:
-    """Of one with a repeated member of number 1, such as this one."""
+    """A message with a repeated member of number 1, such as this one."""
     task = made("t")
     (row,) = pack(1, [task.SerializeToString()] * 3)
     assert list(hub.ListTasksResponse.FromString(row.data).tasks) == [task] * 3

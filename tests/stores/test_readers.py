@@ -1,4 +1,4 @@
-"""Many readers of one task: what one event costs for all of them together."""
+"""Many readers of one task: the cost of one event for all of them together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from a2a_bridge.testing.store_scene import COMPLETED, PATIENCE, WORKING, Author,
 
 @pytest.mark.parametrize("after", [0, 5])
 async def test_readers_who_begin_together_each_look_into_the_database(sqlite_url: str, after: int) -> None:
-    """After a restart nobody here knows the task yet."""
+    """After a restart the task is not in memory yet."""
     async with opened(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         author = Author(store).begin("t")
         for number in range(8):
@@ -50,7 +50,7 @@ async def test_readers_are_looked_at_once_for_all_who_were_given_an_event(
             assert await asyncio.gather(*reading) == [["x"]] * 100
         await asyncio.sleep(0)
         assert len(looks) < 5
-        # And what all have had is gone from here.
+        # And events that all have read are not kept here.
         assert not readers[0]._tail.events
         author.status(COMPLETED)
         assert await rest(readers[0]) == [COMPLETED]

@@ -1,4 +1,4 @@
-"""The same message on several replicas at once: who comes second learns what the first has made of it."""
+"""The same message on several replicas at once: the second replica gets the result of the first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_a_message_that_another_one_is_just_writing(postgres_url: str, com
             other.execute(_PUT, HERE)
             reserving = asyncio.create_task(store.sends.reserve(HERE, "m", b"1", "mine"))
             async with asyncio.timeout(PATIENCE):
-                while watch.execute(_WAITS).fetchone() != (1,):  # noqa: ASYNC110  the database tells nobody
+                while watch.execute(_WAITS).fetchone() != (1,):  # noqa: ASYNC110  there is no notification
                     await asyncio.sleep(0)
                 if commits:
                     other.commit()
