@@ -1,7 +1,7 @@
 """Counts the Python frames of a server, and its asyncio tasks, per call and per event.
 
-`python -m tests.calls_per_call` prints them; `make bench` does so too. `--functions WHAT` lists the frames of a
-row by function. The frames are those of the whole thread of the event loop: HTTP library, loop, our code. A
+`python -m tests.calls_per_call` prints them; `make bench` does so too. `--functions ROW` lists the frames of
+a row by function. The frames are those of the whole thread of the event loop: HTTP library, loop, our code. A
 resumption of a coroutine is a frame, too. The client is a raw socket in another thread, which does not count.
 """
 
@@ -43,7 +43,7 @@ SEND = "/lf.a2a.v1.A2AService/SendMessage"
 
 @dataclass
 class Frames:
-    """What one call costs the server."""
+    """The cost of one call for the server."""
 
     #: Python frames, new ones and resumed ones
     frames: float = 0.0

@@ -41,11 +41,11 @@ Turn = Callable[[], Awaitable[None]]
 
 @dataclass
 class Count:
-    """What one event costs."""
+    """The cost of one event."""
 
     #: new calls of functions
     calls: float
-    #: times that a suspended coroutine or generator goes on
+    #: resumptions of suspended coroutines and generators
     resumptions: float
 
 
@@ -156,7 +156,9 @@ def _message(version: str) -> dict[str, Any]:
 
 
 async def gateway(version: str, *, resumes: bool) -> Count:
-    """A caller of JSON-RPC through a gateway to an agent of 1.0 over gRPC. resumes: as the agent's card says."""
+    """A caller of JSON-RPC through a gateway to an agent of 1.0 over gRPC. resumes: the offer in the agent's
+    card.
+    """
     steps = Steps()
     card = hub.AgentCard(name="raw", version="1", capabilities=hub.AgentCapabilities(streaming=True))
     if resumes:

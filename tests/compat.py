@@ -1,8 +1,8 @@
 """Runs the unit suite in separate environments, one per generation of protobuf; `make check` does not run it.
 
-The first environment has the floor of every dependency in pyproject.toml, so the floors stay honest; the
-others have what the resolver picks for that protobuf. Test tools come in the versions of requirements.lock.
-Tests that need a2a-sdk, and with it the protobuf a2a-sdk needs, are marked `sdk` and left out.
+The first environment has the lower bound of every dependency in pyproject.toml, so the bounds are tested; in
+the others the resolver chooses versions for that protobuf. Test tools have the versions of requirements.lock.
+Tests that need a2a-sdk, and with it the protobuf of a2a-sdk, are marked `sdk` and left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".build" / "compat"
 
-#: environment -> what it asks of protobuf; None means: the floor of everything
+#: environment -> its requirement for protobuf; None: the lower bound of everything
 ENVIRONMENTS = {"floors": None, "6": "protobuf>=6,<7", "7": "protobuf>=7,<8"}
 
 #: Everything else in tests/ needs the official SDK, sockets or the tools of the lock.
@@ -68,7 +68,7 @@ def environment(name: str, protobuf: str | None) -> Path:
 
 
 def test(python: Path) -> int:
-    """Says which versions are at work and runs the unit suite; returns pytest's exit code."""
+    """Prints the versions and runs the unit suite; returns pytest's exit code."""
     about = "import google.protobuf as p, grpc; from google.protobuf.internal import api_implementation as i"
     about += "; print(f'protobuf {p.__version__} ({i.Type()}), grpcio {grpc.__version__}', flush=True)"
     subprocess.run([str(python), "-c", about], check=True)

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings of all tests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.postgres import database, own_postgres, postgres
 
 __all__ = ["database", "own_postgres", "postgres"]
 
-# grpcio's handlers for forks bring down the commands that start and stop a database. Read when it starts.
+# grpcio's handlers for forks crash the commands that start and stop a database. Read when it starts.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-# No test is judged by time, and what runs for a submission must not depend on chance.
+# No test depends on time, and the tests of a submission must not depend on chance.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "local")

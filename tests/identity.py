@@ -1,6 +1,4 @@
-"""Identity of meaning, by the table in docs/versions.md: what has to come back, and what may come back
-otherwise.
-"""
+"""Identity of meaning, by the table in docs/versions.md: equal content, and content that may change."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from typing import Any
 
 from a2a_bridge.codec import values
 
-#: members that every message has in 0.x: they are written where a peer left them out
+#: members of every message of 0.x: they are written if a peer left them out
 _REQUIRED = frozenset(
     {
         "acceptedOutputModes", "artifactId", "blocking", "contextId", "data", "final", "id", "kind", "messageId", "parts", "role", "schemes", "status",
@@ -19,7 +17,7 @@ _FREE = frozenset({"metadata"})
 
 
 def says(found: Any, given: Any) -> bool:
-    """Whether one JSON tree says all that another does, and no more."""
+    """Whether one JSON tree has exactly the content of another one."""
     return _says(found, given, free=False)
 
 
@@ -56,7 +54,7 @@ def _object(found: dict[str, Any], given: dict[str, Any], *, free: bool) -> bool
 
 
 def _usual_name(name: str, value: Any, given: dict[str, Any], found: dict[str, Any]) -> str:
-    """The name of a member that examples of 0.2 call otherwise."""
+    """The standard name of a member with another name in examples of 0.2."""
     if name in found:
         return name
     if name == "type" and "kind" not in given and value in ("text", "file", "data"):

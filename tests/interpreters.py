@@ -3,7 +3,8 @@ check`.
 
 An interpreter counts when it is `python3.N` on the PATH or one of pyenv's versions, starts, and is 3.11 or
 newer. Each gets an environment of its own from requirements.lock. The version of `.venv`, on which all tests
-run, is left out. A machine without any other interpreter has nothing to run, which is said and is no failure.
+run, is left out. On a machine without another interpreter there is nothing to run; a message says so, and the
+exit code is 0.
 """
 
 from __future__ import annotations

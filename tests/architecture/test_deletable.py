@@ -1,6 +1,6 @@
-"""0.1 can be dropped: its folder, its middleware and a few lines go, and everything else stands.
+"""0.1 can be dropped: without its folder, its middleware and a few lines, everything else works.
 
-What goes is all in GONE and LINES. The copy is made in a temporary directory; nothing here is touched.
+GONE and LINES are complete. The copy is made in a temporary directory; nothing here is changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from tests.architecture.repository import BIN, ROOT, run
 
-#: what is deleted: the dialect, what it needs of a gateway, and the tests of both
+#: deleted: the dialect, its part of a gateway, and the tests of both
 GONE = (
     "a2a_bridge/dialects/v0_1",
     "a2a_bridge/gateway/identity*.py",
@@ -28,7 +28,7 @@ LINES = {
     "a2a_bridge/dialects/__init__.py": "V0_1",
     "a2a_bridge/gateway/legacy.py": "identity",
 }
-#: tests that tell quickly whether the rest works: versions, gateways, JSON-RPC
+#: quick tests of the rest: versions, gateways, JSON-RPC
 SUBSET = (
     "tests/core",
     "tests/dialects/test_detect.py",
@@ -74,7 +74,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def imported(path: Path) -> set[str]:
-    """The modules that a file names in imports, wherever they stand in it."""
+    """The modules that a file imports, anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -85,7 +85,7 @@ def imported(path: Path) -> set[str]:
 
 
 def test_only_a_few_lines_know_of_what_goes() -> None:
-    """Nothing else imports it, so that what is told above is all there is to do."""
+    """No other module imports it, so that the lists above are complete."""
     gone = {path for pattern in GONE for path in ROOT.glob(pattern)}
     for folder in ("a2a_bridge", "transports"):
         for path in (ROOT / folder).rglob("*.py"):

@@ -1,4 +1,4 @@
-"""The committed protobuf modules and models are what proto/ says, and drift is noticed."""
+"""The committed protobuf modules and models match proto/, and differences are noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every lock covers what it is made from and names no place; whether it installs is shown by every `make`."""
+"""Every lock covers its input and names no registry; every `make` shows that it installs."""
 
 from __future__ import annotations
 

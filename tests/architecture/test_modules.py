@@ -1,4 +1,4 @@
-"""Size and names of modules; what is inside them is the linters' business."""
+"""Size and names of modules; linters check their content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ast
 from tests.architecture.repository import ROOT, modules
 
 MOST_LINES = 600
-#: Names that say nothing about what is inside, and names that say "I am the second attempt".
+#: Names without information about the content, and names for a second attempt.
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 FORBIDDEN_ENDS = ("_v2", "_new", "_old")
 

@@ -1,4 +1,4 @@
-"""`buf` accepts our protos, and refuses what would break a peer; the facts themselves are tested in tests/pb."""
+"""`buf` accepts our protos, and refuses changes that would break a peer; tests/pb checks the facts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A2A = "proto/lf/a2a/v1/a2a.proto"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A copy of what buf and proto/breaking.py look at, in no git repository yet."""
+    """A copy of the files that buf and proto/breaking.py read, without a git repository."""
     shutil.copytree(ROOT / "proto", tmp_path / "proto")
     shutil.copyfile(ROOT / "buf.yaml", tmp_path / "buf.yaml")
     done = run(sys.executable, ROOT / "proto" / "googleapis.py", tmp_path / ".build" / "googleapis")
@@ -120,7 +120,7 @@ def test_a_branch_is_compared_with_main(workspace: Path) -> None:
 
 
 def test_a_release_is_what_counts(workspace: Path) -> None:
-    """Broken before the release: allowed. The release and all that follows are compared."""
+    """Breaks before the release are allowed. The release and all later commits are compared."""
     commit(workspace)
     edit(workspace, "string context_id = 2;", "string session_id = 2;")
     commit(workspace, "v1.2.3")

@@ -1,4 +1,4 @@
-"""Type checkers see the protobuf classes as what they are; mypy speaks for the others."""
+"""Type checkers see the right types of the protobuf classes; mypy stands for all of them."""
 
 from __future__ import annotations
 

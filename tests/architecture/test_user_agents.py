@@ -6,9 +6,9 @@ import re
 
 from tests.architecture.repository import ROOT, modules
 
-#: what reads or names the header of a request
+#: code that reads or names the header of a request
 NAMES = re.compile(r"user[-_ ]?agent", re.IGNORECASE)
-#: what is sent by this project's own clients, and the count of callers, which keeps the text for people
+#: headers that this project's own clients send, and the count of callers, which keeps the text for people
 ALLOWED = {
     "a2a_bridge/middleware/usage.py",
     "a2a_bridge/cli/peers.py",

@@ -1,4 +1,4 @@
-"""The table of docs/versions.md that says what no wire can hold, generated from the dialects.
+"""The table of losses in docs/versions.md, generated from the dialects.
 
 `python -m tests.docs.losses` writes it; `make generate` runs that, and a test compares.
 """
@@ -15,7 +15,9 @@ END = "<!-- end of what is generated -->\n"
 
 
 def table() -> str:
-    """What is lost, by reason and with the versions; and what does not pass between the shapes of 0.x."""
+    """The losses, by reason and with the versions; and the content that does not pass between the shapes of
+    0.x.
+    """
     rows: dict[str, tuple[list[str], list[str]]] = {}
     for dialect in KNOWN:
         for loss in dialect.losses:
@@ -36,7 +38,7 @@ def table() -> str:
 
 
 def written(page: str) -> str:
-    """The page with the table as it is now."""
+    """The page with the current table."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"

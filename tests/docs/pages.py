@@ -1,4 +1,4 @@
-"""The pages of the documentation and what stands in them. No tests."""
+"""The pages of the documentation and their content. No tests."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def section(page: Path, heading: str) -> str:
-    """What stands under a heading, up to the next one of the same or a higher level."""
+    """The content under a heading, up to the next one of the same or a higher level."""
     text = page.read_text()
     start = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
     assert start is not None, f"{name(page)} has no heading {heading!r}"

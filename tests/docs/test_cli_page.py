@@ -1,4 +1,6 @@
-"""docs/cli.md says what the command says of itself, and every command line in the documentation can be read."""
+"""docs/cli.md has the same flags and texts as the command, and every command line in the documentation is
+valid.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def test_a_command_line_can_be_read(page: str, line: str) -> None:
     verb, arguments = words[0], words[1:]
     if verb not in VERBS:
         verb, arguments = " ".join(words[:2]), words[2:]
-    # Reads flags and arguments as the command does, and raises what it would complain about.
+    # Reads flags and arguments as the command does, and raises its errors.
     VERBS[verb].make_context(verb, arguments)
     assert page
 

@@ -1,5 +1,5 @@
-"""The command lines of README.md and docs/cli.md do what stands there, with free ports in place of the usual
-ones.
+"""The command lines of README.md and docs/cli.md have the documented output, with free ports in place of the
+usual ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ READY = re.compile(r"ready http=http://127\.0\.0\.1:\d+ grpc=127\.0\.0\.1:\d+")
 
 
 def shape(text: str) -> str:
-    """Output without what differs from run to run: durations, and the blanks that fill columns."""
+    """Output without the parts that differ from run to run: durations, and the blanks that fill columns."""
     return re.sub(r"\s+", " ", re.sub(r"\d+ ms", "N ms", text)).strip()
 
 

@@ -21,7 +21,7 @@ from tests.docs.test_cli_page import VERBS, default, options
 PAGE = DOCS / "limits.md"
 OPTIONS = (EngineOptions, HostOptions, Limits, MemoryStore, PushOptions, ReplayOptions, StoreOptions)
 CLASSES: dict[str, Any] = {one.__name__: one for one in OPTIONS}
-#: options that bound nothing a caller can make grow
+#: options that limit no resource of callers
 NO_LIMITS = {
     "EngineOptions.cancel_timeout",
     "EngineOptions.patience",
@@ -34,7 +34,7 @@ NO_LIMITS = {
     "ReplayOptions.longest_pause",
     "ReplayOptions.pause",
 }
-#: flags that one verb has
+#: flags of one command only
 ONLY = {"EngineOptions": ["serve"], "ReplayOptions": ["gateway"], "StoreOptions": ["serve"]}
 
 
@@ -48,7 +48,7 @@ def rows() -> list[list[str]]:
 
 
 def defaults() -> dict[str, str]:
-    """The numbers that can be chosen, as `Class.name`."""
+    """The numeric defaults of options, as `Class.name`."""
     return {
         f"{name}.{parameter.name}": str(parameter.default)
         for name, cls in CLASSES.items()
@@ -60,7 +60,7 @@ def defaults() -> dict[str, str]:
 def test_the_defaults() -> None:
     said = {cells[0].strip("`"): cells[1] for cells in rows()}
     real = {name: value for name, value in defaults().items() if name not in NO_LIMITS}
-    real.pop("HostOptions.backlog")  # of the system: nobody is told
+    real.pop("HostOptions.backlog")  # of the system; callers get no error
     assert said == real
     assert defaults().keys() >= NO_LIMITS
 

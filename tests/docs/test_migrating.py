@@ -1,4 +1,4 @@
-"""docs/migrating.md does what stands there: every command, in its order, against an agent of the SDK 0.3.26."""
+"""The commands of docs/migrating.md work, in their order, against an agent of the SDK 0.3.26."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def commands() -> list[list[str]]:
 
 
 def placed(words: list[str], running: Running | None, agent: str) -> list[str]:
-    """The words of a command with the addresses that there really are; free ports where one is opened."""
+    """The words of a command with the real addresses; free ports for listeners."""
     found = []
     for word in words:
         if word in ("http://localhost:9999", "http://localhost:9998"):

@@ -1,4 +1,4 @@
-"""What pages list in their text is what the code has, and the pages can be rendered."""
+"""Lists in the text of pages match the code, and the pages can be rendered."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_middleware() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_tables_are_whole(page: Path) -> None:
-    """A row with another number of cells than its head loses what it says when it is rendered."""
+    """A row with another number of cells than its head loses content when it is rendered."""
     width = 0
     for number, line in enumerate(prose(page).splitlines(), 1):
         cells = len(re.split(r"(?<!\\)\|", line.strip())) if line.startswith("|") else 0

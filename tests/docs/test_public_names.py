@@ -1,4 +1,4 @@
-"""Docs and examples import stable names only, so that what a reader copies keeps working."""
+"""Docs and examples import stable names only, so that copied code keeps working."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from a2a_bridge import ext
 from tests.docs.pages import DOCS
 
 ROOT = DOCS.parent
-#: what pages and examples may import beside `a2a_bridge` and `a2a_bridge.ext`
+#: modules that pages and examples may import beside `a2a_bridge` and `a2a_bridge.ext`
 OTHERS = {
     "a2a_bridge.testing.contracts": "contract suites, which need pytest",
     "a2a_bridge.dialects.v0_3": "types under the names of the specification of 0.3",
 }
-#: programs of this repository that look inside: not examples to copy
+#: programs of this repository that use internals: not examples to copy
 INSIDE = {"examples/demo_steps.py"}
 
 _BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)

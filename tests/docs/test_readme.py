@@ -1,4 +1,4 @@
-"""Every Python block of README.md is a program that runs as it stands there, but for the ports."""
+"""Every Python block of README.md is a program that runs unchanged, except for the ports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.docs.pages import ROOT, blocks
 from tests.patience import PATIENCE
 
 PROGRAMS = {
-    re.match(r"# (\w+\.py)\n", block.body)[1]: block.body  # type: ignore[index]  # each says its name
+    re.match(r"# (\w+\.py)\n", block.body)[1]: block.body  # type: ignore[index]  # each has its name
     for block in blocks(ROOT / "README.md", "python")
 }
 PORTS = re.compile(r"(?<=127\.0\.0\.1):(?:8080|50051)\b")

@@ -1,6 +1,4 @@
-"""docs/versions.md lists what the code has: versions, bindings, card paths, losses, the key of unmapped
-content.
-"""
+"""docs/versions.md matches the code: versions, bindings, card paths, losses, the key of unmapped content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripted agent on our own engine; what it does is in tests/interop/script.py. Starts no server."""
+"""The scripted agent on our own engine; tests/interop/script.py has its behaviour. Starts no server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _failure(reason: str, text: str) -> A2AError:
 
 
 def card(**capabilities: Any) -> hub.AgentCard:
-    """A card with every capability on, but for those named."""
+    """A card with every capability, except the named ones."""
     on = {"streaming": True, "push_notifications": True, "extended_agent_card": True} | capabilities
     return hub.AgentCard(
         name="Scripted (ours)",

@@ -1,6 +1,6 @@
-"""Bad requests as data: one meaning, spelled for each binding that can say it, and the error all must answer.
+"""Bad requests as data: one meaning, in the form of each binding that can express it, and the common error.
 
-A fault that a binding cannot express has None there; EXCLUDED says why.
+A fault that a binding cannot express has None there; EXCLUDED has the reason.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.equivalence.raw import rpc
 
-#: why a column is empty
+#: the reason for an empty column
 EXCLUDED = {
     "json": "a mistake of JSON that protobuf has no way to make",
     "protobuf": "a mistake of protobuf that JSON has no way to make",
@@ -66,7 +66,7 @@ def _hub(**changes: Any) -> bytes:
 
 
 def _text(name: str, text: str | bytes) -> Fault:
-    """A body that is no JSON."""
+    """A body that is not JSON."""
     return Fault(name, Reason.PARSE_ERROR, (), text, ("POST", "/message:send", text), excluded="json")
 
 
@@ -104,7 +104,7 @@ def _camel(name: str) -> str:
 _DEEP = "[" * 50_000
 
 FAULTS = [
-    # Not readable at all.
+    # Not readable.
     Fault(
         "malformed",
         Reason.PARSE_ERROR,
@@ -132,7 +132,7 @@ FAULTS = [
     _text("lone surrogate and no end", '{"message": "\\ud800'),
     _text("single quotes", "{'message': 1}"),
     _text("comment", "{} // no"),
-    # Readable, and the wrong type.
+    # Readable, with a wrong type.
     _sent("message a number", ("message",), {"message": 7}),
     _sent("message a list", ("message",), {"message": []}),
     _sent("parts a string", ("message.parts",), {"message": _message(parts="x")}),
@@ -179,7 +179,7 @@ FAULTS = [
         ("POST", "/message:send", '"x"'),
         excluded="json",
     ),
-    # Readable, and something is missing.
+    # Readable, with a missing member.
     _sent("no message", ("message",), {}, b""),
     _sent("message null", ("message",), {"message": None}, b""),
     _sent(
@@ -228,7 +228,7 @@ FAULTS = [
         ("POST", "/tasks/t/pushNotificationConfigs", {}),
         ("CreateTaskPushNotificationConfig", _bytes(hub.TaskPushNotificationConfig(task_id="t"))),
     ),
-    # Readable and complete, and not allowed.
+    # Readable and complete, but not allowed.
     _get("negative history", Reason.INVALID_PARAMS, ("historyLength",), history_length=-1),
     _get("unknown task", Reason.TASK_NOT_FOUND, ()),
     replace(_list("page size 0", ("pageSize",), page_size=0), grpc=None, excluded="unset"),
@@ -287,7 +287,7 @@ FAULTS = [
         None,
         "path",
     ),
-    # Nothing there.
+    # Unknown ids.
     Fault(
         "unknown method",
         Reason.METHOD_NOT_FOUND,

@@ -1,7 +1,7 @@
-"""Requests that no polite client makes: raw HTTP bodies and raw gRPC messages. It knows no agent.
+"""Invalid requests: raw HTTP bodies and raw gRPC messages. It knows no agent.
 
-Whatever comes back is read by the dialect's own decoders, so that one fault gives one comparable outcome on
-every binding, and checked for what may never happen: a 5xx status, UNKNOWN, or the inside of the program.
+The dialect's own decoders read the answers, so that one fault gives one comparable outcome on every binding.
+Answers are checked for forbidden content: a 5xx status, UNKNOWN, or internals of the program.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tests.patience import PATIENCE
 VERSION = {"A2A-Version": "1.0"}
 SERVICE = "/lf.a2a.v1.A2AService/"
 
-#: what would tell a stranger about the inside of the program
+#: words about internals of the program
 _INSIDE = re.compile(r"Traceback|\.py\b|/site-packages|<class |object at 0x|Error\(|Exception")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back. error: None for a success. status: of HTTP, or of gRPC by number."""
+    """An answer. error: None for a success. status: of HTTP, or of gRPC by number."""
 
     status: int
     error: A2AError | None

@@ -1,6 +1,6 @@
-"""Conversations that must read the same over every binding, gateway and client. It starts nothing.
+"""Conversations that must be equal over every binding, gateway and client. It starts nothing.
 
-Each is a function of a Talk. Their agent plays scripts (tests/interop/script.py). Every scenario makes the
+Each is a function of a Talk. Their agent plays scripts (tests/interop/script.py). Every scenario creates the
 tasks it needs and uses gates of its own name, so that scenarios can share an agent.
 """
 
@@ -19,7 +19,7 @@ Scenario = Callable[[Talk], Awaitable[None]]
 
 SCENARIOS: dict[str, Scenario] = {}
 
-#: what an executor may raise and an SDK of today has an exception for
+#: errors that an executor may raise and for which today's SDK has an exception
 RAISED = (
     "TASK_NOT_FOUND",
     "TASK_NOT_CANCELABLE",
@@ -47,7 +47,7 @@ def unique(name: str) -> str:
 
 
 def rich_parts() -> list[hub.Part]:
-    """One part of each sort, with all that a part can carry."""
+    """One part of each sort, with all members of a part."""
     data = hub.Part(media_type="application/json")
     data.data.struct_value.update(
         {"n": 7, "half": 0.5, "none": None, "list": [1, {"deep": True}], "é": "✓😀"}

@@ -1,7 +1,8 @@
-"""Transcripts of conversations with an agent, in a form that can be compared. Not the conversations.
+"""Transcripts of conversations with an agent, in a form that can be compared. The conversations are
+elsewhere.
 
 Ids, tokens and times differ from run to run. They are replaced by the order in which they first appear, so
-that "the same task as before" still shows. What is not compared is named in IGNORED with the reason.
+that relations between them still show. IGNORED names the members that are not compared, with the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ NUMBERED = {
     "nextPageToken": "token",
 }
 
-#: member -> why it is not compared
+#: member -> the reason why it is not compared
 IGNORED = {
     "supportedInterfaces": "a card says where it was served; a gateway's own tests check that it does",
     "pageSize": "a gateway says how many tasks a page holds, agents of SDKs how many were asked for",
@@ -42,7 +43,7 @@ _UUID = re.compile("[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]
 
 
 class Talk:
-    """One conversation: a client and what it has been told.
+    """One conversation: a client and its answers so far.
 
     lines: (label, outcome) in order; an outcome is a JSON tree or `{"error": …}`.
     """
@@ -115,7 +116,7 @@ def _needs_authorization(event: Any) -> bool:
 
 
 def error_tree(error: A2AError) -> Any:
-    """All that a caller sees of an error, whichever binding it came over."""
+    """The content of an error for a caller, over any binding."""
     return {
         "error": {
             "reason": error.reason.name,
@@ -147,7 +148,7 @@ def sending(*steps: str, immediately: bool = False, **members: Any) -> hub.SendM
 
 
 async def finished(talk: Talk, label: str, task_id: str) -> None:
-    """Notes the task once it has ended, however that becomes known."""
+    """Notes the task once it has ended, by whatever way that is known."""
     try:
         async with (
             asyncio.timeout(PATIENCE),
@@ -156,7 +157,7 @@ async def finished(talk: Talk, label: str, task_id: str) -> None:
             async for _ in events:
                 pass
     except A2AError:
-        pass  # ended before the subscription: the task tells
+        pass  # ended before the subscription: GetTask shows it
     await talk.ask(label, talk.client.get_task(hub.GetTaskRequest(id=task_id)))
 
 

@@ -1,4 +1,4 @@
-"""What no client of ours would send is refused the same way on every binding. It tests no engine."""
+"""Requests that our clients never send are refused in the same way on every binding. It tests no engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Raw:
     grpc: RawGrpc
 
     async def answers(self, fault: Fault) -> dict[str, Answer]:
-        """What each binding that can say it answers to a fault."""
+        """The answers of each binding that can express a fault."""
         found = {}
         if fault.jsonrpc is not None:
             found["JSONRPC"] = await self.http.jsonrpc(fault.jsonrpc)
@@ -129,7 +129,7 @@ async def test_no_version_means_0_3_where_the_address_does_not_say(raw: Raw) -> 
     ):
         assert answer.error is not None
         assert answer.error.reason is Reason.VERSION_NOT_SUPPORTED
-    # On gRPC the package in the path says it.
+    # On gRPC the package in the path names the version.
     assert (await raw.grpc.unary("ListTasks", b"", {})).error is None
 
 
@@ -141,7 +141,7 @@ async def test_checks_come_in_the_same_order_everywhere(raw: Raw) -> None:
         await raw.http.rest("POST", "/message:send", "{", old),
     ]
     assert [answer.error and answer.error.reason for answer in syntax] == [Reason.PARSE_ERROR] * 2
-    # A path that no version knows is not found whatever the version: a stray browser wants no more.
+    # An unknown path is not found in any version: a browser needs no other answer.
     version = [
         await raw.http.jsonrpc(rpc("Nope", 7), old),
         await raw.http.rest("POST", "/message:send", {"message": 7}, old),
@@ -189,7 +189,7 @@ async def test_unknown_members_are_ignored(raw: Raw) -> None:
     ignored = await raw.http.rest("GET", "/tasks/no-such-task?fromTheFuture=1")
     assert ignored.error is not None
     assert ignored.error.reason is Reason.TASK_NOT_FOUND
-    # A list without a filter that it does not know would hold other tasks than were asked for.
+    # A list with an ignored filter would contain other tasks than requested.
     refused = await raw.http.rest("GET", "/tasks?fromTheFuture=1&pageSize=3&A2A-Version=1.0")
     assert refused.error is not None
     assert [one.field for one in refused.error.violations] == ["fromTheFuture"]

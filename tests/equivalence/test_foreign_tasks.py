@@ -1,6 +1,4 @@
-"""Somebody else's task and one that never was: the same status, the same headers and the same body, octet by
-octet.
-"""
+"""A task of another caller and an unknown task: the same status, headers and body, octet by octet."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from a2a_bridge.runtime import ServeOptions, Server
 from tests.limits.scene import PATIENCE, Waiting, agent, named, peers, served
 
 BOB = {"x-name": "bob", "A2A-Version": "1.0"}
-#: an address that anybody may have notifications sent to, so that only the task can be wrong
+#: an address that is allowed for notifications, so that only the task can be wrong
 HOOK = "https://93.184.216.34/hook"
 
 Answer = tuple[Any, ...]
@@ -104,7 +102,7 @@ async def _over_grpc(
 
 
 def _told(answer: Answer, task_id: str) -> str:
-    """What a caller can see, without the id that it said itself."""
+    """The answer as a caller sees it, without the id that it sent itself."""
     return repr(answer).replace(task_id, "TASK")
 
 
@@ -113,7 +111,7 @@ async def _alike(ask: Ask, foreign: str) -> None:
     async with asyncio.timeout(PATIENCE):
         answers = [_told(await ask(task_id), task_id) for task_id in (foreign, absent)]
     assert answers[0] == answers[1]
-    # Nor was it refused for another reason, before anybody looked for the task.
+    # Nor was it refused for another reason before the lookup of the task.
     assert "TASK_NOT_FOUND" in answers[0]
 
 
@@ -134,7 +132,7 @@ async def test_no_answer_tells_them_apart(store: str, state: str, tmp_path: Path
         assert reply.task is not None
         try:
             await _compare(server, reply.task.id)
-            # It was there all the while, and nobody has touched it.
+            # It existed all the time, and is unchanged.
             found = await alice["JSONRPC"].get_task(hub.GetTaskRequest(id=reply.task.id))
             assert len(found.history) == len(reply.task.history)
         finally:

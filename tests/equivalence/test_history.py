@@ -1,6 +1,4 @@
-"""What a task remembers of a conversation is what was said, in the order in which it was said, on every
-binding.
-"""
+"""The history of a task has the messages of the conversation in their order, on every binding."""
 
 from __future__ import annotations
 

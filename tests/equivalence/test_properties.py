@@ -1,4 +1,4 @@
-"""Whatever is generated, the bindings agree: on echoes, on errors, on streams. Seeds are fixed."""
+"""For generated requests, the bindings agree: on echoes, on errors, on streams. Seeds are fixed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def running() -> AsyncIterator[Stack]:
 
 
 async def outcomes(running: Stack, operation: Any, request: Any) -> dict[str, Any]:
-    """What every binding answers to a request."""
+    """The answers of every binding to a request."""
     found = {}
     for binding in BINDINGS:
         talk = Talk(Client(running.ways[binding]))

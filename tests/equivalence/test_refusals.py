@@ -1,4 +1,4 @@
-"""What an agent does not offer is refused alike on every binding, and alike in process: capabilities,
+"""Operations that an agent does not offer are refused alike on every binding, and in process: capabilities,
 extensions.
 """
 
@@ -24,7 +24,7 @@ EXTENSION = "https://e.example/needed"
 
 
 async def refusals(agent: Agent, operation: Any, request: Any) -> dict[str, Any]:
-    """What each way of calling answers; all must refuse."""
+    """The refusals of each way to call."""
     found = {}
     async with stack(agent=agent) as running:
         for way, service in running.ways.items():

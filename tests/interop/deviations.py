@@ -1,6 +1,6 @@
-"""Where the official SDK differs from what is expected of it, as data with reasons. Nothing here excuses us.
+"""The deviations of the official SDK, as data with reasons. None of them is ours.
 
-A deviation takes members of errors, or whole lines, out of a comparison. One that is no longer needed fails
+A deviation removes members of errors, or whole lines, from a comparison. One that is no longer needed fails
 the test that uses it.
 """
 
@@ -16,7 +16,7 @@ Lines = list[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class Deviation:
-    """reason: why. scenario, label: shell patterns of what it touches.
+    """reason: why. scenario, label: shell patterns of the affected lines.
 
     members: the members of errors that are not compared; none means that the line is not.
     """
@@ -27,7 +27,7 @@ class Deviation:
     members: frozenset[str] = frozenset()
 
     def masked(self, lines: Lines) -> Lines:
-        """The lines without what is not compared."""
+        """The lines without the parts that are not compared."""
         return [
             (label, self._mask(outcome) if fnmatchcase(label, self.label) else outcome)
             for label, outcome in lines
@@ -41,7 +41,7 @@ class Deviation:
         return {"error": error}
 
 
-#: of an agent of the SDK, seen by whichever client
+#: of an agent of the SDK, for any client
 AGENT_CRASHES = Deviation(
     "the SDK shows a crash of the agent in other words on each binding, on gRPC with the exception's class",
     "crashes",
@@ -53,7 +53,7 @@ AGENT_REPEATS_VIOLATIONS = Deviation(
     members=frozenset({"metadata"}),
 )
 
-#: of the SDK's client, whatever it talks to
+#: of the SDK's client, with any agent
 CLIENT_DROPS_DETAILS = Deviation(
     "the SDK's client has an exception for each error and drops most that came with it",
     "*",
@@ -74,7 +74,7 @@ CLIENT_BREAKS_LINES = Deviation(
 def differences(
     scenario: str, expected: Lines, got: Lines, deviations: Iterable[Deviation] = ()
 ) -> list[str]:
-    """What differs apart from the deviations, and which of them are not needed."""
+    """The differences without the deviations, and the deviations that are not needed."""
     fitting = [one for one in deviations if fnmatchcase(scenario, one.scenario)]
     found = [f"{scenario}: {text}" for text in _compared(*_masked(expected, got, fitting))]
     if not found:

@@ -1,4 +1,4 @@
-"""Agents of the official SDK as processes, one per set of bindings and test process. Not in-process servers.
+"""Agents of the official SDK as processes, one per set of bindings and test process.
 
 Fixtures for other folders: `from tests.interop.peers import sdk_agents`.
 """
@@ -19,13 +19,13 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 AGENT = Path(__file__).with_name("sdk_agent.py")
 ALL_BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
-#: seconds in which a process must say that it is ready, also on a busy machine
+#: time limit in seconds for the ready line, also on a busy machine
 START = 240.0
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A running agent: where its bindings are."""
+    """A running agent: the addresses of its bindings."""
 
     http: str
     grpc: str
@@ -81,7 +81,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture(scope="session")
 def sdk_agents() -> Iterator[Callable[..., Peer]]:
-    """`sdk_agents("JSONRPC")` is a running agent with that binding only; no name means all three."""
+    """`sdk_agents("JSONRPC")` is a running agent with that binding only; without a name, with all three."""
     running: dict[tuple[str, ...], Peer] = {}
     with ExitStack() as stack:
 

@@ -1,17 +1,15 @@
-"""What the scripted agents of these tests do, told by the message they get. Not an agent: each SDK has its
-own.
+"""The scripts of the agents in these tests: their messages contain the steps. Each SDK has its own agent.
 
-A message whose first text part starts with `script:` says, step by step, what the agent answers. Any other is
-echoed. The same generator feeds an agent of the official SDK and one of ours, so that both mean the same: it
-is given the module of message classes to build events from.
+A message whose first text part starts with `script:` contains the answer, step by step. Any other message is
+echoed. The same generator feeds an agent of the official SDK and one of ours, so that both mean the same: its
+argument is the module of message classes for the events.
 
     script: open; work busy; chunk one; chunk two; hold here; done
 
 Rules:
 1. Steps are separated by semicolons; the first word is the step, the rest its text.
-2. `hold NAME` waits until a later message says `free NAME`: tests order events without a clock. `tick NAME`
-   says
-   again and again, until then, that the task is working: who subscribes sees when it is heard.
+2. `hold NAME` waits until a later message contains `free NAME`: tests order events without a clock. Until
+   then `tick NAME` sends working statuses again and again, so that a subscriber gets one soon.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ class Gates:
 
 
 def steps_of(message: Any) -> list[tuple[str, str]]:
-    """The steps a message asks for: `[("echo", "")]` when it is no script."""
+    """The steps in a message: `[("echo", "")]` if it is no script."""
     text = next((part.text for part in message.parts if part.WhichOneof("content") == "text"), "")
     if not text.startswith(PREFIX):
         return [("echo", "")]
@@ -93,7 +91,7 @@ async def play(
 ) -> AsyncIterator[Any]:
     """The events of one run, as messages of `pb`.
 
-    failure: (name of a Reason, text) -> what the agent's own SDK wants raised for it.
+    failure: (name of a Reason, text) -> the exception of the agent's own SDK for it.
     """
     artifact_open = False
     for verb, text in steps_of(message):

@@ -44,7 +44,7 @@ BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 
 
 class ScriptedExecutor(AgentExecutor):
-    """Does what each message says (see script.py)."""
+    """Plays the script of each message (see script.py)."""
 
     def __init__(self) -> None:
         self._gates = Gates()

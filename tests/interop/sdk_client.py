@@ -1,8 +1,7 @@
-"""The official SDK's client as a Service of ours, so that every scenario runs with either client. Not a
-client.
+"""The official SDK's client as a Service of ours, so that every scenario runs with either client.
 
-Messages cross over as bytes, exceptions by their class; what the SDK's exceptions do not carry (violations on
-some bindings, metadata on gRPC) is not invented here.
+Messages are converted as bytes, exceptions by their class; content that the SDK's exceptions lack (violations
+on some bindings, metadata on gRPC) is not added here.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from tests.patience import PATIENCE
 
-#: operations that the SDK names otherwise than we do
+#: operations with other names in the SDK
 _METHODS = {**METHODS, ops.SUBSCRIBE_TO_TASK: "subscribe"}
-#: what the SDK's client lets through, besides its own errors
+#: other exceptions that the SDK's client passes on
 _LEAKING = (httpx.HTTPError, grpc.aio.AioRpcError, ParseError)
 
 
@@ -48,12 +47,12 @@ def from_sdk(message: Any) -> Any:
 
 
 def error_of(error: Exception) -> A2AError:
-    """What the SDK raised, as an A2AError; UNAVAILABLE stands for all that is not an A2A error to the SDK."""
+    """An exception of the SDK as an A2AError; UNAVAILABLE if it is no A2A error of the SDK."""
     if isinstance(error, A2AClientTimeoutError):
         return A2AError(Reason.DEADLINE_EXCEEDED, str(error), blame=Blame.PEER)
     if not isinstance(error, SdkError) or isinstance(error, A2AClientError):
         return A2AError(Reason.UNAVAILABLE, str(error), blame=Blame.PEER)
-    # The one A2A error without an entry there.
+    # The one A2A error that is missing there.
     name = A2A_ERROR_REASONS.get(type(error), "PARSE_ERROR")
     data = error.data if isinstance(error.data, dict) else {}
     violations = [
@@ -64,7 +63,7 @@ def error_of(error: Exception) -> A2AError:
 
 
 class SdkService:
-    """Calls an agent through the official client. The answer is what the SDK made of it."""
+    """Calls an agent through the official client. The answer is that of the SDK."""
 
     def __init__(self, unary: Client, streaming: Client) -> None:
         self._unary = unary
@@ -75,7 +74,7 @@ class SdkService:
         context = _context(call)
         try:
             if call.operation is ops.SEND_MESSAGE:
-                # The SDK has one method for both; what it yields here is one response.
+                # The SDK has one method for both; here it yields one response.
                 events = [event async for event in self._unary.send_message(request, context=context)]
                 (event,) = events
                 which = event.WhichOneof("payload")
@@ -99,8 +98,8 @@ class SdkService:
             raise error_of(error) from error
 
 
-# What the terms of 0.x have and 1.0 has not is carried beside the messages; the bindings of the bridge seal
-# that on the way out and open it on the way in, and so does whoever stands in for them.
+# Content of 0.x that 1.0 lacks is carried beside the messages; the bindings of the bridge authenticate it on
+# the way out and check it on the way in, and so does this code in their place.
 
 
 def _sealed(call: Call[Any, Any]) -> Any:
@@ -125,7 +124,7 @@ def _context(call: Call[Any, Any]) -> ClientCallContext:
 async def sdk_client(card: Any, binding: str) -> AsyncIterator[SdkService]:
     """The official client for one binding of a card (hub's or SDK's class)."""
     theirs = card if isinstance(card, a2a_pb2.AgentCard) else to_sdk(card)
-    # Nothing here speaks TLS, and loading the certificates takes longer than a call.
+    # No TLS here, and loading the certificates takes longer than a call.
     async with httpx.AsyncClient(timeout=PATIENCE, verify=False) as http:  # noqa: S501
         clients = [
             ClientFactory(

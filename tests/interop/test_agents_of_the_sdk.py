@@ -22,12 +22,12 @@ from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.sdk
 
-#: (binding) -> what our client sees otherwise there than over gRPC
+#: (binding) -> the differences of our client there from gRPC
 ACROSS_BINDINGS: dict[str, list[Deviation]] = {
     "JSONRPC": [known.AGENT_CRASHES, known.AGENT_REPEATS_VIOLATIONS],
     "HTTP+JSON": [known.AGENT_CRASHES, known.AGENT_REPEATS_VIOLATIONS],
 }
-#: (binding) -> what the SDK's client sees otherwise than ours
+#: (binding) -> the differences of the SDK's client from ours
 ACROSS_CLIENTS: dict[str, list[Deviation]] = {
     "JSONRPC": [known.CLIENT_DROPS_DETAILS, known.CLIENT_BREAKS_LINES],
     "HTTP+JSON": [known.CLIENT_DROPS_DETAILS, known.CLIENT_BREAKS_LINES, known.CLIENT_CRASHES],

@@ -1,4 +1,4 @@
-"""gRPC in an ASGI application under Envoy, and clients of others: the official SDKs, and grpclib."""
+"""gRPC in an ASGI application under Envoy, with other clients: the official SDKs, and grpclib."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MESSAGE = {"messageId": "m", "role": "user", "kind": "message", "parts": [{"kind
 
 @agent(name="words", task=True)
 async def words(text: str) -> AsyncIterator[str]:
-    """Says the words one by one; after "wait" nothing more comes."""
+    """Sends the words one by one; after "wait" nothing more comes."""
     for word in text.split():
         yield word
         if word == "wait":
@@ -127,7 +127,7 @@ async def test_grpclib() -> None:
             assert caught.value.status is Status.NOT_FOUND
 
             # A call that is reset, and the next one on the same connection.
-            request.message.parts[0].text = "wait"  # so that there is something to reset
+            request.message.parts[0].text = "wait"  # so that there is a call to reset
             async with call(name, many, hub.SendMessageRequest, hub.StreamResponse) as stream:
                 await stream.send_message(request, end=True)
                 await stream.recv_message()

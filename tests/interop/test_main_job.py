@@ -1,8 +1,8 @@
-"""The main job: an agent of an official SDK with one binding of one version, reached by the SDKs' clients
-over all.
+"""The main job: an agent of an official SDK with one binding of one version, called by the SDKs' clients over
+all.
 
-Nothing is told to either side but a URL: the gateway finds the agent by its card, the client finds the
-gateway by the card that the gateway serves.
+Both sides get a URL only: the gateway finds the agent by its card, the client finds the gateway by the card
+that the gateway serves.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CONVERSATIONS = (
     "unknown_tasks",
     "raises_CONTENT_TYPE_NOT_SUPPORTED",
 )
-#: the same job in the terms of 0.3, for agents of that time; all there are is the business of `make matrix`
+#: the same job in the terms of 0.3, for agents of that time; `make matrix` runs all conversations
 OLDER_CONVERSATIONS = (
     "direct_message",
     "a_task_with_everything",
@@ -68,9 +68,9 @@ OLDER_CONVERSATIONS = (
 
 @asynccontextmanager
 async def bridged(peer: Peer, binding: str) -> AsyncIterator[Server]:
-    """A gateway to an agent of which only an address is known."""
+    """A gateway to an agent whose address alone is known."""
     if binding == "GRPC":
-        # It serves no card over HTTP; its address is all there is.
+        # It serves no card over HTTP; only its address is known.
         card = hub.AgentCard(
             name="by address",
             capabilities=peer.card().capabilities,
@@ -110,7 +110,7 @@ async def test_an_agent_with_one_binding_is_reached_over_all(
 
 
 def without_offers(lines: Lines) -> Lines:
-    """Whatever the agent offers, a gateway offers to resume streams, and says so in its cards."""
+    """A gateway offers to resume streams in its cards, whatever the agent offers."""
     return [(label, without_unmapped(outcome)) for label, outcome in lines]
 
 
@@ -118,9 +118,9 @@ def without_offers(lines: Lines) -> Lines:
 async def client_by_address(
     side: Side, origin: str, peer_clients: Callable[[str], PeerClient]
 ) -> AsyncIterator[Caller]:
-    """A client that is told where the gateway is, and takes what it speaks from the card there."""
+    """A client with the address of the gateway, which takes version and binding from the card there."""
     if side.who == OURS:
-        # Not `connect`, which answers like 1.0 whatever is spoken.
+        # Not `connect`, which answers like 1.0 for any version.
         async with http_fetch(DialOptions()) as fetch:
             best = select(await resolve(origin, fetch), known=[side.binding], version=side.version)[0]
         async with find(side.binding).dial(
@@ -130,7 +130,7 @@ async def client_by_address(
     elif side.who == "1.3.0":
         async with httpx.AsyncClient(verify=False) as http:  # noqa: S501  no TLS here
             card = await A2ACardResolver(http, origin).get_agent_card()
-        # It would take the newest, which is the same URL; so it is shown only the version it is to speak.
+        # It would take the newest version, at the same URL; so its card lists only the version to test.
         spoken = [one for one in card.supported_interfaces if one.protocol_version == side.version]
         del card.supported_interfaces[:]
         card.supported_interfaces.extend(spoken)
@@ -153,7 +153,7 @@ async def test_an_older_agent_with_one_binding_is_reached_by_clients_of_every_ve
     ):
         carrying.use_key(
             SHARED.encode()
-        )  # our clients of 0.x believe what the gateway carries, and the reverse
+        )  # our clients of 0.x accept the content that the gateway carries, and the reverse
         expected = await settled(BareCaller(http, running.url("JSONRPC"), extended), OLDER_CONVERSATIONS)
         assert expected.keys() == set(OLDER_CONVERSATIONS)
         for client in CLIENTS:

@@ -22,14 +22,14 @@ from tests.peers.processes import clients as peer_clients
 from tests.requirements import summary
 
 SAME, EXCUSED, WRONG, EXCLUDED = "●", "○", "✗", "·"
-#: agent -> client -> what became of the cell
+#: agent -> client -> the result of the cell
 Results = dict[Side, dict[Side, Result]]
 #: agents whose row of clients runs at the same time
 AT_ONCE = 3
 
 
 def mark(result: Result | None) -> str:
-    """How a cell is shown; None: it was not tried."""
+    """The mark of a cell; None: it was not tried."""
     if result is None:
         return EXCLUDED
     if result.lines:
@@ -98,7 +98,7 @@ def main() -> int:
         print(f"\n{by} to {to}: {len(lines)} differences")
         for line in lines[: arguments.lines]:
             print(f"  {line[:300]}")
-    # Only who has tried every cell knows.
+    # Only a run with every cell can tell.
     over = idle(results) if (clients, agents) == (CLIENTS, AGENTS) else []
     for line in over:
         print(f"\nno longer true: {line}")

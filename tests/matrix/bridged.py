@@ -1,6 +1,4 @@
-"""Runs cells of the version grid: an agent, a gateway to it in every version, and clients of that. Judges
-nothing.
-"""
+"""Runs cells of the version grid: an agent, a gateway to it in every version, and clients of the gateway."""
 
 from __future__ import annotations
 
@@ -32,19 +30,20 @@ from tests.peers.transcript import Lines, settled, transcripts
 EVERYWHERE = [
     interface(binding, version=version) for version, binding in product(reversed(VERSIONS), BINDINGS)
 ]
-#: clients that talk side by side; the SDKs' agents spend most of the time waiting
+#: clients that run concurrently; the SDKs' agents spend most of the time waiting
 AT_ONCE = 4
 OPTIONS = DialOptions(timeout=PATIENCE)
-#: for agents of the SDKs, which at 0.x take files as base64 text where a2a.v1 says bytes
+#: for agents of the SDKs, which at 0.x take files as base64 text in the bytes of a2a.v1
 BASE64 = replace(OPTIONS, base64_files=True)
-#: agents that put the content of a file there, as a2a.v1 says; their profiles (a2a_bridge/peers) show where
+#: agents that take the content of a file there, as in a2a.v1; their profiles (a2a_bridge/peers) show the
+#: source
 RAW = replace(OPTIONS, base64_files=False)
 RAW_FILES = frozenset({"a2a-go 2.3.1 compat", "a2a-js 1.3.0 compat", "a2a-js 0.3.14"})
 
 
 @dataclass(frozen=True)
 class Peers:
-    """Where agents and clients of the SDKs come from (tests/peers/processes.py)."""
+    """The source of agents and clients of the SDKs (tests/peers/processes.py)."""
 
     agents: Callable[..., Agent]
     clients: Callable[[str], PeerClient]
@@ -54,7 +53,7 @@ class Peers:
 
 @dataclass(frozen=True)
 class Upstream:
-    """An agent: the interface to dial, and who says what it says without us."""
+    """An agent: the interface to dial, and the caller that knows its answers without us."""
 
     interface: hub.AgentInterface
     bare: Caller
@@ -63,10 +62,10 @@ class Upstream:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a cell.
+    """The result of a cell.
 
-    lines: where the transcripts differ and should not. excuses: what it took for there to be no more.
-    operations: how many lines were compared.
+    lines: unexpected differences of the transcripts. excuses: the faults that explain the others. operations:
+    the number of compared lines.
     """
 
     lines: tuple[str, ...]
@@ -87,7 +86,7 @@ async def upstream(side: Side, peers: Peers) -> AsyncIterator[Upstream]:
         running = peers.agents(side.who)
         there = interface(side.binding, running.url(side.binding), version=side.version)
         if side.version == "1.0":
-            # No words of 0.x: our own client at its plainest stands in for them.
+            # It has no 0.x interface: our own plain client is used.
             plain = interface("GRPC", running.url("GRPC"), version="1.0")
             dialled = find("GRPC").dial(plain, by_version("1.0"), OPTIONS)
             yield Upstream(there, ServiceCaller(await stack.enter_async_context(dialled)))
@@ -109,7 +108,7 @@ async def gateway(there: Upstream) -> AsyncIterator[Server]:
 
 
 def found_in(server: Server, side: Side) -> hub.AgentInterface:
-    """Where a server serves what a side speaks."""
+    """The address of a server for a side."""
     wanted = by_version(side.version)
     return next(
         one
@@ -144,7 +143,7 @@ def judged(
     agent: Side,
     more: Iterable[Fault] = (),
 ) -> Result:
-    """How what a client was told compares to what the agent says. more: faults besides those of the sides."""
+    """The comparison of a client's answers with those of the agent. more: faults besides those of the sides."""
     known = [*expected_differences(client, agent), *more]
 
     def found(excuses: list[Fault | Deviation]) -> tuple[str, ...]:
@@ -156,13 +155,13 @@ def judged(
         others = [other for other in needed if other is not one]
         if found(others) == lines:
             needed = others
-    # What was not begun cannot show that its fault is needed.
+    # A conversation that was not begun cannot show that its fault is needed.
     needed += [one for one in known if isinstance(one, Fault) and one.endless and one not in needed]
     return Result(lines, frozenset(needed), sum(map(len, got.values())))
 
 
 def held(client: Side) -> list[str]:
-    """The conversations that a client can bring to an end."""
+    """The conversations that a client can complete."""
     endless = {
         one.conversation
         for one in expected_differences(client, client)
@@ -183,7 +182,7 @@ async def direct(client: Side, agent: Side, peers: Peers) -> Result:
 
 
 async def compared(agent: Side, clients: Iterable[Side], peers: Peers) -> dict[Side, Result]:
-    """For each client, how what it is told through a gateway compares to what the agent says itself."""
+    """For each client, the comparison of its answers through a gateway with those of the agent."""
     async with upstream(agent, peers) as there, gateway(there) as server, asyncio.TaskGroup() as tasks:
         expecting = tasks.create_task(settled(there.bare))
         some = asyncio.Semaphore(AT_ONCE)

@@ -1,4 +1,4 @@
-"""Which gateways are tried, computed; what is left out and what differs, as data with reasons. Runs nothing.
+"""The gateways to try, computed; exclusions and differences, as data with reasons. Runs nothing.
 
 A cell is a client, a front, a gateway behind it, and the binding the gateway speaks to the agent.
 """
@@ -19,7 +19,9 @@ CLIENTS = ("ours", "sdk")
 
 @dataclass(frozen=True)
 class Cell:
-    """agent, client: whose. front: what the client speaks to the gateway. upstream: what that speaks on."""
+    """agent, client: the implementations. front: the binding of the client. upstream: the binding to the
+    agent.
+    """
 
     agent: str
     upstream: str
@@ -32,7 +34,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Cells that are not tried: those whose members equal all that are given here."""
+    """Cells that are not tried: those whose members equal all given ones."""
 
     reason: str
     agent: str = ""
@@ -50,7 +52,7 @@ class Exclusion:
         return all(wanted in ("", got) for wanted, got in pairs)
 
 
-#: none: an agent, a client and two bindings of one version are all that a cell needs
+#: none: an agent, a client and two bindings of one version are enough for a cell
 EXCLUSIONS: tuple[Exclusion, ...] = ()
 
 ALL_CELLS = [
@@ -77,7 +79,7 @@ def of(card: hub.AgentCard, binding: str) -> hub.AgentInterface:
 
 
 def deviations(cell: Cell) -> list[Deviation]:
-    """What may differ, in a cell, from what our client sees without a gateway, over the cell's upstream."""
+    """The allowed differences of a cell from our client without a gateway, over the cell's upstream."""
     found = []
     if cell.agent == "sdk":
         found += [GATEWAY_CHECKS, GATEWAY_CHECKS_PARTS]

@@ -1,4 +1,4 @@
-"""The matrix is what was asked for: three fronts, three upstreams, both agents, both clients, no silent gaps."""
+"""The matrix is complete: three fronts, three upstreams, both agents, both clients, no silent gaps."""
 
 from __future__ import annotations
 

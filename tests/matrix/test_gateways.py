@@ -1,4 +1,4 @@
-"""What conversations do not show of a gateway: every error, its card, deadlines, who hangs up, lost agents."""
+"""Properties of a gateway beyond conversations: every error, its card, deadlines, disconnects, lost agents."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def test_a_reader_that_stalls_stalls_the_agent(front: str, upstream: str) 
             await anext(events)
             for _ in range(200):
                 await invoke(links.near, ops.GET_TASK, hub.GetTaskRequest(id="t"))
-            # Two hops of sockets and windows hold something; a gateway that buffers would hold it all.
+            # Two hops of sockets and windows hold some data; a gateway that buffers would hold all.
             assert produced < total // 2
             read = 1
             async for _event in events:

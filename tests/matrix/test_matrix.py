@@ -1,4 +1,4 @@
-"""Every gateway, each front with each upstream, passes on every conversation as if it were not there."""
+"""Every gateway, each front with each upstream, does not change any conversation."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_gateway_changes_nothing(cell: Cell, sdk_agents: Callable[..., P
         expected = await transcripts(await stack.enter_async_context(direct))
         got = await transcripts(await stack.enter_async_context(near))
     for told in (expected, got):
-        # Whatever the agent offers, the gateway offers to resume streams.
+        # A gateway always offers to resume streams, whatever the agent offers.
         told["extended_card"] = [
             (label, without_unmapped(outcome)) for label, outcome in told["extended_card"]
         ]

@@ -1,8 +1,8 @@
-"""Which versions and bindings are tried through a gateway, computed; what differs, as data with reasons. Runs
+"""The versions and bindings to try through a gateway, computed; differences, as data with reasons. Runs
 nothing.
 
-A side is somebody's client or agent, in one version, over one binding. A cell is a client side, a real
-gateway that serves every version over every binding, and the agent side that it speaks to.
+A side is a client or agent of one implementation, in one version, over one binding. A cell is a client side,
+a real gateway that serves every version over every binding, and the agent side that it speaks to.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ AGENTS = [
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Cells that are not tried. client, agent: shell patterns of how the sides are written."""
+    """Cells that are not tried. client, agent: shell patterns of the names of the sides."""
 
     reason: str
     client: str = "*"
@@ -75,7 +75,7 @@ class Exclusion:
         return fnmatchcase(str(client), self.client) and fnmatchcase(str(agent), self.agent)
 
 
-#: none: whatever a client and an agent have in common is tried, and each conversation says what it needs
+#: none: all operations that a client and an agent share are tried, and each conversation names its needs
 EXCLUSIONS: tuple[Exclusion, ...] = ()
 
 CELLS = [
@@ -87,7 +87,7 @@ CELLS = [
 
 @dataclass(frozen=True)
 class Deviation:
-    """What differs from what the agent says itself, in the cells it covers; `mask` as in
+    """A difference from the agent's own answers, in the cells that it covers; `mask` as in
     tests/peers/faults.py.
     """
 
@@ -136,7 +136,9 @@ DEVIATIONS = (
 
 
 def expected_differences(client: Side, agent: Side) -> list[Fault | Deviation]:
-    """All that may differ in a cell; what we do by intent first, as it is known by what we say in metadata."""
+    """All allowed differences of a cell; first those that the bridge makes on purpose, known by their marks
+    in metadata.
+    """
     return [
         *(one for one in DEVIATIONS if one.covers(client, agent)),
         *faults_of(CLIENT, _release(client), client.binding),

@@ -1,8 +1,7 @@
-"""Ways to call an agent in the terms of 0.3 JSON-RPC: bare, through an SDK's client, through one of ours.
+"""Ways to call an agent in the terms of 0.3 JSON-RPC: raw, through an SDK's client, through one of ours.
 
-A caller takes a method's name and its params as a tree, and returns or yields what JSON-RPC would carry as
-result, as trees; it raises Refused. Nothing here decides what is right: the transcripts are compared
-elsewhere.
+A caller takes a method's name and its params as a tree, and returns or yields the results of JSON-RPC as
+trees; it raises Refused. It does not judge the results: the transcripts are compared elsewhere.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ CODES = {
     -32006: "INVALID_AGENT_RESPONSE",
     -32007: "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
 }
-#: HTTP status of 0.3 -> what it stands for; 501 and 404 stand for more than one
+#: HTTP status of 0.3 -> its reason; 501 and 404 have more than one
 STATUSES = {
     400: "INVALID_REQUEST",
     404: "TASK_NOT_FOUND",
@@ -63,8 +62,8 @@ STATUSES = {
 GRPC_STATUSES = {"UNKNOWN": "INTERNAL_ERROR", "INTERNAL": "INTERNAL_ERROR"}
 
 
-class Refused(Exception):  # noqa: N818  it is an outcome, as good as any
-    """What an agent said instead of a result."""
+class Refused(Exception):  # noqa: N818  an outcome, not an error of the test
+    """An error of the agent in place of a result."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -73,7 +72,7 @@ class Refused(Exception):  # noqa: N818  it is an outcome, as good as any
 
 
 class Caller(Protocol):
-    """operations: what it has. The two methods take one of them and its params."""
+    """operations: the supported ones. The two methods take one of them and its params."""
 
     operations: frozenset[str]
 
@@ -88,12 +87,12 @@ def refusal(error: dict[str, Any]) -> Refused:
 
 
 class BareCaller:
-    """JSON-RPC as it is on the wire, with nothing between that could change a tree."""
+    """JSON-RPC as it is on the wire, without a library that could change a tree."""
 
     operations = frozenset(ALL)
 
     def __init__(self, http: httpx.AsyncClient, url: str, card: str = "") -> None:
-        """card: where the extended card is fetched (0.2), when there is no method for it."""
+        """card: the URL of the extended card (0.2), if there is no method for it."""
         self._http = http
         self._url = url
         self._card = card
@@ -124,7 +123,7 @@ class BareCaller:
         return {name: value for name, value in request.items() if value is not None}
 
 
-#: release -> (binding -> the operations that the SDK's client has there)
+#: release -> (binding -> the operations of the SDK's client)
 _OLD = frozenset({SEND, STREAM, GET, CANCEL, PUSH_SET, PUSH_GET})
 OPERATIONS = {
     "0.2.16": {"JSONRPC": _OLD | {EXTENDED_CARD}, "GRPC": _OLD},
@@ -132,7 +131,7 @@ OPERATIONS = {
 }
 
 
-#: the newest SDK's client by (version, binding): what it lacks
+#: the newest SDK's client by (version, binding): its missing operations
 LACKING = {("0.3", "HTTP+JSON"): (PUSH_LIST, PUSH_DELETE)}
 
 
@@ -203,12 +202,10 @@ HUB = {
 
 
 class ServiceCaller:
-    """A client that speaks the hub's messages, ours or the newest SDK's; 0.x is only how they are written
-    down.
-    """
+    """A client with the hub's messages, ours or the newest SDK's; 0.x is only the notation here."""
 
     def __init__(self, service: Service, version: str = "0.3", without: Collection[str] = ()) -> None:
-        """version: what it speaks, or 0.3. without: what this client cannot do."""
+        """version: that it speaks. without: operations that this client lacks."""
         from a2a_bridge.dialects import JSONRPC, by_version
 
         form = by_version(version).form(JSONRPC)

@@ -1,10 +1,9 @@
-"""The clients of a2a-sdk 0.2, as a program of its own: see lines.py for how to talk to it. Nothing of ours is
-in it.
+"""The clients of a2a-sdk 0.2, as a program of its own, without code of ours; lines.py has its protocol.
 
     .build/peers/0.2/bin/python tests/peers/client_0_2.py
 
 The SDK has a client for JSON-RPC and one for gRPC. Neither can resubscribe, list or delete push notification
-configs; the extended card is fetched by what fetches cards.
+configs; its card resolver fetches the extended card.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ UNARY = {
 
 
 class AnsweredWithError(Exception):
-    """A response that holds a JSON-RPC error, which this SDK returns rather than raises."""
+    """A response with a JSON-RPC error, which this SDK returns and does not raise."""
 
     def __init__(self, error: Any) -> None:
         super().__init__(error)
@@ -90,7 +89,7 @@ class GrpcClient:
 
     def __init__(self, url: str) -> None:
         stub = a2a_pb2_grpc.A2AServiceStub(grpc.aio.insecure_channel(url))
-        # The card is kept there, and never looked at.
+        # The card is kept there, and not used.
         self._client = A2AGrpcClient(stub, None)
 
     async def unary(self, operation: str, params: Any) -> Any:
@@ -109,7 +108,7 @@ class GrpcClient:
 
 
 async def opened(binding: str, url: str, origin: str) -> JsonRpcClient | GrpcClient:
-    # Nothing here speaks TLS, and loading the certificates takes longer than a call.
+    # No TLS here, and loading the certificates takes longer than a call.
     http = httpx.AsyncClient(timeout=240, verify=False)  # noqa: S501
     card = await A2ACardResolver(http, origin).get_agent_card() if origin else None
     if binding == "JSONRPC":

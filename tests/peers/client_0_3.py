@@ -1,10 +1,9 @@
-"""The client of a2a-sdk 0.3, as a program of its own: see lines.py for how to talk to it. Nothing of ours is
-in it.
+"""The client of a2a-sdk 0.3, as a program of its own, without code of ours; lines.py has its protocol.
 
     .build/peers/0.3/bin/python tests/peers/client_0_3.py
 
-It drives the SDK's transports, which its Client only wraps: what a transport returns is printed as the SDK's
-own types print it. The SDK has no client for listing and deleting push notification configs.
+It uses the SDK's transports, which its Client only wraps; results are printed as the SDK's own types print
+them. The SDK has no client for listing and deleting push notification configs.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Client:
 
     async def unary(self, operation: str, params: Any) -> Any:
         if operation == "agent/getAuthenticatedExtendedCard":
-            # It asks only once, and then for as long as it lives says what it was told.
+            # It requests the card only once, and returns the same one as long as it lives.
             self._transport._needs_extended_card = True
             return dumped(await self._transport.get_card())
         if operation not in UNARY:
@@ -63,7 +62,7 @@ class Client:
 
 
 def bare_card(url: str) -> types.AgentCard:
-    """What a transport wants to know before it asks for the extended card."""
+    """The card that a transport needs before it requests the extended card."""
     return types.AgentCard(
         name="",
         description="",
@@ -78,7 +77,7 @@ def bare_card(url: str) -> types.AgentCard:
 
 
 async def opened(binding: str, url: str, origin: str) -> Client:
-    # Nothing here speaks TLS, and loading the certificates takes longer than a call.
+    # No TLS here, and loading the certificates takes longer than a call.
     http = httpx.AsyncClient(timeout=240, verify=False)  # noqa: S501
     if origin:
         card = await A2ACardResolver(http, origin).get_agent_card()

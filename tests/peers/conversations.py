@@ -1,8 +1,7 @@
-"""Conversations in the terms of 0.3 that every client and agent can have, whatever it speaks. It starts
-nothing.
+"""Conversations in the terms of 0.3 for every client and agent, of any version. It starts nothing.
 
 Each is a function of a Talk. Their agents play scripts (tests/interop/script.py, scripted_v0.py). `needs` are
-the operations without which a client cannot take part; the others say what each line needs by what they call.
+the operations that a client must have; the other operations are those that the lines call.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PREFIX = "script:"
 
 @dataclass(frozen=True)
 class Conversation:
-    """name, what it needs of a client, and itself."""
+    """name, the operations that a client must have, and the function."""
 
     name: str
     needs: frozenset[str]
@@ -51,7 +50,7 @@ def conversation(*needs: str) -> Callable[[Callable[[Talk], Awaitable[None]]], A
 
 
 def sending(*steps: str, parts: list[Any] | None = None, **members: Any) -> dict[str, Any]:
-    """Params that send a script, and parts that follow it, and wait: what absence means differs."""
+    """Params that send a script, and further parts, and wait; `blocking` is set because the defaults differ."""
     script = [{"kind": "text", "text": f"{PREFIX} {'; '.join(steps)}"}] if steps else []
     message = {"kind": "message", "messageId": "m", "role": "user", "parts": script + (parts or [])}
     return {"message": message | members, "configuration": {"blocking": True}}
@@ -62,7 +61,7 @@ def unique(name: str) -> str:
 
 
 def rich_parts() -> list[Any]:
-    """A part of each kind, with all that a part of 0.3 can carry."""
+    """A part of each kind, with all members of a part of 0.3."""
     return [
         {"kind": "text", "text": 'plain é ✓ 😀\n\t"quoted" \\', "metadata": {"k": {"a": [1, 2.5, "x"]}}},
         {
@@ -137,7 +136,7 @@ async def several_turns(talk: Talk) -> None:
     task = await talk.ask("ask", SEND, sending("open", "ask which one?"))
     at = {"taskId": task_id(task), "contextId": context_id(task)}
     await talk.ask("get", GET, {"id": task_id(task)})
-    # A turn that streams comes last: the 0.x SDKs have not quite finished it when they say that it is over.
+    # A streamed turn comes last: the 0.x SDKs have not quite finished it when they report its end.
     await talk.ask("again", SEND, sending("work", "ask and now?", **at))
     await talk.watch("answer", STREAM, sending("work", "last x", "done", **at))
     await talk.ask("get", GET, {"id": task_id(task)})
@@ -145,7 +144,7 @@ async def several_turns(talk: Talk) -> None:
 
 @conversation(STREAM, CANCEL, GET)
 async def cancelled(talk: Talk) -> None:
-    # Whether the stream tells is not noted: agents of the 0.x SDKs leave it open for ever.
+    # The events of the stream are not noted: agents of the 0.x SDKs leave it open for ever.
     async with talk.following("stream", STREAM, sending("open", "work", f"hold {unique('gate')}")) as events:
         task = await events.take("first")
         await events.take("working")

@@ -1,8 +1,7 @@
-"""What the SDKs of other generations do wrong, as data with reasons, and comparing with that in mind.
+"""The faults of SDKs of other generations, as data with reasons, and a comparison that allows for them.
 
-A fault takes something out of a comparison: a mask changes what both sides say at the lines that it touches.
-Nothing
-here excuses us: each fault is the peer's own, and shows when it talks to itself (test_peers_alone.py).
+A fault removes something from a comparison: a mask changes both sides at the lines that it applies to. No
+fault here is ours: each one is the peer's own, and also shows when it talks to itself (test_peers_alone.py).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ AGENT, CLIENT = "agent", "client"
 ALONE = "alone"
 
 
-#: what a mask makes of a line that is not compared
+#: the result of a mask for a line that is not compared
 GONE = object()
 
 _ERROR_NAME = re.compile(r"^[A-Z]\w+Error: ")
@@ -58,7 +57,7 @@ def integers(tree: Any) -> Any:
 
 
 def dropping(*members: str, within: str = "") -> Mask:
-    """Takes members out wherever they are, or only out of objects that have `within`."""
+    """Removes members everywhere, or only in objects that have `within`."""
 
     def mask(tree: Any) -> Any:
         if isinstance(tree, dict):
@@ -74,7 +73,7 @@ def dropping(*members: str, within: str = "") -> Mask:
 
 
 def without_phantoms(tree: Any) -> Any:
-    """A status whose message says nothing has none."""
+    """A status with an empty message counts as one without a message."""
     if isinstance(tree, dict):
         return {
             name: value if name in OPAQUE else without_phantoms(value)
@@ -95,14 +94,14 @@ def rejected_as_unknown(tree: Any) -> Any:
 
 
 def without_final_unknowns(tree: Any) -> Any:
-    """Whether an event is final does not count where the state is unknown, or may have become so."""
+    """`final` does not count if the state is unknown, or may have become so."""
     if isinstance(tree, dict) and tree.get("status", {}).get("state") in ("unknown", "rejected"):
         return {name: value for name, value in tree.items() if name != "final"}
     return tree
 
 
 def refused(tree: Any) -> Any:
-    """That it was refused is all that is compared of a refusal."""
+    """Only the fact of a refusal is compared."""
     return {"refused": "…"} if isinstance(tree, dict) and "refused" in tree else tree
 
 
@@ -113,24 +112,24 @@ def first_part_only(tree: Any) -> Any:
 
 
 def wordless(tree: Any) -> Any:
-    """The reason of a refusal is compared, its words are not."""
+    """The reason of a refusal is compared, its text is not."""
     return tree | {"message": "…"} if isinstance(tree, dict) and "refused" in tree else tree
 
 
 def without_error_names(tree: Any) -> Any:
-    """The words of a refusal are compared without the name of the error that stands before them."""
+    """The text of a refusal is compared without the name of the error in front."""
     if isinstance(tree, dict) and "refused" in tree:
         return tree | {"message": _ERROR_NAME.sub("", tree["message"])}
     return tree
 
 
 def nothing(_: Any) -> Any:
-    """The line is not compared; there need not even be one."""
+    """The line is not compared, and may be absent."""
     return GONE
 
 
 def without_snapshots(tree: Any) -> Any:
-    """A task that a gateway made up, and says so, need not be there."""
+    """A task that a gateway generated and marked may be absent."""
     mark = "urn:a2a-bridge:synthesised:1"
     return GONE if isinstance(tree, dict) and mark in tree.get("metadata", {}) else tree
 
@@ -147,9 +146,7 @@ def without_defaults(tree: Any) -> Any:
 
 
 def without_unmapped(tree: Any) -> Any:
-    """What the bridge says in metadata, and in a card's extensions, for who knows to read it, need not be
-    there.
-    """
+    """The bridge's own content in metadata, and in a card's extensions, may be absent."""
     if isinstance(tree, dict):
         kept = {
             name: without_unmapped(value)
@@ -172,10 +169,9 @@ def _only_residue(item: Any) -> bool:
 
 @dataclass(frozen=True)
 class Fault:
-    """reason: why. role, release, bindings: of whom. conversation, label: shell patterns of what it touches.
-
-    sometimes: whether it comes and goes. endless: a conversation that would never end, so that it is not
-    begun.
+    """reason: why. role, release, bindings: of the peer. conversation, label: shell patterns of the affected
+    lines. sometimes: whether it comes and goes. endless: a conversation that would never end, so that it is
+    not begun.
     """
 
     reason: str
@@ -207,7 +203,7 @@ EVERY = (JSONRPC, HTTP_JSON, GRPC)
 
 
 def _layer(release: str, bindings: tuple[str, ...]) -> list[Fault]:
-    """What the a2a.v1 layer of the 0.x SDKs does, on either side."""
+    """The faults of the a2a.v1 layer of the 0.x SDKs, on either side."""
     return [
         Fault(reason, role, release, bindings, mask)
         for role in (AGENT, CLIENT)
@@ -371,7 +367,7 @@ FAULTS: tuple[Fault, ...] = (
             nothing,
             conversation,
             label,
-            # A gateway that shares the stream of the task need not ask the agent.
+            # A gateway that shares the stream of the task need not call the agent.
             sometimes=conversation == "resubscribed",
         )
         for conversation, label in (("*", "get"), ("*", "cancel"), ("resubscribed", "*"))
@@ -446,7 +442,7 @@ def masked(conversation: str, lines: Lines, faults: Iterable[Fault]) -> Lines:
 
 
 def differences(conversation: str, expected: Lines, got: Lines, faults: Iterable[Fault]) -> list[str]:
-    """Where two transcripts of a conversation differ, apart from the faults."""
+    """The differences of two transcripts of a conversation, without those of the faults."""
     faults = list(faults)
     want, have = masked(conversation, expected, faults), masked(conversation, got, faults)
     found = []

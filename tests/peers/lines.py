@@ -1,20 +1,20 @@
-"""The line protocol of the client programs: requests on standard input, what came of them on standard output.
+"""The line protocol of the client programs: requests on standard input, answers on standard output.
 
 A request is one line of JSON:
 
     {"id": 1, "operation": "tasks/get", "binding": "GRPC", "url": "127.0.0.1:1", "params": {…}}
     {"id": 1, "cancel": true}
 
-`operation` is the JSON-RPC method of 0.3, `params` what JSON-RPC would carry. With `origin` in place of `url`
-the client fetches the agent's card there and takes the interface from it. An answer is one or several lines:
+`operation` is the JSON-RPC method of 0.3, `params` its params. With `origin` in place of `url` the client
+fetches the agent's card there and takes the interface from it. An answer is one or several lines:
 
     {"id": 1, "result": …}
-    {"id": 1, "event": …}      as often as there are events
+    {"id": 1, "event": …}      for each event
     {"id": 1, "end": true}     the stream ended
     {"id": 1, "error": {"type": "…", "message": "…", …}}
 
-Requests run side by side, and a client is kept for each address. This is not a client: each SDK has its own.
-It runs in the environment of the SDK, so it imports nothing of ours.
+Requests run concurrently, and a client is kept for each address. The clients themselves are in other modules,
+one for each SDK. It runs in the environment of the SDK, so it imports no code of ours.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Opener = Callable[[str, str, str], Awaitable[PeerClient]]
 
 
 def error_tree(error: BaseException) -> dict[str, Any]:
-    """What an exception of an SDK, of httpx or of gRPC says, whatever it calls it."""
+    """The content of an exception of an SDK, of httpx or of gRPC."""
     tree: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     inner = getattr(error, "error", None)
     if inner is not None:
@@ -93,7 +93,7 @@ class _Answers:
             _say(number, end=True)
         except asyncio.CancelledError:
             _say(number, end=True)
-        except Exception as error:  # noqa: BLE001  whatever a client raises is what it tells its user
+        except Exception as error:  # noqa: BLE001  any exception of a client is its answer
             _say(number, error=error_tree(error))
 
     async def _client(self, request: dict[str, Any]) -> PeerClient:
@@ -119,7 +119,7 @@ async def _run(opener: Opener) -> None:
     print("ready", flush=True)
     while line := await reader.readline():
         answers.take(line.decode())
-    # Whatever a client still waits for: nobody is there to be told.
+    # Clients that still wait are cancelled: nobody reads their answers.
     os._exit(0)
 
 
@@ -127,6 +127,6 @@ def main(opener: Opener) -> None:
     """The program: answers until standard input ends."""
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    # Tracebacks of what an SDK leaves behind at its end are of no use to a test.
-    sys.stderr = open("/dev/null", "w")  # noqa: SIM115, PTH123  open for as long as the process lives
+    # Tracebacks at the end of an SDK are of no use to a test.
+    sys.stderr = open("/dev/null", "w")  # noqa: SIM115, PTH123  open as long as the process lives
     asyncio.run(_run(opener))

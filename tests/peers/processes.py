@@ -1,5 +1,4 @@
-"""Agents and clients of the official SDKs as processes, started when first asked for. Not the programs
-themselves.
+"""Agents and clients of the official SDKs as processes, started on first use.
 
 Fixtures for other folders: `from tests.peers.processes import peer_agents, peer_clients`.
 """
@@ -24,7 +23,7 @@ from tests.patience import PATIENCE
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-#: seconds in which a process must say that it is ready, also on a busy machine
+#: time limit in seconds for the ready line, also on a busy machine
 START = 240.0
 
 JSONRPC, HTTP_JSON, GRPC = "JSONRPC", "HTTP+JSON", "GRPC"
@@ -49,7 +48,7 @@ class Program:
 ALL = (JSONRPC, HTTP_JSON, GRPC)
 _OURS = (sys.executable, str(ROOT / "tests" / "interop" / "sdk_agent.py"))
 
-#: release of a2a-sdk -> its agent; `compat` is what the newest one can do for 0.3
+#: release of a2a-sdk -> its agent; `compat` is the newest one for 0.3
 AGENTS = {
     "0.2.16": Program("0.2.5", (JSONRPC, GRPC), (str(_python("0.2")), str(HERE / "agent_0_2.py"))),
     "0.3.26": Program("0.3", ALL, (str(_python("0.3")), str(HERE / "agent_0_3.py"))),
@@ -64,7 +63,7 @@ CLIENTS = {
 
 @dataclass(frozen=True)
 class Agent:
-    """A running agent: where its bindings are."""
+    """A running agent: the addresses of its bindings."""
 
     release: str
     http: str
@@ -76,7 +75,7 @@ class Agent:
 
 
 class PeerError(Exception):
-    """What a peer's client raised: `tree` is as lines.py tells it."""
+    """The error of a peer's client: `tree` as in lines.py."""
 
     def __init__(self, tree: dict[str, Any]) -> None:
         super().__init__(f"{tree['type']}: {tree['message']}")
@@ -95,7 +94,7 @@ class PeerClient:
         self._reader.start()
 
     def end(self) -> None:
-        """Ends the program, and the thread that reads what it says."""
+        """Ends the program, and the thread that reads its output."""
         self._process.stdin.close()
         self._reader.join(10)
 
@@ -175,7 +174,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 def agents() -> Iterator[Callable[..., Agent]]:
-    """`agent("0.3.26", "GRPC")` is a running agent with that binding only; no binding means all it has."""
+    """`agent("0.3.26", "GRPC")` is a running agent with that binding only; without a binding, with all."""
     running: dict[tuple[str, ...], Agent] = {}
     with ExitStack() as stack:
 

@@ -1,9 +1,9 @@
-"""A scripted agent on the types that a2a-sdk 0.2 and 0.3 share. Not a program, and nothing of ours is in it.
+"""A scripted agent on the types that a2a-sdk 0.2 and 0.3 share. It is no program, and has no code of ours.
 
-The steps are those of tests/interop/script.py, told in the 0.x types:
+The steps are those of tests/interop/script.py, with the 0.x types:
 
 1. A status update that ends a turn (an end state, or a question) is `final`.
-2. `auth` does not end the stream: an agent of any version may go on when it got what it waits for.
+2. `auth` does not end the stream: an agent of any version may continue when it has got the authorization.
 3. It runs in an environment of its own: it imports the SDK found there and its neighbours in this folder.
 """
 
@@ -33,7 +33,7 @@ from a2a.utils.errors import ServerError
 PREFIX = "script:"
 #: seconds after which an agent gives up on a `hold`
 PATIENCE = 240.0
-#: seconds between two events of a `tick`, so that who subscribes knows that it is heard
+#: seconds between two events of a `tick`, so that a subscriber gets one soon
 TICK = 0.05
 
 #: step -> the state it sets, and whether the turn ends there
@@ -57,7 +57,7 @@ def text_part(text: str) -> Any:
 
 
 def steps_of(message: Any) -> list[tuple[str, str]]:
-    """The steps a message asks for: `[("echo", "")]` when it is no script."""
+    """The steps in a message: `[("echo", "")]` if it is no script."""
     text = next((part.root.text for part in message.parts if part.root.kind == "text"), "")
     if not text.startswith(PREFIX):
         return [("echo", "")]
@@ -174,7 +174,7 @@ async def play(message: Any, task_id: str, context_id: str, gates: Gates) -> Asy
 
 
 class ScriptedExecutor(AgentExecutor):
-    """Does what each message says."""
+    """Plays the script of each message."""
 
     def __init__(self) -> None:
         self._gates = Gates()
@@ -222,8 +222,8 @@ async def serve(
 ) -> None:
     """Runs an agent until standard input ends.
 
-    build: (bindings, HTTP origin, gRPC address) -> an ASGI application, and what adds the gRPC service to a
-    server.
+    build: (bindings, HTTP origin, gRPC address) -> an ASGI application, and a function that adds the gRPC
+    service to a server.
     """
     logging.disable(logging.CRITICAL)
     # Of protocol TCP by name: asyncio turns Nagle's algorithm off for no other, which costs 40 ms a call.
@@ -252,8 +252,8 @@ async def serve(
 
 def main(known: tuple[str, ...], build: Callable[..., Any]) -> None:
     """The program: `--binding` as often as wanted, all of `known` by default."""
-    # What the SDK prints, tracebacks of refused requests among it, is of no use to a test.
-    sys.stderr = open("/dev/null", "w")  # noqa: SIM115, PTH123  open for as long as the process lives
+    # The output of the SDK, with tracebacks of refused requests, is of no use to a test.
+    sys.stderr = open("/dev/null", "w")  # noqa: SIM115, PTH123  open as long as the process lives
     parser = argparse.ArgumentParser()
     parser.add_argument("--binding", action="append", choices=known)
     asyncio.run(serve(parser.parse_args().binding or list(known), build))

@@ -1,6 +1,4 @@
-"""Clients and agents of the SDKs by themselves, nothing of ours between: what fails here is not the bridge's
-doing.
-"""
+"""Clients and agents of the SDKs by themselves, without our code: their faults are not those of the bridge."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ from tests.peers.transcript import settled, transcripts
 
 pytestmark = pytest.mark.sdk
 
-#: masks of what shows only sometimes, or only with agents of newer versions
+#: masks of faults that show only sometimes, or only with agents of newer versions
 HIDDEN = (nothing, WITHOUT_MEDIA_TYPES)
 
-#: agent, client: whoever speaks the same version
+#: agents and clients of the same version
 PAIRS = [
     pytest.param(agent, client, id=f"{client} to {agent}")
     for agent, serving in AGENTS.items()
@@ -52,8 +50,8 @@ async def test_an_sdk_talks_to_itself_but_for_its_faults(
         pair = [*faults_of(AGENT, agent, binding), *faults_of(CLIENT, client, binding)]
         found = [line for name in got for line in differences(name, expected[name], got[name], pair)]
         assert not found, "\n".join([binding, *found])
-        # Both sides may have the same fault, and either alone would do. The newest SDK's agent has other
-        # words.
+        # Both sides may have the same fault, and either one would be enough. The newest SDK's agent has other
+        # texts.
         shown = {
             fault.mask for fault in pair if agent == client and not (fault.mask in HIDDEN or fault.sometimes)
         }

@@ -1,8 +1,8 @@
-"""What was said in a conversation, in a form that can be compared. Not the conversations.
+"""Transcripts of conversations, in a form that can be compared. The conversations are elsewhere.
 
-Ids differ from run to run: they are replaced by the order in which they first appear, so that "the same task
-as before" still shows. What users wrote (data, metadata, text) is left alone, but for ids that are quoted in
-a text.
+Ids differ from run to run: they are replaced by the order in which they first appear, so that relations
+between them still show. Content of users (data, metadata, text) is unchanged, except for ids that are quoted
+in a text.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 from tests.peers.callers import Caller, Refused
 
-#: Seconds that one exchange may take. Agents of the 0.x SDKs leave streams open for ever now and then: each
-#: costs this.
+#: Seconds that one exchange may take. Agents of the 0.x SDKs sometimes leave streams open for ever, and each
+#: such stream takes this time.
 PATIENCE = 90.0
 
 NUMBERED = frozenset({"id", "taskId", "contextId", "messageId", "artifactId"})
-#: members whose content is the user's
+#: members with content of users
 OPAQUE = frozenset({"data", "metadata"})
-#: member -> why it is not compared
+#: member -> the reason why it is not compared
 IGNORED = {
     "timestamp": "each agent has its own clock, and protobuf layers of older SDKs drop it; tests/gateway compares it, in raw JSON through two gateways",
     "pageSize": "a gateway says how many tasks a page holds, agents of SDKs how many were asked for",
@@ -32,14 +32,14 @@ IGNORED = {
     "supportedInterfaces": "a card says where it was served",
     "protocolVersion": "a card says what is spoken there",
 }
-#: a generated id; not the code of what a bridge carries, which has as many digits and stands before `.{`
+#: a generated id; not the code of carried content, which has as many digits and is followed by `.{`
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}(?!\.\{)")
 
 Lines = list[tuple[str, Any]]
 
 
 class Talk:
-    """One conversation: a caller and what it has been told, as (label, tree) in order."""
+    """One conversation: a caller and its answers so far, as (label, tree) in order."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -47,7 +47,7 @@ class Talk:
         self.lines: Lines = []
 
     async def ask(self, label: str, operation: str, params: Any) -> Any:
-        """Notes the result, or the refusal; returns the result, or None."""
+        """Notes the result or the refusal; returns the result, or None."""
         try:
             async with asyncio.timeout(PATIENCE):
                 result = await self._caller.unary(operation, params)
@@ -64,7 +64,7 @@ class Talk:
 
     @asynccontextmanager
     async def following(self, label: str, operation: str, params: Any) -> AsyncIterator[Followed]:
-        """A stream that is read while other things happen."""
+        """A stream that is read in the background."""
         followed = Followed(self, label, self._caller.stream(operation, params))
         try:
             yield followed
@@ -95,7 +95,7 @@ class Talk:
 
 
 class Followed:
-    """One stream: a task reads it, so that it goes on while nobody looks."""
+    """One stream, read by a task of its own."""
 
     def __init__(self, talk: Talk, label: str, events: Any) -> None:
         self._talk = talk
@@ -123,16 +123,16 @@ class Followed:
             await self._begun.wait()
 
     async def take(self, label: str, *, ticking: bool = False) -> Any:
-        """The next event, noted; None when there is none. ticking: as in `rest`."""
+        """The next event, noted; None if there is none. ticking: as in `rest`."""
         sort, event = await self._next(ticking)
         self._talk.note(f"{self._label} {label}", event if sort != "ended" else "ended")
         return event if sort == "event" else None
 
     async def rest(self, *, ticking: bool = False) -> None:
-        """Notes what else comes, and the end. ticking: neither ticks nor a snapshot of the task are noted."""
+        """Notes the further events and the end. ticking: neither ticks nor a snapshot of the task are noted."""
         while True:
             sort, event = await self._next(ticking)
-            # Not numbered: one that is left out of a comparison must not rename the others.
+            # Not numbered: a line that is left out of a comparison must not rename the others.
             self._talk.note(f"{self._label} {sort}", event)
             if sort != "event":
                 return
@@ -142,7 +142,7 @@ class Followed:
             while True:
                 sort, event = await self._queue.get()
                 if sort != "event":
-                    self._queue.put_nowait((sort, event))  # for whoever asks again
+                    self._queue.put_nowait((sort, event))  # for the next call
                 if not (ticking and sort == "event" and (event["kind"] == "task" or _is_tick(event))):
                     return sort, event
 
@@ -157,14 +157,14 @@ def _is_tick(event: Any) -> bool:
     return event["kind"] == "status-update" and status["state"] == "working" and not spoken
 
 
-#: the label of a line that says that nothing more came in time
+#: the label of a line for a missing event within the time limit
 STUCK = "nothing came"
 
 
 async def transcripts(caller: Caller, names: Iterable[str] | None = None) -> dict[str, Lines]:
-    """Every conversation that a caller can have, or those named.
+    """Every conversation that a caller can have, or the named ones.
 
-    They are held side by side: they share nothing, and agents of the 0.x SDKs mostly wait.
+    They run concurrently: they are independent, and agents of the 0.x SDKs mostly wait.
     """
     from tests.peers.conversations import CONVERSATIONS
 
@@ -182,8 +182,8 @@ async def transcripts(caller: Caller, names: Iterable[str] | None = None) -> dic
 
 
 async def settled(caller: Caller, names: Iterable[str] | None = None) -> dict[str, Lines]:
-    """What an agent says itself. Those of the 0.x SDKs sometimes leave a stream open for ever: they are asked
-    again.
+    """The transcript of an agent without us. Agents of the 0.x SDKs sometimes leave a stream open for ever;
+    then the conversation is repeated.
     """
     first = await transcripts(caller, names)
     return first | await transcripts(

@@ -1,4 +1,4 @@
-"""A probe behind a gRPC host, and the plain grpcio client that speaks to it in bytes; no test."""
+"""A probe behind a gRPC host, and the plain grpcio client that sends bytes to it. No tests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def channel(address: object, options: Sequence[tuple[str, Any]] = ()) -> A
 
 
 async def finished(rpc: Any) -> list[bytes]:
-    """All that a unary or streaming call answers. Raises AioRpcError."""
+    """All answers of a unary or streaming call. Raises AioRpcError."""
     if not hasattr(rpc, "read"):
         return [await rpc]
     answers = []
@@ -81,7 +81,7 @@ def details_of(error: Any) -> tuple[str, list[Any]]:
 
 
 def texts(error: Any) -> Iterable[str]:
-    """All that a status says in words."""
+    """All texts of a status."""
     yield error.details()
     for _, value in error.trailing_metadata():
         yield value if isinstance(value, str) else value.decode("latin-1")

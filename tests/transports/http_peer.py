@@ -1,4 +1,4 @@
-"""An agent of raw bytes, with habits of its own, and callers of it. No tests."""
+"""An agent of raw bytes with configurable behaviour, and its callers. No tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVENT = '{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_S
 
 @dataclass
 class Peer:
-    """An agent of raw bytes: answers each request with what a function makes of it."""
+    """An agent of raw bytes: a function makes the answer to each request."""
 
     answer: Callable[[str, dict[str, str], bytes], bytes]
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)

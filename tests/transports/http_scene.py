@@ -1,4 +1,4 @@
-"""What the tests of the HTTP bindings share: a scripted service, a started host, raw sockets. No tests."""
+"""The fixtures of the tests of the HTTP bindings: a scripted service, a started host, raw sockets. No tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reply(text: str = "hi") -> hub.SendMessageResponse:
 
 
 def update(text: str) -> hub.StreamResponse:
-    """An event that says `text`."""
+    """An event with `text`."""
     part = hub.Part(text=text)
     message = hub.Message(message_id="m-3", role=hub.ROLE_AGENT, parts=[part])
     status = hub.TaskStatus(state=hub.TASK_STATE_WORKING, message=message)
@@ -49,7 +49,7 @@ def said(event: hub.StreamResponse) -> str:
 
 @dataclass
 class Scripted:
-    """A service that does what a test tells it, and remembers what it was asked."""
+    """A service that a test controls, and that records its requests."""
 
     on_unary: Callable[[Call[Any, Any]], Awaitable[Any]] | None = None
     on_stream: Callable[[Call[Any, Any]], AsyncGenerator[Any, None]] | None = None
@@ -118,7 +118,7 @@ async def dialling(
 
 @dataclass
 class Answer:
-    """A response as it came over a raw socket."""
+    """A response on a raw socket, unchanged."""
 
     status: int
     headers: dict[str, str]
@@ -177,7 +177,7 @@ class Wire:
             yield data
 
     async def ended(self) -> bool:
-        """Whether the host closed the connection (waits for it) without saying more."""
+        """Whether the host closed the connection (waits for it) without further data."""
         async with asyncio.timeout(PATIENCE):
             try:
                 return await self.reader.read() == b""

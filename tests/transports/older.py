@@ -1,6 +1,6 @@
-"""Versions made up for tests: 1.0's messages below the addresses and with the errors of 0.3. No tests.
+"""Versions for tests: the messages of 1.0 at the addresses and with the errors of 0.3. No tests.
 
-They say a little beside their messages: a `note` of GetTask, in the request and in the answer.
+They carry content beside their messages: a `note` of GetTask, in the request and in the answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The application that pyvoy runs in the process of Envoy: it passes every request on to the process of the tests.
+"""The application that pyvoy runs in the process of Envoy: it forwards every request to the process of the
+tests.
 
 No test. It imports nothing of this project. Messages are pickled, after their length in four bytes.
 """
@@ -53,4 +54,4 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     except (asyncio.IncompleteReadError, ConnectionError):
         pass  # the tests' application has returned
     finally:
-        writer.close()  # and what still waits for the server ends by itself
+        writer.close()  # and tasks that still wait for the server end by themselves

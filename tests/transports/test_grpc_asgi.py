@@ -1,4 +1,4 @@
-"""gRPC and gRPC-Web in an ASGI application, byte by byte: what the contract of bindings does not say."""
+"""gRPC and gRPC-Web in an ASGI application, byte by byte: cases beyond the contract of bindings."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_a_server_without_trailers_says_so_to_grpc() -> None:
             assert (answer.status_code, answer.content) == (200, b"")
             assert answer.headers["grpc-status"] == "12"
             assert "trailers" in answer.headers["grpc-message"]
-        # What is no gRPC at such a path is a request of HTTP+JSON.
+        # A request at such a path that is no gRPC is a request of HTTP+JSON.
         assert (await http.post(GET, json={})).status_code == 404
     assert not service.calls
 
@@ -280,7 +280,7 @@ async def test_base64_of_a_stream_may_arrive_in_any_pieces() -> None:
         for at in range(0, len(text), 3):
             yield text[at : at + 3]
 
-    transport = httpx.ASGITransport(application(Scripted()))  # passes each piece on as it is
+    transport = httpx.ASGITransport(application(Scripted()))  # passes each piece on unchanged
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
         path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
         answer = await http.post(path, content=pieces(), headers={"content-type": TEXT})

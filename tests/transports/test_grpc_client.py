@@ -1,4 +1,4 @@
-"""The gRPC client side against peers of every manner, most of them made of plain grpcio."""
+"""The gRPC client side against peers with all kinds of behaviour, most of them made of plain grpcio."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EVENT = hub.StreamResponse(message=hub.Message(message_id="m")).SerializeToStrin
 
 
 class Peer(grpc.GenericRpcHandler):
-    """Answers every path with one coroutine function, and remembers what came."""
+    """Answers every path with one coroutine function, and records the requests."""
 
     def __init__(self, answer: Callable[..., Any], *, streaming: bool) -> None:
         kind = grpc.unary_stream_rpc_method_handler if streaming else grpc.unary_unary_rpc_method_handler
@@ -195,7 +195,7 @@ async def test_bare_statuses(code: grpc.StatusCode, reason: Reason, streaming: b
 
 @pytest.mark.parametrize("code", [7, 8], ids=["REFUSED_STREAM", "CANCEL"])
 async def test_a_call_that_the_peer_throws_away_unseen(code: int) -> None:
-    """So ends one that reaches a server while it stops."""
+    """A call that reaches a server while it stops ends like this."""
 
     met: list[asyncio.Task[None]] = []
     over = asyncio.Event()
@@ -283,7 +283,7 @@ async def test_a_peer_that_is_not_there(url: str) -> None:
 
 
 async def test_a_peer_that_accepts_and_says_nothing_is_not_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:  # the system accepts, nobody answers
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # the system accepts, no process answers
         port = listening.getsockname()[1]
         async with dialling(f"127.0.0.1:{port}", connect_timeout=0.3) as client:
             start = time.monotonic()

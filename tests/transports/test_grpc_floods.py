@@ -76,7 +76,7 @@ async def test_streams_that_are_reset_at_once_cost_others_no_call(probe: Probe) 
                     writer.write(resets(1 + 2 * burst * number, burst))
                     await asyncio.gather(*(send(REQUEST) for _ in range(calls)))
                     if ignoring.done():
-                        break  # the host has had enough of that connection
+                        break  # the host has closed that connection
                     await writer.drain()
         finally:
             ignoring.cancel()
@@ -98,7 +98,7 @@ async def test_streams_of_one_connection_are_limited(probe: Probe) -> None:
         async with asyncio.timeout(PATIENCE):
             while not probe.calls:  # noqa: ASYNC110  the probe offers no event
                 await asyncio.sleep(0.01)
-        # The client knows the limit by now; what it opens before that is refused.
+        # The client knows the limit by now; streams that it opened before that are refused.
         calls += [asyncio.ensure_future(send(REQUEST)) for _ in range(4)]
         # The option names a connection of its own; two channels would share one otherwise.
         async with channel(host.address, [("grpc.use_local_subchannel_pool", 1)]) as other:

@@ -1,4 +1,4 @@
-"""The gRPC host: health, reflection, draining, addresses, and life on somebody else's server."""
+"""The gRPC host: health, reflection, draining, addresses, and the service on an application's own server."""
 
 from __future__ import annotations
 

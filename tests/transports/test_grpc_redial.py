@@ -1,6 +1,4 @@
-"""gRPC to a host whose addresses are checked: what is dialled, what the server and its certificate are asked
-for.
-"""
+"""gRPC to a host whose addresses are checked: the dialled addresses, and the name for server and certificate."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The official SDK's gRPC classes against ours, both ways round; what its agents mean by it is
-tests/interop's.
+"""The official SDK's gRPC classes against ours, in both directions; tests/interop has the behaviour of its
+agents.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.sdk
 
 STREAMING = [operation for operation in ops.ALL if isinstance(operation, ops.Streaming)]
 EVENTS = samples(hub.StreamResponse)
-#: what the SDK's transport calls the operations whose names differ
+#: operations with other names in the SDK's transport
 SDK_NAMES = {"SendStreamingMessage": "send_message_streaming", "SubscribeToTask": "subscribe"}
 SDK_REASONS = {name: cls for cls, name in A2A_ERROR_REASONS.items()}
 
@@ -141,7 +141,7 @@ async def test_the_sdks_client_leaves_a_stream(transport: GrpcTransport, probe: 
 
 
 class Servicer(a2a_pb2_grpc.A2AServiceServicer):  # type: ignore[misc]
-    """Answers every rpc as the test says, through the generated code of the SDK."""
+    """Answers every rpc as the test chooses, through the generated code of the SDK."""
 
     def __init__(self, answer: Any) -> None:
         self.requests: list[Any] = []

@@ -1,4 +1,4 @@
-"""Several versions on one gRPC port: packages, headers, errors, and what travels beside messages."""
+"""Several versions on one gRPC port: packages, headers, errors, and content beside messages."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ async def test_all_versions_on_a_server_of_somebody_else(probe: Probe) -> None:
                 assert got == TASK
     finally:
         await server.stop(0)
-    # Clients of 0.2 say no version, and the newest that shares their package understands them.
+    # Clients of 0.2 send no version, and the newest version of their package understands them.
     assert [call.context.origin.version for call in probe.calls] == ["1.0", "0.3", "0.3"]
 
 
@@ -331,8 +331,8 @@ async def test_errors_of_streams_in_every_version(probe: Probe, dialect: Dialect
 
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_the_status_depends_on_who_declares_0_3(probe: Probe, streaming: bool) -> None:
-    """Clients of 0.3 know an unsupported operation by UNIMPLEMENTED; SDKs of 1.0 declare 0.3 and read as in
-    1.0.
+    """Clients of 0.3 expect UNIMPLEMENTED for an unsupported operation; SDKs of 1.0 declare 0.3 and read as
+    in 1.0.
     """
     error = A2AError(Reason.UNSUPPORTED_OPERATION)
     probe.on_unary, probe.on_stream = answering(error), yielding(error)

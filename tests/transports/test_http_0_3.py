@@ -284,7 +284,7 @@ async def test_what_a_stream_that_is_refused_looks_like(
         assert (answer.status, answer.headers["content-type"]) == (200, media)
         tree = events(answer)[0] if media == EVENTS else answer.json()
         assert tree["error"]["code"] == -32001
-        # What is no stream is never answered as one.
+        # A request for no stream is never answered with one.
         unary = frame("GetTask" if version else "tasks/get", {"id": 5})
         answer = await ask(host, request("POST", "/", unary, version=version, **headers))
         assert (answer.headers["content-type"], answer.json()["error"]["code"]) == (
@@ -369,7 +369,7 @@ async def test_a_refusal_of_other_calls_is_json(version: str) -> None:
 async def test_the_paths_of_another_0_3_are_told_ours(
     dialects: Any, method: str, path: str, place: str
 ) -> None:
-    """a2a-go 2 asks for 0.3 at the paths of 1.0, with objects of a spelling of its own."""
+    """a2a-go 2 requests 0.3 at the paths of 1.0, with objects of another form."""
     body = (
         json.dumps({"message": {"message_id": "m-1", "role": "user", "parts": []}})
         if method == "POST"

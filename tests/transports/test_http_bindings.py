@@ -30,7 +30,7 @@ from tests.transports.http_scene import (
 
 @dataclass(frozen=True)
 class Spelling:
-    """How one binding asks for the same things."""
+    """The requests of one binding for the same operations."""
 
     kind: str
 
@@ -163,7 +163,7 @@ async def test_unknown_members_are_ignored_and_of_duplicates_the_last_counts(bin
 
 @both
 async def test_integers_beyond_a_double(binding: Spelling) -> None:
-    """They are read exactly, and what the codec cannot hold it says or rounds; nothing crashes."""
+    """They are read exactly; larger ones than the codec can hold are refused or rounded; nothing crashes."""
     raw = b'{"message":{"messageId":"a","role":"ROLE_USER","parts":[{"data":%d}]}}' % 2**100
     service = Scripted()
     async with hosting(service) as host:

@@ -1,6 +1,4 @@
-"""A host that stops loses no request: those in progress, those on kept connections, and those that come
-meanwhile.
-"""
+"""A host that stops loses no request: those in progress, those on kept connections, and new ones."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ async def test_draining_answers_what_is_open_and_takes_nothing_new() -> None:
         idle.send(request("GET", "/readyz"))
         late = await idle.answer()
         assert (late.status, late.headers["connection"]) == (503, "close")
-        # The listener stays open for a moment: clients that are told to leave may come again, and are told
+        # The listener stays open for a moment: clients that are sent away may come again, and are sent away
         # again.
         fresh = await ask(host, request("POST", "/message:send", SEND))
         assert (fresh.status, fresh.headers["connection"]) == (200, "close")

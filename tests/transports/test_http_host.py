@@ -264,7 +264,7 @@ async def test_a_chunked_body() -> None:
 
 @pytest.mark.parametrize("first", ["", "3\r\n{  \r\n"])
 async def test_broken_chunks_are_the_clients_fault_and_nobody_waits_for_more(first: str) -> None:
-    # Longer than the test waits: only what is read can end the call.
+    # Longer than the test waits: only the disconnect can end the call.
     options = HostOptions(header_timeout=10 * PATIENCE)
     async with hosting(Scripted(), options=options) as host, wire(host) as connection:
         connection.send(

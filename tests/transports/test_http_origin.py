@@ -1,4 +1,4 @@
-"""The URL a client used: Host headers, proxies, and whom to believe."""
+"""The URL that a client used: Host headers, proxies, and trusted addresses."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ async def test_trailers_are_no_headers() -> None:
     ],
 )
 async def test_a_kept_connection_is_read_further(head: bytes, body: bytes) -> None:
-    """A trailer does not end the connection, nor does an ignored Upgrade: the answer has said that it stays."""
+    """A trailer does not end the connection, nor does an ignored Upgrade, after an answer with keep-alive."""
     async with hosting(Scripted()) as host, wire(host) as connection:
         connection.send(head + body + request("GET", "/livez"))
         assert (await connection.answer()).headers.get("connection") != "close"

@@ -1,4 +1,4 @@
-"""Requests in pieces: the same bytes get the same answers, however the network cuts them."""
+"""Requests in pieces: the same bytes get the same answers, for any division by the network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SEEDS = [
     b"GET /livez HTTP/1.0\r\n\r\n",
     b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n",
 ]
-#: bytes with a meaning to the parser, which random ones seldom hit
+#: bytes with a meaning to the parser, which random ones seldom include
 TOKENS = [
     b"\r\n",
     b"\r\n\r\n",
@@ -54,7 +54,7 @@ TOKENS = [
 
 
 class Pipe(asyncio.Transport):
-    """A transport that keeps what is written."""
+    """A transport that keeps the written data."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Pipe(asyncio.Transport):
 
 
 async def settled(connection: Connection) -> None:
-    """Waits until the connection can do nothing without more bytes."""
+    """Waits until the connection needs more bytes."""
     async with asyncio.timeout(PATIENCE):
         while connection._ahead or (connection.request is not None and connection.parser.complete):  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def settled(connection: Connection) -> None:
 
 
 async def answers(host: HttpHost, pieces: list[bytes]) -> bytes:
-    """What a connection that gets these pieces says until it ends, or waits for a further request."""
+    """The output of a connection for these pieces, until it ends or waits for a further request."""
     connection = Connection(host)
     pipe = Pipe(connection)
     connection.connection_made(pipe)
@@ -109,7 +109,7 @@ async def answers(host: HttpHost, pieces: list[bytes]) -> bytes:
         connection.data_received(piece)
         await settled(connection)
     if connection.request is not None:
-        # It waits for the rest of a body. That must not be for ever.
+        # It waits for the rest of a body, but not for ever.
         connection.expire()
         async with asyncio.timeout(PATIENCE):
             while connection.request is not None:  # noqa: ASYNC110

@@ -45,7 +45,7 @@ def parsed(data: bytes) -> list[Event]:
 
 
 def texts(data: bytes) -> list[str]:
-    """What the events say; an error by its reason."""
+    """The texts of the events; for an error its reason."""
     found = []
     for event in parsed(data):
         tree = json.loads(event.data)
@@ -328,7 +328,7 @@ async def test_a_reader_that_does_not_read_costs_little(
         await loop.sock_sendall(sock, asked)
         async with asyncio.timeout(PATIENCE):
             await stalled.wait()
-        # Other callers are served meanwhile, and nothing more is produced.
+        # Other callers are served meanwhile, and no further event is produced.
         assert (await ask(host, request("GET", "/tasks/7"))).status == 200
         stalled_at = produced
         for _ in range(20):

@@ -1,6 +1,4 @@
-"""Several versions at one HTTP address: who speaks which, what is called how, and what travels beside
-messages.
-"""
+"""Several versions at one HTTP address: detection, names of methods, and content beside messages."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ NEW_NAMES = {operation: operation.name for operation in METHODS}
 
 @dataclass(frozen=True)
 class Spelling:
-    """How one binding asks for the same things, in either version's words."""
+    """The requests of one binding for the same operations, in either version."""
 
     kind: str
 
@@ -66,14 +64,14 @@ class Spelling:
         return tree["result"] if self.kind == "JSONRPC" else tree
 
     def reason(self, answer: Answer) -> str:
-        """What went wrong, as any version spells it."""
+        """The reason of an error, in the form of any version."""
         form = OLD.forms[JSONRPC if self.kind == "JSONRPC" else HTTP_JSON]
         tree = answer.json()
         body = tree["error"] if self.kind == "JSONRPC" else tree
         return form.decode_error(ErrorReply(answer.status, body)).reason.name
 
     def is_old(self, answer: Answer) -> bool:
-        """Whether an error is spelled as 0.3 does."""
+        """Whether an error has the form of 0.3."""
         tree = answer.json()
         if self.kind == "HTTP+JSON":
             return "message" in tree
@@ -86,7 +84,7 @@ REST, RPC = Spelling("HTTP+JSON"), Spelling("JSONRPC")
 
 
 async def spoken(binding: Spelling, dialects: Any, *, lenient: bool = False, **how: Any) -> str:
-    """The version that a request was taken to speak, or the reason of its refusal."""
+    """The version in which a request was read, or the reason of its refusal."""
     service = Scripted()
     options = HostOptions(lenient_versions=lenient)
     async with hosting(service, options=options, dialects=dialects) as host:
@@ -414,7 +412,7 @@ async def test_an_old_agent_cannot_speak_to_the_bridge_in_headers(binding: Spell
     context = CallContext()
     old_errors = Dialect(
         "0.3", V1_0.card, {**V1_0.forms}, declares=False, extensions=OLD.extensions
-    )  # speaks 1.0's messages, but nobody trusts it with 1.0's habits
+    )  # speaks 1.0's messages, but its profile is not that of 1.0
     async with (
         hosting(service, dialects=(V1_0,), options=HostOptions(lenient_versions=True)) as host,
         dialling(f"http://{host.address}", binding.kind, dialect=old_errors) as near,

@@ -1,4 +1,4 @@
-"""JSON-RPC frames: what is one, what is refused with which error and id."""
+"""JSON-RPC frames: valid ones, and the errors and ids of refused ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whether a host is ready, as its service says: the probes of HTTP, the health service of gRPC, and how long
-to wait.
+"""The readiness of a host, as its service reports it: the probes of HTTP, the health service of gRPC, and
+retry times.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FULL = A2AError(Reason.UNAVAILABLE, "the store cannot be written", retry_after=1
 
 
 class State:
-    """What refuses work as a test wants it."""
+    """A refusal that a test controls."""
 
     def __init__(self, refusal: A2AError | None = None) -> None:
         self.refusal = refusal
