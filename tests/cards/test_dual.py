@@ -1,4 +1,4 @@
-"""One document for all: it says to each reader what the reader's own card would have said. For any card."""
+"""One document for all: each reader gets the content of its own card. For any card."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def without_interfaces(card: hub.AgentCard) -> hub.AgentCard:
 
 
 def older(tree: Any) -> hub.AgentCard:
-    """What a reader of 0.3 reads, who knows no member of 1.0."""
+    """The content for a reader of 0.3, which knows no member of 1.0."""
     return V0_3.card.decode({name: value for name, value in tree.items() if name != "supportedInterfaces"})
 
 

@@ -1,4 +1,4 @@
-"""Whose card this is: decided by what it says, never by who happens to be able to read it."""
+"""The version of a card: its content decides, not the readers that accept it."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_a_card_that_is_shown_is_read_back() -> None:
         ({"protocolVersion": "1.0"}, "1.0"),
         ({"protocolVersion": "0.3.0"}, "0.3"),
         ({"protocolVersion": "9"}, "1.0"),
-        # Microsoft's agent-framework 1.23: the members of 0.x are beside, and speak of themselves.
+        # Microsoft's agent-framework 1.23: the members of 0.x are beside, and describe themselves.
         ({"protocolVersion": "0.3.0", "url": "http://a.example/1", "preferredTransport": "JSONRPC"}, "1.0"),
     ],
 )

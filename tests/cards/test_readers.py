@@ -46,7 +46,7 @@ PLACES = [
 
 
 def advertisement() -> Advertisement:
-    """Of an agent whose card has everything that a card can have."""
+    """Of an agent whose card has every possible member."""
     card = full(hub.AgentCard)
     card.security_schemes["security_schemes-0"].api_key_security_scheme.location = "header"
     for name, flow in (("oauth", "client_credentials"), ("oauth#password", "password")):
@@ -61,7 +61,7 @@ def document(path: str = "/.well-known/agent-card.json") -> dict[str, Any]:
 
 
 def summary_of_0_x(card: Any) -> dict[str, Any]:
-    """What a model of an SDK says that it read."""
+    """The content of an SDK's model after reading."""
     return {
         "version": card.protocol_version,
         "main": [card.url, card.preferred_transport],

@@ -1,4 +1,4 @@
-"""Finding and remembering cards. The network is a table, the clock a number."""
+"""Finding and caching cards. The network is a table, the clock a number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def card(name: str = "a") -> bytes:
 
 
 class Web:
-    """What is at which URL; everything else is 404. Remembers what was asked with which headers."""
+    """The documents by URL; everything else is 404. Records the requests with their headers."""
 
     def __init__(self, pages: Mapping[str, Fetched | bytes]) -> None:
         self.pages = dict(pages)

@@ -1,6 +1,4 @@
-"""Security schemes that 1.0 cannot express: left out of what its readers get, with a warning. SDKs refuse
-them.
-"""
+"""Security schemes that 1.0 cannot express: left out for its readers, with a warning. SDKs refuse them."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ SCHEMES: dict[str, Any] = {
 
 
 def elsewhere() -> hub.AgentCard:
-    """A card of 0.3 with every sort of scheme, as it is read."""
+    """A card of 0.3 with every sort of scheme, as a reader has it."""
     tree = {
         "name": "n",
         "description": "d",
@@ -66,7 +64,7 @@ def test_the_card_shows_what_1_0_can_express(
     tree: Any = loads_exact(made.document("http://here.example"))
     assert sorted(tree["securitySchemes"]) == ["code", "key"]
     assert tree["securitySchemes"]["key"]["apiKeySecurityScheme"] == {"location": "header", "name": "X-Key"}
-    # What is required stays required, even if it cannot be said what that is.
+    # A requirement stays, even if its scheme cannot be expressed.
     assert [list(one["schemes"]) for one in tree["securityRequirements"]] == [["odd"], ["key"]]
 
 

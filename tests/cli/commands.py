@@ -1,4 +1,4 @@
-"""The command `a2a-bridge` as a process, and agents for it to reach. No tests."""
+"""The command `a2a-bridge` as a process, and agents for it to call. No tests."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.patience import PATIENCE
 
 Process = asyncio.subprocess.Process | prefork.Process
 
-#: for tests that serve from a folder of their own: tasks are kept in files there, as they are for users
+#: for tests that serve from a folder of their own: tasks are kept in files there, as for users
 FILES = {"A2A_BRIDGE_STORE": ""}
 ANY_PORT = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended."""
+    """A finished command."""
 
     code: int
     out: str
@@ -46,7 +46,7 @@ class Done:
 
 
 async def spawn(*arguments: str, env: Mapping[str, str] | None = None) -> Process:
-    """The command. What it serves is kept in memory, unless a flag or `env` says otherwise: see FILES."""
+    """Starts the command. Tasks are in memory, unless a flag or `env` sets another store: see FILES."""
     whole = {"A2A_BRIDGE_STORE": "memory://", **os.environ, **(env or {})}
     if not any(name.startswith("PYTHON") for name in env or ()):
         return await prefork.spawn(arguments, whole)
@@ -108,7 +108,7 @@ class Running:
 
 @asynccontextmanager
 async def serving(*arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
-    """A serving command from its ready line on; it is told to end if the test has not done so."""
+    """A serving command, from its ready line on; it is stopped at the end unless the test has done so."""
     process = await spawn(*arguments, env=env)
     assert process.stdout is not None
     try:

@@ -1,8 +1,8 @@
 """Processes of the command, forked from one that has imported everything already.
 
-Importing takes half a second of CPU, and the tests start hundreds of processes. A forked process is one of its own
-like any other: it has its own event loop, environment, output and exit code. What depends on the start of the
-interpreter (its flags, PYTHON… variables) is started in the usual way instead.
+Importing takes half a second of CPU, and the tests start hundreds of processes. A forked process is
+independent: it has its own event loop, environment, output and exit code. Tests that depend on the start of
+the interpreter (its flags, PYTHON… variables) start it in the usual way.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTr
 
 def _serve(server: socket.socket) -> None:
     """Forks for each request until the socket closes. Returns in the process that is to run a command."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the processes that wait
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps finished processes
     while True:
         request, descriptors, _, _ = socket.recv_fds(server, _MOST, 3)
         if not request:
@@ -128,7 +128,7 @@ def _serve(server: socket.socket) -> None:
     status, out, err = descriptors
     pid = os.fork()
     if pid:
-        # This process waits for the command, and tells how it ended.
+        # This process waits for the command, and reports its end.
         os.close(out)
         os.close(err)
         os.write(status, f"{pid}\n".encode())

@@ -69,7 +69,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def server(target: str) -> Iterator[str]:
-    """HOST:PORT of a server for many tests: starting one takes seconds."""
+    """HOST:PORT of a server for many tests: its start takes seconds."""
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "a2a_bridge", "serve", target, *ENVOY),
@@ -187,7 +187,7 @@ def _state(event: Any) -> int:
 
 
 async def _until_not_ready(url: str) -> None:
-    """Until the server says that it is not ready, or accepts no connection."""
+    """Waits until the server is not ready, or accepts no connection."""
     async with httpx.AsyncClient(base_url=url, verify=False) as http, asyncio.timeout(PATIENCE):  # noqa: S501
         try:
             while (await http.get("/readyz")).status_code == 200:

@@ -1,4 +1,4 @@
-"""`a2a-bridge gateway` as a process: ready line, card, draining, and what it says when it cannot."""
+"""`a2a-bridge gateway` as a process: ready line, card, draining, and errors."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ ANSWER = hub.SendMessageResponse(message=MESSAGE)
 
 @asynccontextmanager
 async def posting(upstream: Server, shown: bytes) -> AsyncIterator[str]:
-    """A URL with a card of its own, that passes everything else to another server on this machine."""
+    """A URL with a card of its own, which forwards everything else to another server on this machine."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.IncompleteReadError:  # who looks whether somebody is there says nothing
+        except asyncio.IncompleteReadError:  # a connection test sends nothing
             writer.close()
             return
         if head.startswith(b"GET /.well-known/"):
@@ -246,7 +246,7 @@ async def test_the_card_of_the_origin_is_taken_with_a_note_or_refused(probe: Pro
 async def test_a_card_that_names_another_address_is_followed_where_somebody_answers(
     probe: Probe, unused_tcp_port: int
 ) -> None:
-    """As of agents whose card says http://localhost:8000 wherever they run."""
+    """For agents whose card has http://localhost:8000 on every host."""
     async with agent(probe, "JSONRPC") as upstream:
         shown = card()
         shown.supported_interfaces.add(
@@ -305,7 +305,7 @@ async def test_headers_go_upstream_and_those_of_the_caller_if_they_are_named(pro
 
 
 async def held_stream(probe: Probe) -> tuple[asyncio.Event, Any]:
-    """Makes streams give one event and then wait for the event that is returned."""
+    """Streams give one event and then wait for the returned event."""
     go_on = asyncio.Event()
 
     async def on_stream(_: Any) -> Any:
@@ -373,7 +373,7 @@ async def test_a_second_signal_ends_it_at_once(probe: Probe) -> None:
 
 
 async def refuses_connections(url: str) -> None:
-    """Waits until nobody listens any more, which is how a drain begins."""
+    """Waits until no process listens any more: the begin of a drain."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     async with asyncio.timeout(PATIENCE):
         while True:

@@ -1,4 +1,4 @@
-"""What a serving command is as a process: its event loop, and how it stops."""
+"""A serving command as a process: its event loop, and its end."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_an_agent_that_blocks_the_event_loop_keeps_no_process_from_ending(
 
 
 async def _send(url: str) -> None:
-    """Sends a message that nobody answers."""
+    """Sends a message without reading an answer."""
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
     call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     async with httpx.AsyncClient(timeout=PATIENCE) as http:

@@ -1,4 +1,4 @@
-"""Where `serve` keeps tasks when nobody says."""
+"""The default store of `serve`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user may type as a target."""
+"""The targets that a user may type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--workers`: processes that share addresses, their supervisor, and what it does at signals."""
+"""`--workers`: processes that share addresses, their supervisor, and its signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adds to other implementations' JSON what only ours prints: REQUIRED members with their default values."""
+"""Adds to other implementations' JSON the REQUIRED members with their default values, which only ours prints."""
 
 from __future__ import annotations
 

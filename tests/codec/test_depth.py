@@ -1,4 +1,4 @@
-"""The depth of free JSON is limited alike in JSON and in protobuf, whatever is nested and wherever it stands."""
+"""The depth of free JSON has the same limit in JSON and in protobuf, for any content in any place."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_json_and_protobuf_draw_the_line_at_the_same_place(kinds: str, innermost
             try:
                 message = as_protobuf(tree)
             except ProtobufDecodeError:
-                assert refused is not None  # beyond what protobuf itself reads
+                assert refused is not None  # beyond the depth that protobuf reads
                 continue
             assert too_deep(message) == ([] if refused is None else [path.removesuffix(".x")])
             assert may_be_deep(message.SerializeToString()) or refused is None

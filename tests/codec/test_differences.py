@@ -1,4 +1,4 @@
-"""Where the codec means to differ from json_format, each on its own, with what json_format does beside it."""
+"""The intended differences of the codec from json_format, one by one, with the result of json_format."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_nan_and_infinity_from_protobuf_peers_are_not_printed(number: float) -> 
     assert raised.value.path == "metadata.x"
 
 
-# What is printed
+# Writing
 
 
 def test_required_members_are_always_printed_and_other_defaults_never() -> None:
@@ -197,7 +197,7 @@ def test_an_enum_number_without_a_name_is_printed_as_the_number_and_read_back() 
         (
             "2026-11-22T07:44:47.738103",
             "2026-11-22T07:44:47.738103Z",
-        ),  # fasta2a, and everybody's datetime.utcnow()
+        ),  # fasta2a, and any datetime.utcnow()
         ("2026-11-22 07:44:47.738103+00:00", "2026-11-22T07:44:47.738103Z"),  # str() of a datetime
         ("2026-11-22t07:44:47z", "2026-11-22T07:44:47Z"),
         ("2026-11-22T09:44:47+0200", "2026-11-22T07:44:47Z"),
@@ -254,7 +254,7 @@ def test_a_value_that_holds_nothing_is_null() -> None:
     assert codec.encoder(ListValue)(ListValue(values=[Value()])) == [None]
 
 
-# What is read
+# Reading
 
 
 def test_unknown_members_are_ignored() -> None:
@@ -282,7 +282,7 @@ def test_enum_numbers_and_integers_are_digits_not_what_python_takes_for_a_number
     ("text", "number"), [("10.0", 10), ("1e1", 10), ("-5", -5), ("-50.0e-1", -5), ("2147483647", 2**31 - 1)]
 )
 def test_integers_may_be_text_with_a_fraction_of_zero_or_an_exponent(text: str, number: int) -> None:
-    # ProtoJSON says so; json_format does it from protobuf 6 on.
+    # As in ProtoJSON; json_format does it from protobuf 6 on.
     assert codec.decoder(a2a.GetTaskRequest)({"historyLength": text}).history_length == number
 
 

@@ -1,4 +1,4 @@
-"""Decode errors name the field and say in plain English what is wrong there."""
+"""Decode errors name the field and describe the fault in plain English."""
 
 from __future__ import annotations
 

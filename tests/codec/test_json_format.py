@@ -36,7 +36,7 @@ def test_random_documents_decode_and_encode_as_json_format_does(chunk: int) -> N
         maker = Maker(chance, errors=0.02 if number % 3 == 0 else 0.0)
         document = maker.document(cls.DESCRIPTOR)
         refused += compare(cls, document, ignore_unknown=not maker.bad_enum)
-    # Both kinds were among them, or the comparison means little.
+    # There were some of both kinds; otherwise the comparison would mean little.
     assert DOCUMENTS // CHUNKS * 0.01 < refused < DOCUMENTS // CHUNKS * 0.3
 
 
@@ -59,7 +59,7 @@ def test_messages_encode_as_json_format_does_and_come_back(cls: Any, data: Any) 
 
 
 def compare(cls: Any, document: dict[str, Any], *, ignore_unknown: bool = True) -> bool:
-    """Decode by both, and encode by both what came out. True if both refused."""
+    """Decodes with both, and encodes the result with both. True if both refused."""
     text = json.dumps(document).encode()
     try:
         theirs = json_format.ParseDict(json.loads(text), cls(), ignore_unknown_fields=ignore_unknown)
@@ -74,5 +74,5 @@ def compare(cls: Any, document: dict[str, Any], *, ignore_unknown: bool = True) 
 
 
 def expected(message: Any) -> Any:
-    """What json_format prints, with the REQUIRED members that it leaves out because they are empty."""
+    """The output of json_format, with the REQUIRED members that it leaves out because they are empty."""
     return with_required(message.DESCRIPTOR, json_format.MessageToDict(message))

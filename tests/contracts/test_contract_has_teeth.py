@@ -1,4 +1,4 @@
-"""BindingContract notices a transport that breaks its promises. Each test breaks one in the example
+"""BindingContract notices a transport that breaks its promises. Each test breaks one promise of the example
 transport.
 """
 
@@ -18,7 +18,7 @@ from tests.contracts.test_custom_transport import TestTcpBinding as Contract
 
 
 async def breaks(name: str, *arguments: Any, within: float = 5.0) -> None:
-    """Runs one test of the contract, which must fail: by an assertion, or by waiting for what never comes."""
+    """Runs one test of the contract, which must fail: by an assertion, or by a timeout."""
     contract, probe = Contract(), Probe()
     with pytest.raises((AssertionError, TimeoutError, pytest.fail.Exception)):
         async with asyncio.timeout(within), contract.serve(probe) as near:
@@ -26,7 +26,7 @@ async def breaks(name: str, *arguments: Any, within: float = 5.0) -> None:
 
 
 async def holds(name: str, *arguments: Any) -> None:
-    """Runs one test of the contract as it is."""
+    """Runs one test of the contract unchanged."""
     contract, probe = Contract(), Probe()
     async with contract.serve(probe) as near:
         await getattr(contract, name)(near, probe, *arguments)

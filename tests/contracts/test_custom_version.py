@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_version"
 
 
 def installed(folder: Path) -> Path:
-    """What `pip install` would write for the example: metadata with its entry points. No network is needed."""
+    """The metadata with entry points that `pip install` would write for the example. No network is needed."""
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()

@@ -1,4 +1,4 @@
-"""GRPC keeps what every transport promises."""
+"""GRPC passes the contract of bindings."""
 
 from __future__ import annotations
 

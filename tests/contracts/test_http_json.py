@@ -1,4 +1,4 @@
-"""HTTP+JSON keeps what every transport promises."""
+"""HTTP+JSON passes the contract of bindings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TestHttpJson03(BindingContract):
         return f"http://{address}{path}"
 
     def has(self, operation: Any) -> bool:
-        # Agents of 0.3 have no such route, so that clients do not ask for it.
+        # Agents of 0.3 have no such route, so clients do not call it.
         return operation is not ops.LIST_TASKS and super().has(operation)
 
 

@@ -1,4 +1,4 @@
-"""JSONRPC keeps what every transport promises."""
+"""JSONRPC passes the contract of bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store in memory keeps what the engine relies on."""
+"""The store in memory passes the contract of stores."""
 
 from __future__ import annotations
 

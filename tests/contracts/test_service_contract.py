@@ -1,6 +1,4 @@
-"""What stands between a caller and a service changes nothing: middleware with nothing to do, clients,
-gateways.
-"""
+"""Layers between a caller and a service change nothing: middleware without work, clients, gateways."""
 
 from __future__ import annotations
 

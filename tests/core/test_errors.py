@@ -1,4 +1,4 @@
-"""The table of reasons, pinned number by number, and what an error carries."""
+"""The table of reasons, pinned number by number, and the content of an error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INVALID_PARAMS                      -32602  INVALID_ARGUMENT     400
 INTERNAL_ERROR                      -32603  INTERNAL             500
 """
 
-#: what intermediaries care about; the specification leaves the JSON-RPC number free
+#: reasons of intermediaries; the specification leaves the JSON-RPC number free
 HTTP_LEVEL = """
 REQUEST_TOO_LARGE   -32600  RESOURCE_EXHAUSTED  413
 RESOURCE_EXHAUSTED  -32603  RESOURCE_EXHAUSTED  429

@@ -1,4 +1,4 @@
-"""The task state machine: the table, and what events do to a task."""
+"""The task state machine: the table, and the effect of events on a task."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 STATES = list(hub.TaskState.values())
 
-#: the life cycle of a task as the project's starting document draws it; `unknown` is what 1.0 calls
-#: unspecified
+#: the life cycle of a task in the project's starting document; `unknown` is unspecified in 1.0
 DIAGRAM = """
 [*] --> submitted
 submitted --> working

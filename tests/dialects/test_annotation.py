@@ -1,4 +1,4 @@
-"""What the bridge writes into metadata: what final events are, per version, and what was made up."""
+"""The annotations of the bridge in metadata: final events, per version, and generated events."""
 
 from __future__ import annotations
 

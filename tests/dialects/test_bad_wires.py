@@ -1,4 +1,6 @@
-"""Whatever is on the wire, every version reads it, says what is wrong with it, or asks for exact numbers."""
+"""Bad input on the wire: every version reads it, refuses it with the place of the fault, or asks for exact
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,13 @@ WRONG: list[Any] = [
     {"": 0},
     2**70,
 ]
-#: bytes that are no protobuf; a config of 0.1 that is null, which means that there is none
+#: bytes that are no protobuf; a config of 0.1 that is null, which counts as absent
 MORE = {"request": {Reason.PARSE_ERROR}, "response": {Reason.TASK_NOT_FOUND}}
 SIDES = (("request", Reason.INVALID_PARAMS), ("response", Reason.INVALID_AGENT_RESPONSE))
 
 
 def read(row: Any, which: str, wire: Any, reasons: set[Reason]) -> None:
-    """Reads a wire, as bindings do; what is raised is an A2AError for one of `reasons`."""
+    """Reads a wire, as bindings do; an exception is an A2AError for one of `reasons`."""
     decode = f"decode_{which}"
     beside = "extract" if which == "request" else "extract_response"
 
@@ -92,7 +94,7 @@ def test_damaged_samples(kind: Any, form: Any, chance: random.Random) -> None:
             try:
                 wire = getattr(row, f"encode_{which}")(chance.choice(samples(getattr(row.operation, which))))
             except A2AError:
-                continue  # what this version cannot say
+                continue  # content that this version cannot express
             reasons = {reason, *MORE[which]}
             if kind is GRPC:
                 at = chance.randrange(len(wire) + 1)

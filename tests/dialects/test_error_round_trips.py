@@ -1,4 +1,6 @@
-"""Errors survive every binding, whatever is in them: our own, peers' own, and what cannot be carried."""
+"""Errors survive every binding, with any content: our own, those of peers, and content that cannot be
+carried.
+"""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_a_reason_comes_back(name: str, form: object) -> None:
 
 @reasons
 def test_errors_have_a_text_of_their_own(name: str) -> None:
-    """What people see when nobody said more, on every binding alike."""
+    """The default text, on every binding alike."""
     texts = {
         json.loads(dumps(RPC.encode_error(A2AError(Reason[name])).body))["message"],
         json.loads(dumps(REST.encode_error(A2AError(Reason[name])).body))["error"]["message"],

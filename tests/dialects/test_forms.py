@@ -1,4 +1,4 @@
-"""The rows of 1.0: every operation in every form, its addresses, and what stands in paths and queries."""
+"""The rows of 1.0: every operation in every form, its addresses, and the members in paths and queries."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_http_rules_with_and_without_a_tenant() -> None:
 
 
 def test_clients_subscribe_with_post() -> None:
-    """Clients take the first rule that fits: agents of Go, Java and .NET know no other."""
+    """Clients take the first matching rule: agents of Go, Java and .NET know no other."""
     row = FORMS["HTTP+JSON"].row(ops.SUBSCRIBE_TO_TASK)
     assert row is not None
     assert [rule.method for rule in row.address.rules] == ["POST", "POST", "GET", "GET"]

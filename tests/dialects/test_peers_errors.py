@@ -1,4 +1,4 @@
-"""Errors as peers really send them, or may: reading never fails, and finds out what can be found out."""
+"""Errors of real and possible peers: reading never fails, and gets as much as possible."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_body_that_is_no_error_object(body: Any) -> None:
 
 @pytest.mark.parametrize("form", [RPC, REST, PROTO])
 def test_what_a_peer_says_outside_of_any_format_goes_no_further(form: Any) -> None:
-    """A stack trace or an address inside the agent's network is not for the callers of a gateway."""
+    """A stack trace or an address inside the agent's network must not reach the callers of a gateway."""
     trace = "Traceback (most recent call last): KeyError at /srv/agent.py"
     error = form.decode_error(ErrorReply(2 if form is PROTO else 500, None, trace))
     for other in (RPC, REST, PROTO):
@@ -111,7 +111,7 @@ def test_the_name_outweighs_number_and_status() -> None:
     ],
 )
 def test_names_that_sdks_have_of_their_own(name: str, reason: Reason) -> None:
-    """They go on under the name of the specification, which all readers know."""
+    """They are forwarded under the name of the specification, which all readers know."""
     body = {"code": -32000, "message": "m", "data": [info(name, metadata={"k": "v"})]}
     status = google_rpc.Status(code=2, message="m")
     status.details.add().Pack(
@@ -132,9 +132,7 @@ def test_names_that_sdks_have_of_their_own(name: str, reason: Reason) -> None:
     [(Reason.UNAUTHENTICATED, -31401, 401, 16), (Reason.PERMISSION_DENIED, -31403, 403, 7)],
 )
 def test_who_may_not_is_told_so_on_every_binding(reason: Reason, number: int, http: int, grpc: int) -> None:
-    """As a2a-go 2 says it, and as the status alone does: what goes on is the same kind of refusal on each
-    binding.
-    """
+    """The form of a2a-go 2, and the status alone: both become the same kind of refusal on each binding."""
     name = {16: "UNAUTHENTICATED", 7: "UNAUTHORIZED"}[grpc]
     error = {"code": http, "status": "UNKNOWN", "message": "no", "details": [info(name)]}
     for refusal in (
@@ -231,7 +229,7 @@ def test_bare_http_statuses(status: int, reason: Reason) -> None:
 @pytest.mark.parametrize("body", [None, b"", b"\xff"])
 def test_bare_grpc_statuses(status: int, reason: Reason, body: bytes | None) -> None:
     error = PROTO.decode_error(ErrorReply(status, body, "words"))
-    # What a server says whose code has raised is not repeated.
+    # The text of an unexpected exception in a server is not repeated.
     known = 0 <= status <= 16 and status != 2
     assert (error.reason, error.blame) == (reason, Blame.PEER)
     assert error.message == ("words" if known else reason.text)
@@ -274,7 +272,7 @@ def test_problem_json_and_its_like(body: Any, message: str) -> None:
 
 
 def test_the_phase_of_a_call_is_ours_alone_to_say() -> None:
-    """Whoever reads it believes that the agent has not seen the call, and sends it again."""
+    """Its readers conclude that the agent has not seen the call, and send it again."""
     metadata = {"phase": "connect", "k": "v"}
     found = info("UNAVAILABLE", metadata=metadata)
     assert rpc({"code": -32603, "message": "m", "data": [found]}).metadata == {"k": "v"}
@@ -366,7 +364,7 @@ any_error = any_json | st.fixed_dictionaries(
 
 
 def check(error: A2AError) -> None:
-    """It is an error that can be sent on, and comes back as the same kind."""
+    """It is an error that can be sent, and comes back as the same kind."""
     assert isinstance(error, A2AError)
     assert "phase" not in error.metadata
     assert loads(dumps(RPC.encode_error(error).body)) is not None

@@ -1,4 +1,4 @@
-"""The compiler of tables of JSON members: when it compiles, and what its functions look like in tracebacks."""
+"""The compiler of tables of JSON members: when it compiles, and its functions in tracebacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_table_is_compiled_on_its_first_call_and_once(monkeypatch: pytest.Monk
     shape = artifact()
     assert not compiled
     assert shape.encode(hub.Artifact(artifact_id="a")) == {"artifactId": "a"}
-    _COMPILERS[shape].compile()  # as a thread does that waited for another one
+    _COMPILERS[shape].compile()  # like a thread that waited for another one
     assert shape.write({"artifactId": "a"}) == "\n\1a"
     assert len(compiled) == 1
 

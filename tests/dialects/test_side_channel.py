@@ -1,4 +1,4 @@
-"""What travels beside messages is checked where it comes back: whoever writes junk there harms nobody."""
+"""The content beside messages is checked where it comes back: invalid content does no harm."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ texts = st.one_of(st.sampled_from(JUNK), json_values().map(dumps_ascii))
 
 
 def wires(row: Any, which: str) -> list[Any]:
-    """The samples of a row on the wire, as far as it can say them."""
+    """The samples of a row on the wire, as far as it can express them."""
     found = []
     for message in samples(getattr(row.operation, which)):
         try:

@@ -1,4 +1,4 @@
-"""The engine for unmapped content: entries, texts and units; what dialects make of them is tested there."""
+"""The engine for unmapped content: entries, texts and units; the tests of dialects show its use."""
 
 from __future__ import annotations
 

@@ -67,10 +67,10 @@ class Talk:
     async def watch(
         self, label: str, events: AsyncGenerator[Any, None], limit: int | None = None
     ) -> list[Any]:
-        """Notes each event, up to `limit` of them, and how the stream ended; closes it.
+        """Notes each event, up to `limit` of them, and the end of the stream; closes it.
 
-        It goes no further than to a task that waits for authorization: whether an agent then keeps the stream
-        open is its own choice (spec 7.6.1 against 11.7).
+        It stops at a task that waits for authorization: whether an agent then keeps the stream open is its
+        own choice (spec 7.6.1 against 11.7).
         """
         seen: list[Any] = []
         try:

@@ -1,4 +1,4 @@
-"""Every example runs as its text says. The demo is here too, and that it can fail."""
+"""Every example runs as documented. The demo is here too, and a test that it can fail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @asynccontextmanager
 async def program(script: str, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """An example as a process, which must end with 0 when it is told to, if it knows how."""
+    """An example as a process, which must end with 0 after a signal, if it handles signals."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(EXAMPLES / script), *arguments, stdout=asyncio.subprocess.PIPE
     )
@@ -65,7 +65,7 @@ async def test_weather_is_served_by_the_command() -> None:
         assert await said(server.http, "Oslo") == "looking… Oslo: 21 °C"
         done = await command("call", server.http, "Oslo", "--binding", "all")
         assert done.code == 0, done.err
-        # Three versions over three bindings, and the first has nothing to be compared with.
+        # Three versions over three bindings; the first has nothing to be compared with.
         assert done.out.count("identical") == 3 * 3 - 1
         streamed = await command("call", server.grpc, "Oslo", "--stream")
         assert streamed.out == "looking… Oslo: 21 °C\n"

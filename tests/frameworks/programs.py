@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
 
-#: what every agent here answers
+#: the answer of every agent here
 ANSWER = "the answer"
 
 
@@ -17,7 +17,7 @@ class Framework:
     """One framework as an agent."""
 
     name: str
-    #: what pip installs into its environment; the packages that decide what is on the wire are pinned
+    #: the packages for pip; those that determine the bytes on the wire are pinned
     packages: tuple[str, ...]
     #: its program below agents/, which takes a port
     program: str
@@ -25,7 +25,7 @@ class Framework:
     card: str = ""
     #: flags that `a2a-bridge gateway` needs before it
     flags: tuple[str, ...] = ()
-    #: what is special about it, for readers
+    #: its special features, for readers
     note: str = ""
 
 

@@ -1,6 +1,4 @@
-"""Exchanges of an agent over HTTP: taken down between a gateway and the agent, and played back without the
-agent.
-"""
+"""Exchanges of an agent over HTTP: recorded between a gateway and the agent, and replayed without the agent."""
 
 from __future__ import annotations
 
@@ -13,14 +11,14 @@ from aiohttp import ClientSession, ClientTimeout, web
 
 from tests.patience import PATIENCE
 
-#: stands for the origin of the agent in a recording
+#: replaces the origin of the agent in a recording
 ORIGIN = "{origin}"
-#: stands for the id of the JSON-RPC request in a recording
+#: replaces the id of the JSON-RPC request in a recording
 _ID = "{id}"
 
 
 def _key(method: str, target: str, body: bytes) -> str:
-    """What tells one exchange from another: the request line, and the JSON-RPC method."""
+    """The key of an exchange: the request line, and the JSON-RPC method."""
     rpc = json.loads(body).get("method", "") if body else ""
     return f"{method} {target} {rpc}".strip()
 
@@ -34,7 +32,7 @@ def _with_id(text: str, found: Any, written: Any) -> str:
 
 
 class Recorder:
-    """Passes requests on to an agent, and keeps the last exchange of each kind."""
+    """Forwards requests to an agent, and keeps the last exchange of each kind."""
 
     def __init__(self, agent: str, session: ClientSession) -> None:
         self._agent, self._session = agent, session
@@ -64,7 +62,7 @@ class Recorder:
 
 
 class Player:
-    """Answers like a recording. What was not recorded is 404, so that a test sees it."""
+    """Answers like a recording. Other requests get a 404, so that a test sees them."""
 
     def __init__(self, exchanges: dict[str, dict[str, Any]]) -> None:
         self.origin = ""

@@ -1,4 +1,4 @@
-"""What clients of every version and binding get from an agent behind the command `a2a-bridge gateway`."""
+"""The answers of an agent to clients of every version and binding, through the command `a2a-bridge gateway`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CELLS = tuple(product(("1.0", "0.3", "0.2.5"), ("JSONRPC", "HTTP+JSON", "GRPC"))
 
 
 def texts(message: Any) -> list[str]:
-    """All text of parts in a message, wherever it stands."""
+    """All text of parts anywhere in a message."""
     found = []
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:
@@ -42,13 +42,13 @@ def request(words: str = "a question") -> hub.SendMessageRequest:
 
 
 async def converse(client: Client, *, streaming: bool) -> list[str]:
-    """What is wrong with the answers to a message, to GetTask, and to a streamed message."""
+    """The faults of the answers to a message, to GetTask, and to a streamed message."""
     wrong = []
     answer = await client.send_message(request())
     told = texts(answer)
     if answer.HasField("task"):
         task = answer.task
-        while task.status.state not in TERMINAL:  # an agent that does not wait, whatever it is asked
+        while task.status.state not in TERMINAL:  # an agent that does not wait, whatever the configuration is
             task = await client.get_task(hub.GetTaskRequest(id=answer.task.id))
         told = texts(await client.get_task(hub.GetTaskRequest(id=answer.task.id)))
     if ANSWER not in "".join(told):
@@ -61,7 +61,7 @@ async def converse(client: Client, *, streaming: bool) -> list[str]:
 
 
 async def through_a_gateway(target: str, *flags: str) -> dict[str, list[str]]:
-    """Runs the command before an agent and talks to it in every cell; what is wrong, by cell."""
+    """Runs the command before an agent and calls it in every cell; returns the faults by cell."""
     async with serving("gateway", target, *ANY_PORT, *flags) as running, connect(running.http) as peer:
         streaming = peer.card.capabilities.streaming
         return {

@@ -1,4 +1,4 @@
-"""An agent whose tasks stay as long as a test wants, callers with names, and the same thing done over every
+"""An agent whose tasks last as long as a test needs, callers with names, and the same call over every
 binding.
 """
 

@@ -1,4 +1,6 @@
-"""Large requests and answers count as held while they are in work, over every binding, and no longer."""
+"""Large requests and answers count in the memory account while they are processed, over every binding, and no
+longer.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ MIB = 1 << 20
 
 
 class Echo:
-    """Repeats what it got, when it is let go."""
+    """Repeats its message, once a test allows it."""
 
     def __init__(self) -> None:
         self.reached, self.go = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""Each limit over each binding: the same error, and room again once something has ended."""
+"""Each limit over each binding: the same error, and room again once a call has ended."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_principal_has_so_many_streams() -> None:
                 await first_event(other)
                 error = await refused(alice, _streamed)
                 assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
-                # Whoever else calls has an allowance of his own, and calls are no streams.
+                # Other callers have their own allowance, and calls are no streams.
                 async with aclosing(bob["HTTP+JSON"].stream("wait")) as third:
                     await first_event(third)
                 assert (await alice["JSONRPC"].send("x")).text == "x"
@@ -153,7 +153,7 @@ async def test_a_task_has_so_many_messages() -> None:
         assert len(before.history) == 3
         error = await refused(callers, lambda peer: peer.send("ask", task=task))
         assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, None)
-        # Nothing is cut, and nothing is kept of what was refused.
+        # Nothing is truncated, and nothing of the refused request is kept.
         assert await callers["GRPC"].get_task(hub.GetTaskRequest(id=task.id)) == before
         assert (await callers["GRPC"].send("ask", context_id=task.context_id)).state == "input-required"
 
@@ -177,7 +177,7 @@ async def test_what_intermediaries_see() -> None:
         await _read(one)
 
 
-# ---------------------------------------------------------------- ways to say it
+# ---------------------------------------------------------------- the forms of a call
 
 
 async def _streamed(peer: Peer) -> None:
@@ -197,7 +197,7 @@ async def _begun(peer: Peer) -> hub.Task:
 
 
 async def _until_refused(peer: Peer, task_id: str) -> None:
-    """Returns once the call that another made has arrived."""
+    """Returns once the other call has arrived."""
     async with asyncio.timeout(PATIENCE):
         while (error := await _error_of(peer, task_id)) is None:
             pass

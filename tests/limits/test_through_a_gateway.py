@@ -1,4 +1,4 @@
-"""A gateway has limits of its own, whatever the agent behind it bears."""
+"""A gateway has limits of its own, independent of those of the agent."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Requests and answers of many small values: refused alike on every binding, and the loop goes on while they
-are read.
+"""Requests and answers with many small values: refused alike on every binding, and the loop continues
+meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.limits.scene import BINDINGS, peers, served
 from tests.patience import PATIENCE
 
 ACCEPTED = 60_000
-#: CPU seconds that the loop's thread may work between two turns; 0.05 is what is aimed at
+#: CPU seconds that the loop's thread may work between two turns; the aim is 0.05
 HOLD = 0.5
 
 
@@ -47,8 +47,8 @@ ECHO = Agent(Echo(), name="Echo")
 
 @contextmanager
 def no_long_hold() -> Iterator[None]:
-    """Fails when this thread computes for long between two turns of the loop. Counts CPU time: others cost
-    none.
+    """Fails when this thread computes for long between two turns of the loop. Counts CPU time, which other
+    processes do not affect.
     """
     loop = asyncio.get_running_loop()
     longest, last, handle = 0.0, time.thread_time(), None

@@ -1,4 +1,4 @@
-"""What tests of middleware share: a probe behind a middleware, and calls to make."""
+"""The fixtures of the tests of middleware: a probe behind a middleware, and calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASK = hub.Task(id="t-1", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
 
 
 def send(context: CallContext | None = None, *, parts: int = 1) -> Call[Any, Any]:
-    """A SendMessage that lacks nothing."""
+    """A complete SendMessage."""
     message = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="x")] * parts)
     return Call(ops.SEND_MESSAGE, hub.SendMessageRequest(message=message), context or CallContext())
 
@@ -30,7 +30,7 @@ def subscribe(context: CallContext | None = None, task_id: str = "t-1") -> Call[
 
 
 async def ask(service: Service, call: Call[Any, Any]) -> Any:
-    """Makes a call of either sort: the answer, or the list of messages of the events."""
+    """Makes a call of either sort: returns the answer, or the list of messages of the events."""
     async with asyncio.timeout(PATIENCE):
         if not isinstance(call.operation, ops.Streaming):
             return await service.unary(call)
@@ -39,5 +39,5 @@ async def ask(service: Service, call: Call[Any, Any]) -> Any:
 
 
 def refusal(error: Any) -> tuple[Any, list[str]]:
-    """The reason of an error and the fields it names."""
+    """The reason of an error and the fields that it names."""
     return error.reason, [one.field for one in error.violations]

@@ -1,4 +1,4 @@
-"""access_log(): one line per call, which says everything but content."""
+"""access_log(): one line per call, without content of messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOGGER = "a2a_bridge.access"
 
 
 def ticking(step: float = 0.0125) -> Callable[[], float]:
-    """A clock that goes on by `step` seconds whenever somebody looks at it."""
+    """A clock that advances by `step` seconds with each read."""
     ticks = iter(range(1000))
     return lambda: next(ticks) * step
 

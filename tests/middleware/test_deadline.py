@@ -1,4 +1,4 @@
-"""deadline(): who waits no longer is told so, and what was done for him stops."""
+"""deadline(): a caller gets an error at its deadline, and its work stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""extensions(): required ones must be declared, and what is active is said in the reply."""
+"""extensions(): required ones must be declared, and the reply names the active ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""push_memory(): what older callers said beside their configs comes back to them."""
+"""push_memory(): older callers get back the content that they sent beside their configs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Agent:
         await self._told(ops.DELETE_PUSH_CONFIG, request, context)
 
     async def _told(self, operation: Any, request: Any, context: CallContext) -> str | None:
-        """What the answer says beside its message."""
+        """The content beside the answer."""
         await ask(self.service, Call(operation, request, context))
         return context.reply.side_channel or None
 

@@ -1,4 +1,4 @@
-"""stream_compat(): the final event of 0.x streams, and push configs as 0.x asks for them."""
+"""stream_compat(): the final event of 0.x streams, and requests of 0.x for push configs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_nothing_follows_a_final_event(end: Any) -> None:
 
 @pytest.mark.parametrize("rest", [[], [artifact()]])
 async def test_a_terminal_status_is_final_even_if_it_does_not_say_so(rest: list[Any]) -> None:
-    """Go 2 leaves `final` out over gRPC; its caller is told the end once."""
+    """Go 2 leaves `final` out over gRPC; its caller gets the end once."""
     silent = status(COMPLETED, final=False)
     seen = hub.StreamResponse.FromString(silent.SerializeToString())
     assert await streamed(Probe(), task(), silent, *rest) == [task(), status(COMPLETED)]
@@ -103,7 +103,7 @@ async def test_a_stream_without_a_final_event_gets_one() -> None:
 async def test_a_task_that_has_ended_is_followed_by_its_status_as_the_final_event() -> None:
     got = await streamed(Probe(), task(COMPLETED))
     assert got[1].status_update.status == got[0].task.status
-    assert final_said(got[1].status_update) is None  # the state says it
+    assert final_said(got[1].status_update) is None  # the state shows it
 
 
 async def test_the_status_is_asked_for_when_only_artifacts_came() -> None:
@@ -141,7 +141,7 @@ async def test_a_snapshot_a_bridge_made_up_is_dropped_and_its_status_kept() -> N
     got = await streamed(Probe(), snapshot, artifact(), call=send_stream)
     assert [one.WhichOneof("payload") for one in got] == ["artifact_update", "status_update"]
     assert got[1].status_update.status.state == WORKING
-    # A subscription begins with it, or what happened before would be lost.
+    # A subscription begins with it; otherwise earlier events would be lost.
     got = await streamed(Probe(), snapshot, artifact())
     assert [one.WhichOneof("payload") for one in got] == ["task", "artifact_update", "status_update"]
 

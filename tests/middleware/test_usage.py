@@ -1,4 +1,4 @@
-"""usage(): who called what, how often, and when last; bounded, and safe to print."""
+"""usage(): counts by caller and operation, with the last time; bounded, and safe to print."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.middleware.scene import TASK, ask, get, subscribe
 
 OLD = Origin("JSONRPC", "0.3")
 NEW = Origin("GRPC", "1.0")
-#: a count as documents hold it that were made before there were profiles
+#: a count in documents that were written before there were profiles
 ROW: dict[str, Any] = {
     "client": "a",
     "principal": "",

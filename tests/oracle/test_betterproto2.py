@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-# Its classes say so about two OAuth flows, whenever they are made.
+# Its classes warn about two OAuth flows, whenever they are created.
 pytestmark = pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning")
 
 
@@ -59,7 +59,7 @@ def compare(cls: Any, oracle: ModuleType, message: Any) -> None:
     assert cls.FromString(bytes(theirs)) == message
     if in_order(cls):
         assert bytes(theirs) == octets
-    # Printing: what we print is what they print, and reading: each reads what the other printed.
+    # Writing: both print the same; reading: each reads the output of the other.
     tree = codec.encoder(cls)(message)
     printed = theirs.to_dict()
     assert codec.decode_bytes(cls, json.dumps(printed)) == message

@@ -20,7 +20,7 @@ Fact = tuple[str, Any]
 
 
 def facts(file: FileDescriptor) -> dict[str, Any]:
-    """`path -> value` for everything that the protocol says in `file`, such as `Task.id number -> 1`."""
+    """`path -> value` for every fact of the protocol in `file`, such as `Task.id number -> 1`."""
     proto = descriptor_pb2.FileDescriptorProto()
     # Through bytes: the options of a private pool know their extensions by the default pool only.
     proto.ParseFromString(file.serialized_pb)

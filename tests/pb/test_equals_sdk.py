@@ -1,4 +1,4 @@
-"""Our protos say what the official SDK's say; this does not look at comments or file options."""
+"""Our protos have the same facts as the official SDK's, except for comments and file options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a2a_v1_equals_the_descriptor_of_the_official_sdk() -> None:
     assert not found, "\n".join(found)
 
 
-#: what a2a.v1 has gained since the tag v0.3.0 of the specification, without a tag of its own
+#: fields that a2a.v1 has gained since the tag v0.3.0 of the specification, without a tag of its own
 YOUNGER_THAN_THE_TAG = {"Part.metadata": 4, "FilePart.name": 4, "AgentCard.icon_url": 18}
 #: the numbers of the tag, by message
 OF_THE_TAG = {

@@ -1,6 +1,4 @@
-"""Exchanges as single SDKs have them, over sockets: each shows a quirk of a profile, or what is done for all
-peers.
-"""
+"""Exchanges of single SDKs, over sockets: each shows a quirk of a profile, or the handling for all peers."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ async def test_a_grpc_caller_without_a_profile_gets_the_spelling_that_it_sent(wr
     wire = v0.SendMessageRequest(
         request=v0.Message(message_id="m", role=v0.ROLE_USER, content=[part])
     ).SerializeToString()
-    # A caller that says it is a bridge is none of the SDKs, and has no quirk.
+    # A caller that identifies itself as a bridge is no SDK, and has no quirk.
     agent = ("grpc.primary_user_agent", "a2a-bridge")
     async with (
         grpc_scene.hosting(service, dialects=KNOWN) as host,
@@ -105,7 +103,7 @@ FILE = hub.SendMessageRequest(
 async def test_agents_get_files_as_the_options_or_their_profile_say(
     options: DialOptions, written: bytes
 ) -> None:
-    # Whatever it is taken for, what is no base64 is content.
+    # Whatever the profile, bytes that are not base64 are content.
     answers = {b64encode(b"no base64!"): b"no base64!", b64encode(written): PNG}
     for answered, read in answers.items():
         async with (
@@ -166,7 +164,7 @@ async def test_error_data_of_0_3_has_a_type_that_the_caller_reads(
         error = (await ask(host, raw)).json()["error"]
         assert type(error["data"]) is data
         assert error["code"] == -32602
-        # Our own client reads it all the same.
+        # Our own client still reads it.
         async with dialling(f"http://{host.address}", "JSONRPC", dialect=V0_3) as near:
             with pytest.raises(A2AError) as caught:
                 await near.unary(Call(ops.SEND_MESSAGE, FILE, CallContext()))

@@ -1,4 +1,4 @@
-"""An agent that shows what reached it, and ways to run applications. No tests."""
+"""An agent that shows its input, and ways to run applications. No tests."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ EXTENSION = "https://ext.example/one"
 
 
 class Showing:
-    """Answers with what it is told: words streams them, ask asks back, tenant and ext show the call's
-    context.
-    """
+    """Answers with its input: words streams them, ask asks back, tenant and ext show the call's context."""
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
@@ -70,7 +68,7 @@ def agent(**members: Any) -> Agent:
 
 
 def closed_port() -> int:
-    """A port that nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,6 @@
-"""A hosted agent over a store: who opens and closes what, in which order, and what is taken over."""
+"""A hosted agent over a store: who opens and closes which resource, in which order, and the takeover of
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ async def echo(text: str) -> str:
 
 
 async def left_behind(url: str) -> str:
-    """A task that a process was working on when it ended."""
+    """A task that was working when its process ended."""
     async with open_store(url) as store:
         task = hub.Task(id="left", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
         writer = store.create(HERE, task.id, lambda: None)

@@ -1,4 +1,4 @@
-"""connect() and what it gives: whatever is named, by whichever interface takes the connection."""
+"""connect() and its result, for every kind of target and interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents inside other people's servers: ASGI applications and grpc.aio servers."""
+"""Agents inside servers of applications: ASGI applications and grpc.aio servers."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ async def test_mounted_below_a_path(outer: str) -> None:
         assert listed((await http.get(base + WELL_KNOWN)).json()) == [
             ("JSONRPC", f"{url}/"),
             ("HTTP+JSON", url),
-        ]  # of the version that is named
+        ]  # of the named version
 
 
 @OUTERS
 async def test_streams_on_a_real_socket(outer: str) -> None:
-    """And with no lifespan: the outer application has none for those it mounts."""
+    """And without a lifespan: the outer application has none for mounted ones."""
     async with uvicorn_running(within(outer, asgi(agent())), lifespan="off") as base:
         for binding in ("JSONRPC", "HTTP+JSON"):
             async with connect(f"{base}/agents/shows", binding=binding) as peer:
@@ -148,7 +148,7 @@ async def test_an_unknown_binding_is_no_part_of_an_application() -> None:
 
 
 class OwnService(grpc.GenericRpcHandler):
-    """A gRPC service of somebody else, on the same server."""
+    """Another gRPC service on the same server."""
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
         async def echo(request: bytes, context: Any) -> bytes:

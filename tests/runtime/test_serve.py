@@ -1,4 +1,4 @@
-"""serve() mounts what is declared, lists exactly that, and leaves nothing behind."""
+"""serve() mounts the declared interfaces, lists exactly these, and leaves no resource behind."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_everything_by_default() -> None:
             assert (await http.post("/", json=RPC)).json()["result"]["message"]["parts"] == [{"text": "hi!"}]
             assert (await http.post("/message:send", json=RPC["params"])).status_code == 200
             found = (await http.get(WELL_KNOWN)).json()["supportedInterfaces"]
-            # The version that is named, and no other.
+            # Only the named version.
             assert [(one["protocolBinding"], one["url"]) for one in found] == listed(server.card)[:3]
 
 

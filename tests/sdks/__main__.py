@@ -37,7 +37,7 @@ from tests.sdks.table import DIRECT, PAGE, SERVED, THROUGH, table, written
 
 
 def build(sdk: Sdk) -> bool:
-    """Builds an SDK's programs. False, and a word on standard output, where its toolchain is absent."""
+    """Builds an SDK's programs. False, after a message on standard output, if its toolchain is absent."""
     if shutil.which(sdk.toolchain) is None:
         print(f"skipped: {sdk.name} needs {sdk.toolchain}, which is not on this machine", flush=True)
         return False
@@ -55,7 +55,7 @@ def _run(folder: str, out: Path, commands: tuple[tuple[str, ...], ...]) -> None:
 
 @contextmanager
 def peers(sdks: list[Sdk]) -> Iterator[Peers]:
-    """The programs of the SDKs beside those that the grid of Python's versions has."""
+    """The programs of the SDKs, beside those of the grid of Python's versions."""
     for sdk in sdks:
         AGENTS.update(sdk.programs("agent"))
         CLIENTS.update(sdk.programs("client"))
@@ -73,7 +73,7 @@ def peers(sdks: list[Sdk]) -> Iterator[Peers]:
 
 @dataclass
 class Totals:
-    """What has been tried."""
+    """The results so far."""
 
     cells: dict[tuple[str, Side, Side], Result] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Agents and clients of the SDKs of other languages: how they are built and what they speak. Data; runs
+"""Agents and clients of the SDKs of other languages: their build commands, versions and bindings. Data; runs
 nothing.
 """
 
@@ -28,9 +28,9 @@ class Sdk:
     build: tuple[tuple[str, ...], ...]
     #: the command that starts it, before `agent` or `client`; {out} as above
     command: tuple[str, ...]
-    #: (version, flags, bindings) of what it speaks
+    #: its (version, flags, bindings)
     speaks: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
-    #: what its client takes requests in: 1.0 is ProtoJSON and methods of 1.0, 0.3 is params and methods of
+    #: the form of requests to its client: 1.0 is ProtoJSON and methods of 1.0, 0.3 is params and methods of
     #: 0.3 (lines.md)
     words: str = "1.0"
 
@@ -39,7 +39,7 @@ class Sdk:
         return BUILT / self.folder
 
     def who(self, version: str) -> str:
-        """The name of a side that speaks a version: older versions are spoken by a layer of their own."""
+        """The name of a side that speaks a version: SDKs have a layer of their own for older versions."""
         return self.name if version == self.speaks[0][0] else f"{self.name} compat"
 
     def programs(self, role: str) -> dict[str, Program]:

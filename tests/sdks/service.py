@@ -1,6 +1,6 @@
-"""An SDK's client in another language as a Service of ours, over the line protocol (lines.md). Not a client.
+"""An SDK's client in another language as a Service of ours, over the line protocol (lines.md).
 
-Requests and answers cross over as ProtoJSON of 1.0; the SDK turns them into its own types and back.
+Requests and answers are ProtoJSON of 1.0; the SDK converts them into its own types and back.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tests.peers.processes import PeerClient, PeerError
 _FORM = V1_0.form(JSONRPC)
 _ROWS = {row.operation: _FORM.row(row.operation) for row in _FORM.rows}
 
-#: names of errors that an SDK spells otherwise
+#: names of errors that an SDK spells differently
 _SPELLED = {"UNAUTHORIZED": "PERMISSION_DENIED", "INTERNAL": "INTERNAL_ERROR"}
 
 
 class LineService:
-    """Calls an agent through the client of an SDK. The answer is what the SDK made of it."""
+    """Calls an agent through the client of an SDK. The answer is that of the SDK."""
 
     def __init__(self, client: PeerClient, binding: str, url: str) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class LineService:
             raise _refusal(error) from error
 
 
-# As the bindings of the bridge do with what they carry beside messages.
+# As the bindings of the bridge do with the content beside messages.
 
 
 def _sealed(tree: Any) -> Any:

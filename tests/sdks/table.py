@@ -1,4 +1,4 @@
-"""The tables of docs/sdks.md, from what a run has tried. Judges nothing."""
+"""The tables of docs/sdks.md, from the cells of a run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ END = "<!-- end of what is written -->\n"
 
 DIRECT, SERVED, THROUGH = "direct", "on serve", "through the gateway"
 
-#: (way, client, agent) -> what became of it
+#: (way, client, agent) -> the result
 Cells = Mapping[tuple[str, Side, Side], Result]
 
 
 def table(sdks: Iterable[Sdk], cells: Cells, today: date) -> str:
-    """What a run has shown of each SDK, version and binding, and the known faults that it met."""
+    """The results of each SDK, version and binding, and its known faults."""
     sdks = list(sdks)
     operations = sum(result.operations for result in cells.values())
     wrong = sum(bool(result.lines) for result in cells.values())
@@ -70,7 +70,7 @@ _ROLES = {"agent": "agent", "client": "client", "alone": "both, with each other"
 
 
 def _shown(cells: Cells, of: Callable[[str, Side, Side], bool]) -> str:
-    """How many of the cells are as the agent says; `*` where that takes known faults; `-` where none was
+    """The number of cells equal to the agent's own answers; `*` if that takes known faults; `-` if none was
     tried.
     """
     tried = [result for cell, result in cells.items() if of(*cell)]
@@ -88,7 +88,7 @@ def _escaped(text: str) -> str:
 
 
 def written(page: str, tables: str) -> str:
-    """The page with these tables in place of those it has."""
+    """The page with these tables in place of the old ones."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{tables}\n{END}{after}"

@@ -1,6 +1,4 @@
-"""Trees that the schema of 0.1 allows, for Hypothesis. Written from the schema, with nothing of the product's
-code.
-"""
+"""Trees that the schema of 0.1 allows, for Hypothesis. Written from the schema, without code of the product."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ OCTETS = "aGk="
 
 
 def objects(required: dict[str, Any], optional: dict[str, Any], nullable: tuple[str, ...] = ()) -> Any:
-    """Objects of a type: members it needs, members it may have (some of them null), and one nobody knows."""
+    """Objects of a type: required members, optional members (some of them null), and an unknown one."""
     some = {name: (st.none() | one if name in nullable else one) for name, one in optional.items()}
     known = st.fixed_dictionaries(required, optional=some)
     unknown = st.dictionaries(st.sampled_from(["x-one", "x-two"]), values, max_size=1)

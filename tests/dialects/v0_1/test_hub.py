@@ -1,4 +1,4 @@
-"""0.1 → hub → bytes and ProtoJSON → hub → 0.1 is identity: what carries 0.3 carries 0.1."""
+"""0.1 → hub → bytes and ProtoJSON → hub → 0.1 is identity: the means of 0.3 carry 0.1, too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PARAMS = {
 def decoded(
     decode: Callable[[Any], Any], wire: Any, extract: Callable[[Any], Any] | None = None
 ) -> tuple[Any, Any, Any]:
-    """The message, what is said beside it, and the tree they were read from."""
+    """The message, the content beside it, and their tree."""
     tree = loads(dumps(wire))
     return decode(tree), {} if extract is None else extract(tree), tree
 

@@ -1,4 +1,4 @@
-"""What each row of the table of differences between 0.1 and its successors becomes, and comes back from."""
+"""Each row of the table of differences between 0.1 and its successors, in both directions."""
 
 from __future__ import annotations
 

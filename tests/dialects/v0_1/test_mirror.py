@@ -1,4 +1,4 @@
-"""Hub → 0.1 → hub: what 0.1 has no member for goes along. What does not is in `settled`, with the reason."""
+"""Hub → 0.1 → hub: content that 0.1 lacks is carried. The exceptions are in `settled`, with the reason."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ DOWNGRADED = (hub.TASK_STATE_REJECTED, hub.TASK_STATE_AUTH_REQUIRED)
 
 
 def settled(message: Any) -> Any:
-    """Without what does not come back."""
+    """The message without content that does not come back."""
     if not isinstance(message, (hub.SendMessageResponse, hub.StreamResponse, hub.Task)):
-        message.tenant = ""  # a tenant is where a call goes, and no member of 0.1
+        message.tenant = ""  # a tenant is part of the address, and no member of 0.1
     if isinstance(message, hub.TaskPushNotificationConfig):
         message.id = message.id or "a config of 0.1 has an id for the hub at least"
         message.task_id = message.task_id or "required"
@@ -33,7 +33,7 @@ def settled(message: Any) -> Any:
     if isinstance(message, hub.GetTaskRequest):
         counted(message)
     for one in (message, getattr(message, "task", None), getattr(message, "status_update", None)):
-        # The mark of the true state is all there is in such metadata, and then nothing.
+        # Such metadata contains only the mark of the true state, and then nothing.
         if isinstance(one, (hub.Task, hub.TaskStatusUpdateEvent)):
             bare = one.HasField("metadata") and not one.metadata.fields
             if bare and one.status.state in DOWNGRADED:
@@ -43,7 +43,7 @@ def settled(message: Any) -> Any:
 
 def counted(message: Any) -> None:
     if message.HasField("history_length") and not 0 <= message.history_length < EVERYTHING:
-        message.ClearField("history_length")  # invalid, or the number that stands for all of it
+        message.ClearField("history_length")  # invalid, or the number that stands for all of these
 
 
 def again(decode: Any, tree: Any) -> Any:
@@ -95,7 +95,7 @@ def test_any_response_comes_back(method: str, cls: Any, data: st.DataObject) -> 
 
 
 def said(response: Any) -> bool:
-    """Whether it says something that 0.1 has: a stream has no whole tasks, see `gateway.identity_names`."""
+    """Whether it has content that 0.1 can express: a stream has no whole tasks, see `gateway.identity_names`."""
     if isinstance(response, hub.StreamResponse):
         return response.WhichOneof("payload") not in (None, "task")
     return not isinstance(response, hub.SendMessageResponse) or response.WhichOneof("payload") is not None

@@ -1,4 +1,4 @@
-"""The methods of 0.1, what they refuse and how they say it, and push notifications."""
+"""The methods of 0.1, their errors, and push notifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""0.1 → 0.3 → 0.1 gives back the tree that went in, and nobody in between can make a stash lie."""
+"""0.1 → 0.3 → 0.1 is identity, and no peer in between can forge a stash."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_a_forged_stash_does_not_make_a_part_dearer_for_each_of_its_entries() ->
 
 
 class Counting(dict[str, Any]):
-    """Counts how often somebody looks through it."""
+    """Counts the reads of it."""
 
     read = 0
 

@@ -1,5 +1,4 @@
-"""The types of 0.2.5 as the Python documentation of that time shows them: type -> member -> what it may be
-and its default.
+"""The types of 0.2.5 in the Python documentation of that time: type -> member -> its type and default.
 
 Facts about names, in the order of that documentation.
 """
@@ -274,7 +273,7 @@ TYPES: dict[str, list[tuple[str, str, str]]] = {
     ],
 }
 
-#: what it names besides: in unions, imports, diagrams and tables
+#: further names: in unions, imports, diagrams and tables
 NAMED = [
     "A2A",
     "A2AError",

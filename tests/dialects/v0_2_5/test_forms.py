@@ -1,4 +1,4 @@
-"""0.2.5 over its bindings: names of the proto, errors, and what the dialect says about itself."""
+"""0.2.5 over its bindings: names of the proto, errors, and the properties of the dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What 0.2.5 says comes back from the hub as it was said, and what the hub says comes back from 0.2.5."""
+"""Content of 0.2.5 comes back from the hub unchanged, and content of the hub from 0.2.5."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_hub_messages_come_back(method: str, side: str, data: Any) -> None:
     if side == "response" and method != "tasks/get" and message.WhichOneof("payload") is None:
         return
     if side == "request" and method == "tasks/get" and not message.history_length:
-        message.ClearField("history_length")  # 0 says as much in 0.x
+        message.ClearField("history_length")  # 0 has the same meaning in 0.x
     text = codec.dumps(getattr(row, f"encode_{side}")(message))
     assert reading(getattr(row, f"decode_{side}"), text) == message, text
 
@@ -81,7 +81,7 @@ def test_notes_on_events_of_unknown_tasks_come_back(note: Any, more: dict[str, A
     tree = row.encode_response(event)
     assert tree["final"] is (note is not False)
     assert row.decode_response(tree) == event
-    assert annotation.final_said(event.status_update) == (None if note == "odd" else note)  # it is as it was
+    assert annotation.final_said(event.status_update) == (None if note == "odd" else note)  # it is unchanged
 
 
 @pytest.mark.parametrize("said", [None, True, False])
@@ -142,7 +142,7 @@ def test_media_types_are_listed_even_where_nobody_asked_for_any() -> None:
 
 
 def says_no_modes(tree: Any) -> bool:
-    """Whether there is a list of media types that says nothing: 0.2.5 has to have one, so it means nothing
+    """Whether there is an empty list of media types: 0.2.5 requires the list, so an empty one has no meaning
     there.
     """
     configuration = tree.get("configuration") or {}

@@ -27,7 +27,7 @@ LATER = {
     "TransportProtocol",
 }
 
-#: (type, member) -> why it is not what the documentation says
+#: (type, member) -> the reason for a difference from the documentation
 DEVIATIONS = {
     ("TaskStatusUpdateEvent", "final"): "the prose of the specification calls it optional, false by default",
     ("AgentCard", "protocolVersion"): "null is no version; absent is 0.2.5, as documented",
@@ -36,7 +36,7 @@ DEVIATIONS = {
 
 
 def shape(schema: Any) -> Any:
-    """What a schema allows, without texts, order and definitions."""
+    """The content of a schema, without texts, order and definitions."""
     if "$ref" in schema:
         return schema["$ref"].rpartition("/")[2]
     options = schema.get("anyOf") or schema.get("oneOf")

@@ -47,7 +47,7 @@ def through(
 
 
 def check(decode: Callable[[Any], Any], encode: Callable[[Any], Any], tree: Any, *hops: str) -> None:
-    """Whatever the hops, what comes back says what the tree says. All hops if none is named."""
+    """Whatever the hops, the output has the content of the tree. All hops if none is named."""
     text = codec.dumps(tree)
     wanted = codec.loads_exact(text)
     message = reading(decode, text)

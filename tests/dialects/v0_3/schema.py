@@ -51,7 +51,7 @@ JSONRPCErrorResponse: error* id* jsonrpc*
 JSONRPCError: code* data message*
 """
 
-#: 0.2.5 where it differs
+#: the differences of 0.2.5
 OLDER = """
 AgentCard: additionalInterfaces capabilities* defaultInputModes* defaultOutputModes* description* documentationUrl iconUrl name* preferredTransport protocolVersion* provider security securitySchemes skills* supportsAuthenticatedExtendedCard url* version*
 AgentSkill: description* examples id* inputModes name* outputModes tags*
@@ -75,7 +75,7 @@ ERRORS = {
     "AuthenticatedExtendedCardNotConfiguredError": (-32007, "Authenticated Extended Card is not configured"),
 }
 
-#: method -> name without Request, what it takes, what it answers; the last one is not in 0.2.5
+#: method -> name without Request, its params, its result; the last one is not in 0.2.5
 METHODS = {
     "message/send": ("SendMessage", "MessageSendParams", "Task Message"),
     "message/stream": (

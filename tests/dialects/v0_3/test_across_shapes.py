@@ -1,4 +1,4 @@
-"""0.3 has two shapes, and a task may come in one and be kept by an agent that speaks the other."""
+"""0.3 has two shapes, and a task may arrive in one and be kept by an agent that speaks the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from a2a_bridge.pb import a2a_v1
 AUTHENTICATION = {"schemes": ["Basic", "Bearer", "Digest"], "credentials": "c"}
 WEBHOOK = {"id": "c", "url": "https://example.com/", "authentication": AUTHENTICATION}
 
-#: what neither protobuf nor 1.0 can keep
+#: content that neither protobuf nor 1.0 can keep
 ODD = {
     "message": {
         "kind": "message",
@@ -33,7 +33,7 @@ ODD = {
     },
     "configuration": {"blocking": True, "acceptedOutputModes": []},
 }
-#: the numbers as some writers of ProtoJSON write all of them
+#: the numbers in the notation of some writers of ProtoJSON
 FLOATS = {
     "message": {
         "messageId": "m",
@@ -84,6 +84,6 @@ def test_all_schemes_of_a_push_config_reach_agents_of_the_other_shape(kind: Any)
         assert list(config.push_notification_config.authentication.schemes) == AUTHENTICATION["schemes"]
     else:
         assert wire["config"]["pushNotificationConfig"]["authentication"] == AUTHENTICATION
-    # And back, as an agent of the one shape hears it from a caller of the other.
+    # And back, from an agent of the other shape to the caller.
     again = theirs.restore(theirs.encode_request(ours.decode_request(wire)), ours.extract(wire))
     assert again == given

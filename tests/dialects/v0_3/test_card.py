@@ -1,9 +1,8 @@
-"""The 0.x agent card, member by member, and what is carried for it.
+"""The 0.x agent card, member by member, and its carried content.
 
-The ids are those of the spots where something could get lost between 0.x and 1.0:
-L1 empty or absent, L2 numbers, L5 false or absent, L7 unknown members, L17 interfaces, L18
-stateTransitionHistory, L20 signatures, L25 what 0.2.5 does not know. Payloads are concrete inputs that other
-implementations lose.
+The ids are those of possible losses between 0.x and 1.0: L1 empty or absent, L2 numbers, L5 false or absent,
+L7 unknown members, L17 interfaces, L18 stateTransitionHistory, L20 signatures, L25 members unknown to 0.2.5.
+Payloads are concrete inputs that other implementations lose.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def card(**members: Any) -> dict[str, Any]:
 
 
 def read(tree: Any) -> Any:
-    """The tree as it comes from a wire."""
+    """The tree as it arrives on a wire."""
     return loads_exact(tree if isinstance(tree, bytes) else dumps(tree))
 
 
@@ -406,7 +405,7 @@ def test_l17_where_the_two_lists_disagree_the_members_of_0_x_count() -> None:
     assert [url for url, _, _ in interfaces(decoded)] == ["http://evil.example", "http://a.example/"]
 
 
-# What is carried, when somebody meddles with it.
+# Changed carried content.
 
 
 def carried(decoded: hub.AgentCard) -> str:
@@ -472,7 +471,7 @@ def test_another_wires_residue_is_not_shown() -> None:
 
 
 def mirror(entries: str, *others: Any) -> Any:
-    """A card with a residue of the other direction, as somebody may have written it."""
+    """A card with carried content of the other direction, possibly forged."""
     text = f'{{"v":1,"hub":{entries}}}'
     return read(card(capabilities={"extensions": [*others, {"uri": KEY, "params": {KEY: text}}]}))
 

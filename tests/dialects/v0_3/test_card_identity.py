@@ -1,4 +1,4 @@
-"""Cards come back as they left: 0.x → hub → 0.x, and hub → 0.x → hub. Whatever was in them."""
+"""Cards come back unchanged: 0.x → hub → 0.x, and hub → 0.x → hub, with any content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOPS: dict[str, Hop] = {
 
 
 def read(tree: Any) -> Any:
-    """The tree as it comes from a wire."""
+    """The tree as it arrives on a wire."""
     return loads_exact(dumps(tree))
 
 

@@ -1,6 +1,4 @@
-"""Errors of 0.3 and 0.2.5: nothing is lost on any binding, the numbers are theirs, and what peers say is
-understood.
-"""
+"""Errors of 0.3 and 0.2.5: no loss on any binding, the numbers of these versions, and the errors of peers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The HTTP+JSON rows of 0.3: addresses, two spellings told apart per request, bodies of many forms, nothing
-lost.
-"""
+"""The HTTP+JSON rows of 0.3: addresses, two forms distinguished per request, bodies of many forms, no loss."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ def row(operation: Any) -> Row[HttpAddress, Any]:
 
 
 def asked(operation: Any, tree: Any, user_agent: str = "") -> Row[HttpAddress, Any]:
-    """The row that answers a request."""
+    """The row for a request."""
     one = row(operation)
     return one if one.variant is None else one.variant(tree, {"user-agent": user_agent})
 
@@ -439,7 +437,7 @@ KIND_CONFIG = {"taskId": "t", "pushNotificationConfig": WEBHOOK}
     ],
 )
 def test_a_configuration_comes_in_many_bodies(body: dict[str, Any], answer: Any) -> None:
-    tree = {**body, "taskId": "t"}  # the path says it
+    tree = {**body, "taskId": "t"}  # the path has it
     one = asked(ops.CREATE_PUSH_CONFIG, tree)
     assert one.decode_request(tree) == CONFIG
     assert one.encode_response(CONFIG) == answer
@@ -481,7 +479,9 @@ def exact(tree: Any) -> Any:
 
 @st.composite
 def respelled(draw: st.DrawFn, tree: Any) -> Any:
-    """A tree of ProtoJSON as a careless peer may write it: explicit defaults, null, strangers, odd numbers."""
+    """A tree of ProtoJSON with the oddities of real peers: explicit defaults, null, unknown members, odd
+    numbers.
+    """
     if type(tree) is list:
         return [draw(respelled(item)) for item in tree]
     if type(tree) is not dict:

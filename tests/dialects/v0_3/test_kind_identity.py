@@ -1,6 +1,4 @@
-"""What comes in the `kind` shape goes out as it came, whatever the hub can hold of it; and the other way
-round.
-"""
+"""Content in the `kind` shape comes back unchanged, as far as the hub can hold it; and the other way round."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def test_params_come_back_with_what_was_told_aside(method: str, data: Any) -> No
         return row.decode_request(wire), row.extract(wire)
 
     if method == "tasks/get" and not tree.get("historyLength", 1):
-        # None at all, which an agent of 0.3 is not told.
+        # No configuration at all, which an agent of 0.3 does not get.
         del tree["historyLength"]
         text = codec.dumps(tree)
     message, told = reading(told, text)
@@ -81,7 +79,7 @@ def test_push_configs_in_results_come_back_with_what_was_told_aside(method: str,
 
 
 def without_lost(message: Any) -> Any:
-    """A copy without what LOSSES names for its type, and without what JSON-RPC rows never carry."""
+    """A copy without the losses in LOSSES for its type, and without content that JSON-RPC rows never carry."""
     name = message.DESCRIPTOR.name
     for loss in LOSSES:
         owner, _, member = loss.path.partition(".")
@@ -90,7 +88,7 @@ def without_lost(message: Any) -> Any:
             message.ClearField(field.name)
     for one in below(without_default(message)):
         if "status" in one.DESCRIPTOR.fields_by_name:
-            one.status.SetInParent()  # what 0.x requires is written with its defaults
+            one.status.SetInParent()  # members that 0.x requires are written with their defaults
         if "artifact" in one.DESCRIPTOR.fields_by_name:
             one.artifact.SetInParent()
         if "metadata" in one.DESCRIPTOR.fields_by_name and not one.metadata.fields:
@@ -112,7 +110,7 @@ def test_hub_messages_come_back(method: str, side: str, data: Any) -> None:
     if cls in (hub.SendMessageResponse, hub.StreamResponse) and message.WhichOneof("payload") is None:
         return
     if cls is hub.GetTaskRequest and not message.history_length:
-        message.ClearField("history_length")  # 0 says as much in 0.x
+        message.ClearField("history_length")  # 0 has the same meaning in 0.x
     text = codec.dumps(getattr(row, f"encode_{side}")(message))
     again = reading(getattr(row, f"decode_{side}"), text)
     assert again == message, text

@@ -1,4 +1,4 @@
-"""What cannot be understood is refused with its place; nothing else is, and nothing crashes."""
+"""Invalid content is refused with its place; no other content is, and nothing crashes."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The spots where 0.x and 1.0 do not fit, one by one and both ways, over JSON-RPC: L01 to L11.
+"""The mismatches of 0.x and 1.0, one by one and both ways, over JSON-RPC: L01 to L11.
 
-Each test is named after its spot. Those about cards, resource names and bindings have more tests of their
-own.
+Each test has the name of its mismatch. Those about cards, resource names and bindings have more tests of
+their own.
 """
 
-# ruff: noqa: N802  the spots have their names
+# ruff: noqa: N802  the mismatches have these names
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def status_update(state: str, **members: Any) -> dict[str, Any]:
 
 
 def side_channel_trip(method: str, params: Any) -> tuple[Any, Any]:
-    """A request in the hub, and its params after the way through, with what was told aside."""
+    """A request in the hub, and its params after the way through, with the content beside it."""
     row = ROW[method]
     told = row.extract(params)
     message = row.decode_request(params)
@@ -387,7 +387,7 @@ def test_L10_a_list_from_0_2_5_is_a_list_in_the_hub() -> None:
     check(parts.PART.decode, parts.PART.encode, {"kind": "data", "data": [1, ExactFloat("2.0")]})
 
 
-# L11 what only 1.0 says of text and data
+# L11 members of text and data that only 1.0 has
 
 
 def test_L11_media_types_and_names_of_text_and_data_are_further_members() -> None:

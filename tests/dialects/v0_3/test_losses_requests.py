@@ -1,10 +1,10 @@
-"""The spots where 0.x and 1.0 do not fit, one by one and both ways, over JSON-RPC: L12 to L27.
+"""The mismatches of 0.x and 1.0, one by one and both ways, over JSON-RPC: L12 to L27.
 
-Each test is named after its spot. Those about cards, resource names and bindings have more tests of their
-own.
+Each test has the name of its mismatch. Those about cards, resource names and bindings have more tests of
+their own.
 """
 
-# ruff: noqa: N802  the spots have their names
+# ruff: noqa: N802  the mismatches have these names
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def status_update(state: str, **members: Any) -> dict[str, Any]:
 
 
 def side_channel_trip(method: str, params: Any) -> tuple[Any, Any]:
-    """A request in the hub, and its params after the way through, with what was told aside."""
+    """A request in the hub, and its params after the way through, with the content beside it."""
     row = ROW[method]
     told = row.extract(params)
     message = row.decode_request(params)
@@ -95,7 +95,7 @@ def test_L13_lengths_of_any_size_come_back(length: Any, found: int) -> None:
     assert SEND.decode(params).configuration.history_length == found
     check(SEND.decode, SEND.encode, params)
     if not length:
-        return  # in tasks/get it is as if it were absent: see tests/profiles
+        return  # in tasks/get it counts as absent: see tests/profiles
     request, again = side_channel_trip("tasks/get", {"id": "t", "historyLength": length})
     assert request.history_length == found
     assert says(again, {"id": "t", "historyLength": length})
@@ -313,7 +313,7 @@ def test_L24_ids_of_requests_are_never_doubles(token: str) -> None:
     assert answer["id"] == codec.loads_exact(token)
 
 
-# L25 what 0.2.5 lacks of 0.3
+# L25 members of 0.3 that 0.2.5 lacks
 
 
 def test_L25_modes_that_0_2_5_requires_are_given() -> None:

@@ -1,6 +1,4 @@
-"""The models and the codec of the `kind` shape have one opinion about what is valid, leniences of the codec
-aside.
-"""
+"""The models and the codec of the `kind` shape agree about valid trees, except where the codec is lenient."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tests.identity import says
 
 ROWS = {row.address: row for row in requests.ROWS}
 
-#: what is judged: model, and the function that reads the same tree
+#: the compared pairs: a model, and the function that reads the same tree
 JUDGED: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "Part": (models.Part, parts.PART.decode),
     "Message": (models.Message, shapes.MESSAGE.decode),
@@ -37,7 +35,7 @@ JUDGED: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     ),
 }
 
-#: what the models refuse, as the schema does, and the codec understands: path and problem, and why
+#: content that the models refuse, as the schema does, and the codec accepts: path and problem, and why
 LENIENCES = {
     r"(.*\.)?data expected an object, got .*": "the prose of 0.2.5 has arrays, and the hub takes any value",
     r"(.*\.)?file needs either bytes or uri": "0.1 has files without content, and they pass through here",
@@ -45,13 +43,13 @@ LENIENCES = {
     r".* (is required|expected .*, got null)": "absent is empty in the hub; what is REQUIRED is judged there",
 }
 
-#: what the codec refuses although the schema has it: why
+#: content that the codec refuses although the schema allows it: why
 STRICTER = {
     "historyLength: expected an integer of at least 0": "a negative number of messages means nothing",
     "is not base64": "no schema says what base64 is",
 }
 
-#: how the hub calls them
+#: their names in the hub
 OF_THE_HUB = {"MessageSendParams": "SendMessageRequest"}
 
 NAMES = st.sampled_from(["x", "name", "é", "a.b", "urn:x"])
@@ -132,7 +130,7 @@ def broken(draw: st.DrawFn, name: str) -> Any:
 
 
 def refused(decode: Callable[[Any], Any], tree: Any) -> str:
-    """What a decoder says against a tree; empty when it takes it."""
+    """The error of a decoder for a tree; empty if it accepts it."""
     try:
         decode(tree)
     except (DecodeError, A2AError) as error:
@@ -177,7 +175,7 @@ def test_reading_and_writing_loses_nothing(name: str, data: st.DataObject) -> No
 
 @pytest.mark.parametrize(
     "name",
-    # Of the others something travels beside the message.
+    # The others have content beside the message.
     [
         name
         for name in JUDGED
@@ -197,13 +195,13 @@ def test_through_the_hub_and_back_is_the_same_model(name: str, data: st.DataObje
 
 
 def said(tree: Any, path: str = "") -> list[tuple[str, str]]:
-    """All that a tree says, null for a member of an object aside; 1 is not 1.0 is not true."""
+    """The content of a tree, without null members of objects; 1 is not 1.0 is not true."""
     if isinstance(tree, dict):
         inner = [said(value, f"{path}.{name}") for name, value in tree.items() if value is not None]
     elif isinstance(tree, list):
         inner = [said(value, f"{path}[{index}]") for index, value in enumerate(tree)]
     else:
-        # An integer may be written as 3.0, and is one all the same.
+        # An integer may be written as 3.0, and is still one.
         text = repr(tree if not isinstance(tree, float) or not path.endswith("historyLength") else int(tree))
         return [(path, text)]
     return [(path, type(tree).__name__), *(one for found in inner for one in found)]

@@ -14,7 +14,7 @@ from tests.dialects.v0_3.schema import ERRORS
 
 pytestmark = pytest.mark.sdk
 
-#: (type, member) -> why ours is not what the SDK has
+#: (type, member) -> the reason for a difference from the SDK
 DEFAULTS = {
     ("TaskStatusUpdateEvent", "final"): "absent is false, as the prose of 0.2.5 says",
     (
@@ -22,7 +22,7 @@ DEFAULTS = {
         "result",
     ): "there is one value only, and agents leave it out",
 }
-#: the same for what a member may be
+#: the same for the type of a member
 TYPES = {
     ("AgentCard", "protocolVersion"): "the schema requires it: null is wrong",
     **{(name, "message"): "null becomes the default text when it is read" for name in ERRORS},
@@ -48,7 +48,7 @@ def members(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def spelled(schema: Any, definitions: dict[str, Any]) -> Any:
-    """What a schema allows, without texts, order and names of branches."""
+    """The content of a schema, without texts, order and names of branches."""
     if "$ref" in schema:
         return schema["$ref"].rpartition("/")[2]
     options = schema.get("anyOf") or schema.get("oneOf")

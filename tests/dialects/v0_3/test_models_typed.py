@@ -1,4 +1,4 @@
-"""Editors and type checkers see what the models hold; mypy speaks for the others."""
+"""Editors and type checkers see the right types of the models; mypy stands for all of them."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def test_mypy_sees_the_types_of_models(tmp_path: Path) -> None:
 
 
 def members(shown: str) -> set[str]:
-    """The members of a union, however a version of mypy writes it."""
+    """The members of a union, in the notation of any version of mypy."""
     match = re.fullmatch(r"Union\[(.*)\]", shown)
     return set(re.split(r", ", match[1])) if match else set(shown.split(" | "))

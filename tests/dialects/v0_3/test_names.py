@@ -1,4 +1,4 @@
-"""Resource names of a2a.v1: what they say, what they refuse, and that no id is lost in one."""
+"""Resource names of a2a.v1: their content, their errors, and that no id is lost in one."""
 
 from __future__ import annotations
 

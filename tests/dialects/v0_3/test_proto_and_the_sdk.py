@@ -1,4 +1,4 @@
-"""a2a-sdk 0.3 reads what we write as a2a.v1 and the other way round, files and oddities included. No sockets."""
+"""a2a-sdk 0.3 reads our a2a.v1 and the other way round, files and oddities included. No sockets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.sdk, pytest.mark.skipif(not PYTHON.exists(), reason="m
 
 
 def sdk(**job: Any) -> Any:
-    """What the SDK makes of a message."""
+    """A message as the SDK reads it."""
     done = subprocess.run(
         [str(PYTHON), str(HERE / "sdk_reader.py")],
         input=json.dumps(job),
@@ -53,7 +53,7 @@ def http(operation: Any) -> Any:
 
 
 def task() -> hub.Task:
-    """A task with much of what 1.0 has and 0.3 has no place for."""
+    """A task with much content of 1.0 that 0.3 lacks."""
     return decoder(hub.Task)(
         {
             "id": "t",
@@ -182,7 +182,7 @@ def test_the_sdk_reads_configurations() -> None:
     assert read["taskId"] == "t"
     assert read["pushNotificationConfig"] == {"id": "c", "url": "https://x", "token": "s"}
     body = http(ops.CREATE_PUSH_CONFIG).encode_request(config)
-    del body["taskId"]  # the path has it
+    del body["taskId"]  # it is in the path
     read = sdk(**{"class": "CreateTaskPushNotificationConfigRequest", "json": body})["model"]
     assert (read["taskId"], read["pushNotificationConfig"]["id"]) == ("t", "c")
 

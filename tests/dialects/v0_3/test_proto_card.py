@@ -1,4 +1,4 @@
-"""The card of a2a.v1: what it says in JSON and in the hub, and that nothing is lost."""
+"""The card of a2a.v1: its content in JSON and in the hub, without a loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the bytes of a file are read and written; see the rules of proto_files."""
+"""Reading and writing the bytes of a file; see the rules of proto_files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_nothing_is_decoded_that_a_peer_known_for_content_wrote() -> None:
 
 
 def answered(agent: str, declared: str | None = None) -> bytes:
-    """What a caller gets in the bytes of a file that an agent answered with."""
+    """The bytes of a file that a caller gets from an agent."""
     row = GRPC_FORM.row(ops.GET_TASK)
     assert row is not None
     assert row.variant is not None
@@ -157,7 +157,7 @@ def test_agents_get_files_as_their_profile_says_or_else_as_they_came(
     request = hub.SendMessageRequest(message=hub.Message(parts=[hub.Part(raw=PNG)]))
     wire = v0.SendMessageRequest.FromString(row.encode_request(request))
     assert wire.request.content[0].file.file_with_bytes == written
-    # An answer is not decoded when it is no base64.
+    # An answer is not decoded if it is not base64.
     for octets in (PNG, b"not base64!"):
         part = v0.Part(file=v0.FilePart(file_with_bytes=octets, mime_type="image/png"))
         answer = v0.SendMessageResponse(msg=v0.Message(content=[part])).SerializeToString()

@@ -1,5 +1,5 @@
-"""Identity of meaning between a2a.v1 and the hub, in either direction; what the values mean is tested
-elsewhere.
+"""Identity of meaning between a2a.v1 and the hub, in both directions; other tests check the meaning of
+values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALL = [
     pairs.SENT,
     pairs.EVENT,
 ]
-#: what a file may hold: anything, base64 text, and text that only looks like it
+#: possible contents of a file: anything, base64 text, and text that only looks like it
 CONTENTS = [
     b"\x89PNG\r\n\x1a\n\x00",
     b"hello",
@@ -55,7 +55,7 @@ STRANGER = {"x-stranger": {"a": [9007199254740993, [], {}, None, "é"], "b/~": 1
 
 
 def below(message: Any) -> list[Any]:
-    """A message and all that is set below it, save what belongs to metadata."""
+    """A message and all set messages below it, except those in metadata."""
     found = [message]
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.full_name.startswith("google."):
@@ -97,7 +97,9 @@ def without_empty_part_metadata(message: Any) -> Any:
 
 
 def without_default(message: Any) -> Any:
-    """The message, changed in place, without what means the same as nothing: the table of docs/versions.md."""
+    """The message, changed in place, without content that means the same as none: the table of
+    docs/versions.md.
+    """
     for one in below(without_empty_part_metadata(message)):
         name = one.DESCRIPTOR.full_name
         if name == "a2a.v1.SendMessageRequest":

@@ -1,4 +1,4 @@
-"""What messages of a2a.v1 mean in the hub, and the other way round. That nothing is lost is tested elsewhere.
+"""The meaning of messages of a2a.v1 in the hub, and the other way round. Other tests check for losses.
 
 Tests named `…_payload_N` are about content that implementations in the field are known to lose.
 """

@@ -1,4 +1,4 @@
-"""The gRPC rows of 0.3: what requests ask for, what they refuse, and what travels beside them."""
+"""The gRPC rows of 0.3: their requests, their errors, and the content beside them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from a2akit import A2AServer, AgentCardConfig, TaskContext, Worker
 
 
 class Answering(Worker):
-    """Says the same to everybody."""
+    """Sends a constant answer."""
 
     async def handle(self, ctx: TaskContext) -> None:
         await ctx.complete("the answer")

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 
 
 class Answering(BaseAgent):
-    """Says the same to everybody."""
+    """Sends a constant answer."""
 
     def run(self, messages: Any = None, *, stream: bool = False, session: Any = None, **_: Any) -> Any:
         return self._stream() if stream else self._answer()

@@ -12,7 +12,7 @@ from google.genai import types
 
 
 class Answering(BaseAgent):
-    """Says the same to everybody."""
+    """Sends a constant answer."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         content = types.Content(role="model", parts=[types.Part(text="the answer")])

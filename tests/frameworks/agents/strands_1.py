@@ -10,10 +10,10 @@ from strands.multiagent.a2a import A2AServer
 
 
 class Offline(Model):
-    """Says the same to everybody."""
+    """Sends a constant answer."""
 
     def update_config(self, **_: Any) -> None:
-        """Nothing can be configured."""
+        """There is no configuration."""
 
     def get_config(self) -> dict[str, Any]:
         return {}

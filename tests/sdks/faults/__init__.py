@@ -1,7 +1,6 @@
-"""What the SDKs of other languages do otherwise, as data: each with the place in the SDK's source that shows
-it.
+"""The faults of the SDKs of other languages, as data: each with the place in the SDK's source that shows it.
 
-As in tests/peers/faults.py, a fault takes something out of a comparison, and shows when the SDK talks to
+As in tests/peers/faults.py, a fault removes something from a comparison, and shows when the SDK talks to
 itself or to an agent of ours without a gateway between. One module for each SDK.
 """
 
