@@ -33,7 +33,9 @@ BEGINNING = "beginning"
 #: whether a status event ends its stream
 Finality = Callable[[hub.TaskStatusUpdateEvent], bool]
 
-_FINAL_STATES = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
+#: the states that end a stream in 0.3 (spec 0.3.0, 7.2.2); auth-required does not, since a 1.0 agent may
+#: continue
+FINAL_STATES = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
 
 
 def say_final(update: hub.TaskStatusUpdateEvent, final: bool) -> None:
@@ -58,10 +60,16 @@ def without_final(update: hub.TaskStatusUpdateEvent) -> hub.TaskStatusUpdateEven
         return update
     copy = hub.TaskStatusUpdateEvent()
     copy.CopyFrom(update)
-    del copy.metadata.fields[FINAL]
-    if not copy.metadata.fields:
-        copy.ClearField("metadata")
+    drop_final(copy)
     return copy
+
+
+def drop_final(update: Any) -> None:
+    """Removes the annotation of an event of any version in place, and metadata that becomes empty."""
+    if update.HasField("metadata") and FINAL in update.metadata.fields:
+        del update.metadata.fields[FINAL]
+        if not update.metadata.fields:
+            update.ClearField("metadata")
 
 
 def synthesise(message: hub.Task | hub.TaskStatusUpdateEvent, what: str) -> None:
@@ -80,7 +88,7 @@ def synthesised(message: hub.Task | hub.TaskStatusUpdateEvent) -> str:
 def by_state(update: hub.TaskStatusUpdateEvent) -> bool:
     """The rule of 0.3, for versions without a format of their own."""
     said = final_said(update)
-    return update.status.state in _FINAL_STATES if said is None else said
+    return update.status.state in FINAL_STATES if said is None else said
 
 
 def finality(dialect: Dialect, binding: str = JSONRPC.name) -> Finality:
@@ -107,7 +115,7 @@ def _final_states(dialect: Dialect, binding: str) -> frozenset[int]:
         update.status.state = cast("hub.TaskState", state)
         if row is not None and _says_final(row.encode_response(hub.StreamResponse(status_update=update))):
             found.add(state)
-    return frozenset(found or _FINAL_STATES)
+    return frozenset(found or FINAL_STATES)
 
 
 def _says_final(wire: Any) -> bool:

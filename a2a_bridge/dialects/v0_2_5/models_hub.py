@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from a2a_bridge.dialects.boundary import Conversion
 from a2a_bridge.dialects.v0_2_5 import card
 from a2a_bridge.dialects.v0_2_5.forms import JSONRPC_FORM
-from a2a_bridge.dialects.v0_2_5.requests import decode_event, encode_event
+from a2a_bridge.dialects.v0_2_5.requests import EVENT
 from a2a_bridge.dialects.v0_3.models_hub import Models
-from a2a_bridge.dialects.v0_3.shapes import EVENT
 
-_EVENT = Conversion(
-    lambda event: encode_event(event, EVENT.encode), lambda tree: decode_event(tree, EVENT.decode)
-)
-_MODELS = Models(JSONRPC_FORM.rows, card.FORM, _EVENT, JSONRPC_FORM.encode_error)
+_MODELS = Models(JSONRPC_FORM.rows, card.FORM, EVENT, JSONRPC_FORM.encode_error)
 decode_model, encode_message = _MODELS.decode_model, _MODELS.encode_message

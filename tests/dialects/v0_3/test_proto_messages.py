@@ -17,7 +17,6 @@ from a2a_bridge.dialects import annotation, unmapped
 from a2a_bridge.dialects.dialect import Row
 from a2a_bridge.dialects.pair import Context, Pair
 from a2a_bridge.dialects.v0_3 import proto as pairs
-from a2a_bridge.dialects.v0_3 import shapes
 from a2a_bridge.dialects.v0_3.forms import GRPC_FORM
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -115,18 +114,11 @@ def test_no_history_at_all_comes_back_although_a2a_v1_cannot_say_it() -> None:
     assert pairs.decode_bytes(pairs.SEND, wire.SerializeToString(), Files.AUTO) == request
 
 
-def test_both_writings_of_0_3_agree_on_what_is_final() -> None:
-    names = {hub.TaskState.Name(state): state for state in pairs.FINAL_STATES}
-    assert {
-        name.removeprefix("TASK_STATE_").lower().replace("_", "-") for name in names
-    } == shapes.FINAL_STATES
-
-
 @pytest.mark.parametrize("state", hub.TaskState.values())
 @pytest.mark.parametrize("final", [True, False])
 def test_final_is_derived_or_noted(state: Any, final: bool) -> None:
     event = read(pairs.STATUS_UPDATE, task_id="t", status=v0.TaskStatus(state=state), final=final)
-    derived = state in pairs.FINAL_STATES
+    derived = state in annotation.FINAL_STATES
     assert annotation.final_said(event) == (None if final == derived else final)
     wire = written(pairs.STATUS_UPDATE, event)
     assert wire.final is final
