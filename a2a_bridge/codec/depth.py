@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import structs
 from a2a_bridge.codec.encode import encoder
 from a2a_bridge.codec.errors import EncodeError
-from a2a_bridge.codec.free import KINDLESS_ITEM, KINDLESS_MEMBER, KINDLESS_PART, contents
+from a2a_bridge.codec.free import contents
 from a2a_bridge.codec.inspect import findings, member
 from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.codec.wire import VARINT, read_varint
@@ -44,20 +44,6 @@ def may_be_deep(wire: bytes) -> bool:
     # messages hold files and texts: the next step is faster for them, because it looks at free content only.
     return len(wire) > _LARGE or (
         wire.count(b"\n") > SHALLOW and wire.count(b"*") + wire.count(b"2") > SHALLOW
-    )
-
-
-def is_plain(wire: bytes) -> bool:
-    """True if the bytes of a message hold no free JSON that is too deep or needs `fill_nulls`. Nearly always
-    True; False says nothing.
-    """
-    # One function for both questions, because it is asked for each event.
-    return not (
-        len(wire) > _LARGE
-        or (wire.count(b"\n") > SHALLOW and may_be_deep(wire))
-        or KINDLESS_MEMBER in wire
-        or KINDLESS_ITEM in wire
-        or KINDLESS_PART in wire
     )
 
 

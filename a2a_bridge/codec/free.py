@@ -14,8 +14,8 @@ from a2a_bridge.pb.google_protobuf import ListValue, Struct
 
 _FREE = (Kind.STRUCT, Kind.VALUE, Kind.LIST)
 #: a Value of zero octets: in an object, in an array, and in a part
-KINDLESS_MEMBER, KINDLESS_ITEM = b"\x12\0", b"\n\0"
-KINDLESS_PART = bytes((hub.Part.DESCRIPTOR.fields_by_name["data"].number << 3 | 2, 0))
+_KINDLESS_MEMBER, _KINDLESS_ITEM = b"\x12\0", b"\n\0"
+_KINDLESS_PART = bytes((hub.Part.DESCRIPTOR.fields_by_name["data"].number << 3 | 2, 0))
 
 
 def contents(message: Message) -> Iterator[tuple[str, Any]]:
@@ -27,7 +27,7 @@ def fill_nulls(wire: bytes, message: Message) -> None:
     """Replaces each Value without a kind by null, in a message parsed from bytes: Java writes null
     like this.
     """
-    if KINDLESS_MEMBER in wire or KINDLESS_ITEM in wire or KINDLESS_PART in wire:
+    if _KINDLESS_MEMBER in wire or _KINDLESS_ITEM in wire or _KINDLESS_PART in wire:
         for _, content in contents(message):
             _fill(content)
 

@@ -34,8 +34,6 @@ class Conversion(NamedTuple):
     wire: type[Message] | None = None
     #: the message for null; None if `decode` reads null
     absent: Callable[[], Any] | None = None
-    #: whether `decode` is protobuf's own parser, so that free JSON is checked and completed after it
-    parsed: bool = False
 
 
 def row(
@@ -60,17 +58,13 @@ def params_required() -> NoReturn:
 
 def request_decoder(conversion: Conversion) -> Coder:
     """Raises INVALID_PARAMS with the members at fault, and PARSE_ERROR for bytes that are no such message."""
-    _, decode, wire_class, absent, parsed = conversion
+    _, decode, wire_class, absent = conversion
 
     def decode_request(wire: Any) -> Any:
         if wire is None and absent is not None:
             return absent()
         try:
             message = decode(wire)
-            if parsed:
-                if may_be_deep(wire):
-                    check_depth(message)
-                fill_nulls(wire, message)
         except DecodeError as error:
             violations = tuple(Violation(path, problem) for path, problem in error.violations)
             raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
@@ -96,7 +90,7 @@ def request_encoder(cls: type[Message], encode: Coder) -> Coder:
 
 def response_decoder(cls: type[Message], conversion: Conversion) -> Coder:
     """Raises INVALID_AGENT_RESPONSE for every error, and for an empty oneof `payload` (spec 3.2.1)."""
-    _, decode, wire_class, absent, parsed = conversion
+    _, decode, wire_class, absent = conversion
     name = cls.DESCRIPTOR.name
     checked = "payload" in cls.DESCRIPTOR.oneofs_by_name
 
@@ -105,10 +99,6 @@ def response_decoder(cls: type[Message], conversion: Conversion) -> Coder:
             return absent()
         try:
             message = decode(wire)
-            if parsed:
-                if may_be_deep(wire):
-                    check_depth(message)
-                fill_nulls(wire, message)
         except DecodeError as error:
             raise _bad_answer(f"is not a {name}: {error}") from None
         except ProtobufDecodeError:
@@ -153,8 +143,17 @@ def card_decoder(decode: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parser(cls: type[Message]) -> Conversion:
-    """Protobuf bytes of a message of the hub."""
-    return Conversion(cls.SerializeToString, cls.FromString, cls, parsed=True)
+    """Protobuf bytes of a message of the hub. Their free JSON is checked and completed."""
+    from_string = cls.FromString
+
+    def decode(wire: bytes) -> Any:
+        message = from_string(wire)
+        if may_be_deep(wire):
+            check_depth(message)
+        fill_nulls(wire, message)
+        return message
+
+    return Conversion(cls.SerializeToString, decode, cls)
 
 
 def check_depth(message: Message) -> None:
