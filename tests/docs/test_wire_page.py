@@ -12,7 +12,6 @@ from a2a_bridge.bindings import DialOptions, HostOptions
 from a2a_bridge.codec import DecodeError, decode_bytes
 from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, V1_0
-from a2a_bridge.dialects.v0_3 import errors as errors_v0_3
 from a2a_bridge.dialects.v1_0.forms import SERVICE
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions
@@ -39,14 +38,12 @@ def test_the_errors() -> None:
 
 def test_the_statuses_of_0_3() -> None:
     said = table(section(PAGE, "Errors"), "reason", "gRPC of 0.3", "declared")
-    encode = V0_3.forms[GRPC].encoder
-    assert said == [
-        [
-            reason.name,
-            *(GrpcStatus(encode(declared=one)(A2AError(reason)).status).name for one in (False, True)),
-        ]
-        for reason in errors_v0_3.GRPC
-    ]
+    encoders = [V0_3.forms[GRPC].encoder(declared=declared) for declared in (False, True)]
+    statuses = {
+        reason.name: [GrpcStatus(encode(A2AError(reason)).status).name for encode in encoders]
+        for reason in Reason
+    }
+    assert said == [[name, *both] for name, both in statuses.items() if both[0] != both[1]]
 
 
 def test_the_methods_of_jsonrpc() -> None:

@@ -68,7 +68,7 @@ def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
     elif error.code == error.reason.code:
         body["code"] = NUMBERS[error.reason]
     bare = replace(reply, body={"code": body["code"], "message": body["message"]})
-    if not error.details and _same(decode_jsonrpc(bare), error):
+    if v0_3.same(decode_jsonrpc(bare), error, apart=LEGACY_CODE):
         return bare
     body.setdefault("data", json_details(error))
     return replace(reply, body=body)
@@ -108,19 +108,3 @@ def _named(body: Mapping[str, Any]) -> bool:
 
 def _means(number: str, reason: Reason) -> bool:
     return any(str(code) == number and meant is reason for code, (meant, _) in MEANINGS.items())
-
-
-def _same(left: A2AError, right: A2AError) -> bool:
-    """Whether two errors have the same meaning for a program, apart from their original numbers."""
-    return (left.reason, left.name, left.code, _told(left), left.violations, left.retry_after) == (
-        right.reason,
-        right.name,
-        right.code,
-        _told(right),
-        right.violations,
-        right.retry_after,
-    )
-
-
-def _told(error: A2AError) -> Mapping[str, str]:
-    return {name: value for name, value in error.metadata.items() if name != LEGACY_CODE}

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Container, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.core import operations as ops
@@ -32,72 +32,67 @@ from a2a_bridge.dialects.v1_0.errors import (
     BY_GRPC,
     BY_HTTP,
     BY_TEXT,
-    STATUS_TELLS,
+    by_shared_number,
     from_details,
     json_details,
+    number_of,
+    read_grpc,
     text_of,
     underlying,
 )
 from a2a_bridge.peers import ErrorData, caller
 
-#: reason → the name of the type, which gRPC servers put before the message
-NAMES: Mapping[Reason, str] = {
-    Reason.TASK_NOT_FOUND: "TaskNotFoundError",
-    Reason.TASK_NOT_CANCELABLE: "TaskNotCancelableError",
-    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: "PushNotificationNotSupportedError",
-    Reason.UNSUPPORTED_OPERATION: "UnsupportedOperationError",
-    Reason.CONTENT_TYPE_NOT_SUPPORTED: "ContentTypeNotSupportedError",
-    Reason.INVALID_AGENT_RESPONSE: "InvalidAgentResponseError",
-    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: "AuthenticatedExtendedCardNotConfiguredError",
-    Reason.EXTENSION_SUPPORT_REQUIRED: "ExtensionSupportRequiredError",
-    Reason.VERSION_NOT_SUPPORTED: "VersionNotSupportedError",
-    Reason.PARSE_ERROR: "JSONParseError",
-    Reason.INVALID_REQUEST: "InvalidRequestError",
-    Reason.METHOD_NOT_FOUND: "MethodNotFoundError",
-    Reason.INVALID_PARAMS: "InvalidParamsError",
-    Reason.INTERNAL_ERROR: "InternalError",
+
+class _Spelling(NamedTuple):
+    """How 0.3 spells one reason."""
+
+    #: the name of its type
+    name: str
+    #: its default message if the hub has another; each is replaced by the other in transit
+    text: str = ""
+    #: its HTTP status if the hub has another
+    http: int = 0
+    #: its gRPC status if the hub has another. Chosen so that SDKs that use the status read the right error,
+    #: or the nearest one that they know: JavaScript 0.3.14 (client/transports/grpc, mapToError) and Go 0.3.15
+    #: (internal/grpcutil/errors.go). Python and Java use the name
+    grpc: GrpcStatus | None = None
+    #: the gRPC status with which servers in Python and Java send it, if it is another one
+    python: GrpcStatus | None = None
+
+
+_UNIMPLEMENTED = GrpcStatus.UNIMPLEMENTED
+_SPELLINGS: Mapping[Reason, _Spelling] = {
+    Reason.TASK_NOT_FOUND: _Spelling("TaskNotFoundError"),
+    Reason.TASK_NOT_CANCELABLE: _Spelling("TaskNotCancelableError", http=409, python=_UNIMPLEMENTED),
+    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: _Spelling(
+        "PushNotificationNotSupportedError", http=501, grpc=_UNIMPLEMENTED
+    ),
+    Reason.UNSUPPORTED_OPERATION: _Spelling("UnsupportedOperationError", http=501, grpc=_UNIMPLEMENTED),
+    Reason.CONTENT_TYPE_NOT_SUPPORTED: _Spelling(
+        "ContentTypeNotSupportedError", http=415, python=_UNIMPLEMENTED
+    ),
+    Reason.INVALID_AGENT_RESPONSE: _Spelling("InvalidAgentResponseError", http=502),
+    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: _Spelling(
+        "AuthenticatedExtendedCardNotConfiguredError",
+        text="Authenticated Extended Card is not configured",
+        http=404,
+    ),
+    Reason.EXTENSION_SUPPORT_REQUIRED: _Spelling("ExtensionSupportRequiredError", grpc=_UNIMPLEMENTED),
+    Reason.VERSION_NOT_SUPPORTED: _Spelling("VersionNotSupportedError", grpc=_UNIMPLEMENTED),
+    Reason.PARSE_ERROR: _Spelling("JSONParseError", text="Invalid JSON payload", python=GrpcStatus.INTERNAL),
+    Reason.INVALID_REQUEST: _Spelling("InvalidRequestError", text="Request payload validation error"),
+    Reason.METHOD_NOT_FOUND: _Spelling("MethodNotFoundError", python=GrpcStatus.NOT_FOUND),
+    Reason.INVALID_PARAMS: _Spelling("InvalidParamsError", http=422),
+    Reason.INTERNAL_ERROR: _Spelling("InternalError"),
 }
-_BY_NAME = {name: reason for reason, name in NAMES.items()} | {
+_NAMELESS = _Spelling("")
+_BY_NAME = {one.name: reason for reason, one in _SPELLINGS.items()} | {
     "ExtendedAgentCardNotConfiguredError": Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED,
 }
 _REASONS = frozenset(reason.name for reason in Reason)
 
-#: default messages that differ from the hub's; each is replaced by the other in transit
-TEXTS: Mapping[Reason, str] = {
-    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: "Authenticated Extended Card is not configured",
-    Reason.PARSE_ERROR: "Invalid JSON payload",
-    Reason.INVALID_REQUEST: "Request payload validation error",
-}
-
-#: statuses that differ from the hub's
-HTTP: Mapping[Reason, int] = {
-    Reason.TASK_NOT_CANCELABLE: 409,
-    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: 501,
-    Reason.UNSUPPORTED_OPERATION: 501,
-    Reason.CONTENT_TYPE_NOT_SUPPORTED: 415,
-    Reason.INVALID_AGENT_RESPONSE: 502,
-    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: 404,
-    Reason.INVALID_PARAMS: 422,
-}
-#: chosen so that SDKs that use the status read the right error, or the nearest one that they know: JavaScript
-#: 0.3.14 (client/transports/grpc, mapToError) and Go 0.3.15 (internal/grpcutil/errors.go). Python and Java
-#: use the name.
-GRPC: Mapping[Reason, GrpcStatus] = {
-    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
-    Reason.UNSUPPORTED_OPERATION: GrpcStatus.UNIMPLEMENTED,
-    Reason.EXTENSION_SUPPORT_REQUIRED: GrpcStatus.UNIMPLEMENTED,
-    Reason.VERSION_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
-}
-#: the status with which servers in Python and Java send a reason, if it is another one
-_PYTHON: Mapping[Reason, GrpcStatus] = {
-    Reason.TASK_NOT_CANCELABLE: GrpcStatus.UNIMPLEMENTED,
-    Reason.CONTENT_TYPE_NOT_SUPPORTED: GrpcStatus.UNIMPLEMENTED,
-    Reason.PARSE_ERROR: GrpcStatus.INTERNAL,
-    Reason.METHOD_NOT_FOUND: GrpcStatus.NOT_FOUND,
-}
-
 #: reasons with a number in the text of 0.3
-KNOWN = frozenset(NAMES) - {Reason.EXTENSION_SUPPORT_REQUIRED, Reason.VERSION_NOT_SUPPORTED}
+KNOWN = frozenset(_SPELLINGS) - {Reason.EXTENSION_SUPPORT_REQUIRED, Reason.VERSION_NOT_SUPPORTED}
 
 _VALUE = any_details.PREFIX + "google.protobuf.Value"
 #: the member of an object in `data` that holds the details of 1.0
@@ -105,11 +100,13 @@ _DETAILS = "details"
 _NAME = re.compile(r"([A-Za-z]{1,60}Error)(?:: ?|$)")
 _BY_DEFAULT_TEXT = {
     text.lower(): reason
-    for reason in NAMES
+    for reason, one in _SPELLINGS.items()
     if reason.level == "rpc"
-    for text in (reason.text, TEXTS.get(reason, reason.text))
+    for text in (reason.text, one.text or reason.text)
 }
-_TEXTS = {**BY_TEXT, **{text.lower(): reason for reason, text in TEXTS.items() if reason.level == "a2a"}}
+_TEXTS = BY_TEXT | {
+    one.text.lower(): reason for reason, one in _SPELLINGS.items() if one.text and reason.level == "a2a"
+}
 #: texts with which servers report an unknown route or rpc
 _NO_ROUTE = frozenset(
     {"", "not found", "method not found", "no route", "page not found", "404 page not found"}
@@ -146,7 +143,7 @@ def encode_jsonrpc(error: A2AError, known: Container[Reason] = KNOWN) -> ErrorRe
     reply: ErrorReply[Any] = ErrorReply(reason.jsonrpc_http, body)
     if rest:
         body["data"] = _data(rest)
-    if reason not in known or not _same(decode_jsonrpc(reply), error):
+    if reason not in known or not same(decode_jsonrpc(reply), error):
         body["data"] = [info, *rest, *underlying(error)]
     return reply
 
@@ -156,7 +153,8 @@ def encode_http_json(error: A2AError) -> ErrorReply[Any]:
     `error` object of 1.0.
     """
     reason = error.reason
-    status = HTTP.get(reason, reason.http)
+    spelling = _SPELLINGS.get(reason, _NAMELESS)
+    status = spelling.http or reason.http
     text = _own_text(reason, error.message)
     inner = {
         "code": status,
@@ -164,7 +162,7 @@ def encode_http_json(error: A2AError) -> ErrorReply[Any]:
         "message": text,
         "details": json_details(error),
     }
-    named = {"type": NAMES[reason]} if reason in NAMES else {}
+    named = {"type": spelling.name} if spelling.name else {}
     return ErrorReply(status, {**named, "code": error.code, "message": text, "error": inner})
 
 
@@ -172,7 +170,7 @@ def encode_grpc(error: A2AError) -> ErrorReply[bytes]:
     """A status whose message starts with the name of the type, and a google.rpc.Status with the same
     content.
     """
-    return _grpc(error, GRPC.get(error.reason, error.reason.grpc))
+    return _grpc(error, _SPELLINGS.get(error.reason, _NAMELESS).grpc or error.reason.grpc)
 
 
 def encode_grpc_declared(error: A2AError) -> ErrorReply[bytes]:
@@ -183,10 +181,9 @@ def encode_grpc_declared(error: A2AError) -> ErrorReply[bytes]:
 
 
 def _grpc(error: A2AError, status: GrpcStatus) -> ErrorReply[bytes]:
-    reason = error.reason
-    text = _own_text(reason, error.message)
-    if reason in NAMES:
-        text = f"{NAMES[reason]}: {text}"
+    text = _own_text(error.reason, error.message)
+    if error.reason in _SPELLINGS:
+        text = f"{_SPELLINGS[error.reason].name}: {text}"
     return ErrorReply(int(status), any_details.status(status, text, json_details(error)), text)
 
 
@@ -195,14 +192,10 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     body = reply.body if isinstance(reply.body, Mapping) else {}
     message = text_of(body.get("message"))
     details = _details(body)
-    code = _number(body.get("code"))
+    code = number_of(body.get("code"))
     if code is None:
         return _hub_text(_by_status(reply, message, details))
-    by_status = BY_HTTP.get(reply.status)
-    # Several reasons share a number and differ in the status, which travels with the number.
-    telling = by_status is not None and by_status.level in STATUS_TELLS and by_status.code == code
-    by_code = by_status if telling else None
-    return _hub_text(_by_number(code, message, details, by_code))
+    return _hub_text(_by_number(code, message, details, by_shared_number(code, reply.status)))
 
 
 def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
@@ -224,7 +217,7 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
     named = _BY_NAME.get(text_of(body.get("type")))
     if named is not None and not _info(details):
         return _hub_text(from_details(message, details, by_code=named, texts={}))
-    code = _number(body.get("code"))
+    code = number_of(body.get("code"))
     if code is not None and code < 0:  # some servers send the JSON-RPC number here
         return _hub_text(_by_number(code, message, details))
     return _hub_text(_by_status(reply, message, details))
@@ -232,9 +225,7 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
 
 def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
     """A google.rpc.Status, or a bare status with a message, which may start with the name of the type."""
-    message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
-    message = message or reply.text
-    status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
+    status, message, details = read_grpc(reply)
     named = _named(message)
     info = _info(details)
     if info and named is not None:
@@ -364,7 +355,8 @@ def _by_http_status(status: int, message: str, operation: ops.Operation[Any, Any
 
 def _statuses(reason: Reason) -> set[GrpcStatus]:
     """The statuses with which SDKs send a reason."""
-    return {reason.grpc, GRPC.get(reason, reason.grpc), _PYTHON.get(reason, reason.grpc)}
+    spelling = _SPELLINGS[reason]
+    return {reason.grpc, spelling.grpc or reason.grpc, spelling.python or reason.grpc}
 
 
 def _by_grpc_status(
@@ -394,24 +386,22 @@ def _not_found(message: str, operation: ops.Operation[Any, Any] | None) -> Reaso
 
 
 def _own_text(reason: Reason, message: str) -> str:
-    return TEXTS.get(reason, message) if message == reason.text else message
+    own = _SPELLINGS.get(reason, _NAMELESS).text
+    return own if own and message == reason.text else message
 
 
 def _hub_text(error: A2AError) -> A2AError:
-    if error.message == TEXTS.get(error.reason):
+    if error.message == _SPELLINGS.get(error.reason, _NAMELESS).text:
         error.message = error.reason.text
     return error
 
 
-def _same(left: A2AError, right: A2AError) -> bool:
-    """Whether two errors are equal except for their message."""
-    return _members(left) == _members(right)
+def same(left: A2AError, right: A2AError, *, apart: str = "") -> bool:
+    """Whether two errors are equal except for their message. apart: a member of their metadata to ignore."""
+    return _members(left, apart) == _members(right, apart)
 
 
-def _members(error: A2AError) -> tuple[Any, ...]:
+def _members(error: A2AError, apart: str) -> tuple[Any, ...]:
     details = [dict(_whole(one)) for one in error.details]
-    return error.reason, error.name, error.code, error.metadata, error.violations, details, error.retry_after
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    metadata = {name: value for name, value in error.metadata.items() if name != apart}
+    return error.reason, error.name, error.code, metadata, error.violations, details, error.retry_after

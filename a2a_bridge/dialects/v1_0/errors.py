@@ -47,9 +47,8 @@ BY_GRPC = {
     GrpcStatus.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
 }
 
-#: levels of reasons that share a JSON-RPC number, so that a peer's HTTP status is more specific than the
-#: number
-STATUS_TELLS = ("http", "call")
+#: levels of reasons that share a JSON-RPC number
+_SHARING = ("http", "call")
 
 #: a JSON-RPC number in the metadata of an ErrorInfo; at most 32 bits
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
@@ -106,22 +105,18 @@ def encode_grpc(error: A2AError) -> ErrorReply[bytes]:
 def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     """A JSON-RPC error object, or an HTTP error without one."""
     body = reply.body if isinstance(reply.body, Mapping) else {}
-    code = body.get("code")
-    code = code if isinstance(code, int) and not isinstance(code, bool) else None
+    code = number_of(body.get("code"))
     data = body.get("data")
     if isinstance(data, list) and all(isinstance(item, Mapping) and "@type" in item for item in data):
         details = data
     else:
         details = [] if data is None else [any_details.value(data)]
     message = text_of(body.get("message"))
-    by_status = BY_HTTP.get(reply.status)
     if code is None:
-        return from_details(
-            message, details, fallback=by_status or Reason.INTERNAL_ERROR, peer_text=reply.text
-        )
-    # Several reasons share a number and differ in the status, which travels with the number.
-    telling = by_status is not None and by_status.level in STATUS_TELLS and by_status.code == code
-    return from_details(message, details, code=code, by_code=by_status if telling else BY_CODE.get(code))
+        fallback = BY_HTTP.get(reply.status, Reason.INTERNAL_ERROR)
+        return from_details(message, details, fallback=fallback, peer_text=reply.text)
+    reason = by_shared_number(code, reply.status) or BY_CODE.get(code)
+    return from_details(message, details, code=code, by_code=reason)
 
 
 def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
@@ -143,12 +138,27 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
 
 def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
     """A google.rpc.Status, or a bare status and its message."""
-    message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
-    status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
+    status, message, details = read_grpc(reply)
     if status is GrpcStatus.UNKNOWN and not details:
         # The answer of servers to an exception in their code, often with its text.
-        return from_details("", [], peer_text=message or reply.text)
-    return from_details(message or reply.text, details, fallback=BY_GRPC.get(status))
+        return from_details("", [], peer_text=message)
+    return from_details(message, details, fallback=BY_GRPC.get(status))
+
+
+def by_shared_number(code: int, http_status: int) -> Reason | None:
+    """The reason of an HTTP status that a peer sends with a JSON-RPC number; None unless several reasons
+    share the number and the status tells them apart.
+    """
+    reason = BY_HTTP.get(http_status)
+    shared = reason is not None and reason.level in _SHARING and reason.code == code
+    return reason if shared else None
+
+
+def read_grpc(reply: ErrorReply[bytes]) -> tuple[GrpcStatus, str, list[Any]]:
+    """Status, message and details of an answer over gRPC."""
+    message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
+    status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
+    return status, message or reply.text, details
 
 
 def json_details(error: A2AError) -> list[Any]:
@@ -299,6 +309,11 @@ def _by_text(message: str, texts: Mapping[str, Reason]) -> Reason | None:
 def text_of(value: Any) -> str:
     """The value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
+
+
+def number_of(value: Any) -> int | None:
+    """The value if it is an integer."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _metadatum(value: Any) -> str:
