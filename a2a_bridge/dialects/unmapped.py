@@ -107,6 +107,15 @@ def restore(tree: Any, entries: Sequence[Entry]) -> Any:
     return root[""]
 
 
+def restored(tree: Any, entries: Sequence[Entry]) -> Any:
+    """As `restore`, but the tree remains unchanged: the containers on the way to each value are copied."""
+    root = {"": tree}
+    copies: dict[str, Any] = {}
+    for pointer, *_ in entries:
+        _place(root, pointer.rpartition("/")[0], copies)
+    return restore(root[""], entries)
+
+
 def below(pointer: str, name: str) -> str:
     """The pointer to a member."""
     return f"{pointer}/{name.replace('~', '~0').replace('/', '~1') if '~' in name or '/' in name else name}"
@@ -165,10 +174,14 @@ def sources(text: object) -> JsonObject:
 
 def read(text: object, source: str) -> list[Entry] | None:
     """The entries of a source in a text; None if it has none."""
-    entries = sources(text).get(source)
-    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+    return entries_in(sources(text).get(source))
+
+
+def entries_in(content: Json) -> list[Entry] | None:
+    """The content of a source, if it is a list of entries."""
+    if not isinstance(content, list) or not all(_is_entry(entry) for entry in content):
         return None
-    return entries
+    return content
 
 
 # --- units ---
@@ -278,15 +291,24 @@ def _is_entry(entry: object) -> bool:
     return isinstance(entry, list) and len(entry) in (1, 2, 3) and isinstance(entry[0], str)
 
 
-def _place(root: Any, pointer: str) -> Any:
-    place: Any = root
-    for name in pointer.split("/"):
-        if type(place) is dict:
-            place = place.get(_unescaped(name))
-        elif type(place) is list and name.isdigit() and int(name) < len(place):
-            place = place[int(name)]
-        else:
+def _place(root: Any, pointer: str, copies: dict[str, Any] | None = None) -> Any:
+    """The container at a pointer; None if there is none.
+
+    copies: collects copies of all containers on the way, by their pointers; they replace the originals.
+    """
+    place, here = root, ""
+    for step in pointer.split("/"):
+        name: Any = int(step) if type(place) is list and step.isdigit() else _unescaped(step)
+        if type(place) is list:
+            if type(name) is not int or name >= len(place):
+                return None
+        elif type(place) is not dict or name not in place:
             return None
+        if copies is not None and type(place[name]) in (dict, list):
+            here += f"/{step}"
+            if here not in copies:
+                copies[here] = place[name] = place[name].copy()
+        place = place[name]
     return place
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from a2a_bridge.codec import dumps
 from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.dialects import scalars, unmapped
-from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, same
+from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, restored, same
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.strategies_v0 import anything
 from tests.identity import says
@@ -21,10 +22,10 @@ def test_restoring_a_difference_says_what_was_given(canonical: Any, given_: Any)
     entries = difference(canonical, given_)
     again = unmapped.read(unmapped.write(KIND, entries), KIND)
     assert again is not None
-    restored = restore(deepcopy(canonical), again)
+    made = restore(deepcopy(canonical), again)
     if isinstance(canonical, dict) and isinstance(given_, dict):
         assert all(
-            name in restored and says(restored[name], value)
+            name in made and says(made[name], value)
             for name, value in given_.items()
             if name not in canonical
         )
@@ -147,3 +148,13 @@ def test_a_text_of_megabytes_is_not_read_without_a_pause() -> None:
     assert unmapped.carried(message, PROTO) == entries
     unmapped.carry(message, PROTO, [["/x", "A" * 1000]])
     assert briefly(unmapped.carried, message, PROTO) == [["/x", "A" * 1000]]
+
+
+@given(canonical=anything(), given_=anything())
+def test_restoring_into_a_tree_of_another_owner_leaves_it_as_it_was(canonical: Any, given_: Any) -> None:
+    before = deepcopy(canonical)
+    entries = difference(canonical, given_, whole=True)
+    made = restored(canonical, entries)
+    assert dumps(canonical) == dumps(before)
+    assert same(made, restore(deepcopy(canonical), deepcopy(entries)))
+    assert same(made, given_)

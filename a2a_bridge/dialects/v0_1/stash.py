@@ -4,8 +4,8 @@ It knows no type of A2A.
 A unit is a JSON object without the units inside it: a part, a message without its parts, and so on. Each has
 two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may both lose content. Rules:
 
-1. On conversion to 0.3, content that encode(decode(x)) loses is recorded as entries: a path, and the value at
-   that path, or no value for a member to be removed. Regular input has no entries, and no stash.
+1. On conversion to 0.3, content that encode(decode(x)) loses is recorded as entries (see `unmapped`). Regular
+   input has no entries, and no stash.
 2. On conversion to 0.1, an entry is used only if the object with it still decodes to the same 0.3 object. So
    a stash decides the spelling and never the meaning, whatever its origin and whatever the changes to the
    object since.
@@ -14,11 +14,11 @@ two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from typing import Any
 
 from a2a_bridge.codec import DecodeError
-from a2a_bridge.dialects.unmapped import same
+from a2a_bridge.dialects.unmapped import difference, entries_in, restored, same
 
 #: the member of 0.3 objects that holds the entries, and the metadata key for content without another place on
 #: 0.1 wires
@@ -28,7 +28,6 @@ STASH = "urn:a2a-bridge:v0.1"
 MOST_ENTRIES = 1000
 
 Unit = dict[str, Any]
-Path = list[str]
 Coding = Callable[[Unit], Unit]
 
 
@@ -48,7 +47,7 @@ def without_nulls(unit: Unit, names: Container[str]) -> Unit:
 def decode_unit(wire: Unit, decode: Coding, encode: Coding) -> Unit:
     """A unit of 0.1 as one of 0.3, with a stash if needed."""
     made = decode({name: value for name, value in wire.items() if name != STASH})
-    entries = list(_differences(encode(made), wire))
+    entries = difference(encode(made), wire, whole=True)
     if entries:
         made[STASH] = entries
     return made
@@ -59,16 +58,17 @@ def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
     if STASH not in tree:
         return encode(tree)
     tree = dict(tree)
-    stash = tree.pop(STASH)
+    entries = entries_in(tree.pop(STASH)) or []
     wire = encode(tree)
-    entries = stash if type(stash) is list and len(stash) <= MOST_ENTRIES else []
-    patched = _patched(wire, entries)
-    if patched is not None and _says(patched, tree, decode):
-        return patched
+    if len(entries) > MOST_ENTRIES:
+        return wire
+    made: Unit = restored(wire, entries)
+    if _says(made, tree, decode):
+        return made
     for entry in entries:
-        patched = _patched(wire, [entry])
-        if patched is not None and _says(patched, tree, decode):
-            wire = patched
+        made = restored(wire, [entry])
+        if _says(made, tree, decode):
+            wire = made
     return wire
 
 
@@ -78,46 +78,3 @@ def _says(wire: Unit, tree: Unit, decode: Coding) -> bool:
     except DecodeError:
         return False
     return same(said, tree)
-
-
-def _differences(canonical: Unit, given: Unit) -> Iterator[list[Any]]:
-    """Entries that turn `canonical` into `given`: [path, value], or [path] for a member to be removed."""
-    for name in canonical.keys() - given.keys():
-        yield [[name]]
-    for name, value in given.items():
-        if name not in canonical:
-            yield [[name], value]
-        elif canonical[name] is not value and not same(canonical[name], value):
-            inner = canonical[name]
-            if type(inner) is dict and type(value) is dict:
-                for path, *new in _differences(inner, value):
-                    yield [[name, *path], *new]
-            else:
-                yield [[name], value]
-
-
-def _patched(wire: Unit, entries: list[Any]) -> Unit | None:
-    """A copy with the entries applied; None if they do not fit."""
-    made = dict(wire)
-    copied: set[tuple[str, ...]] = {()}
-    for entry in entries:
-        if type(entry) is not list or len(entry) not in (1, 2):
-            return None
-        path = entry[0]
-        if type(path) is not list or not path or any(type(name) is not str for name in path):
-            return None
-        place = made
-        for depth, name in enumerate(path[:-1], 1):
-            inner = place.get(name)
-            if type(inner) is not dict:
-                return None
-            steps = tuple(path[:depth])
-            if steps not in copied:
-                copied.add(steps)
-                inner = place[name] = dict(inner)
-            place = inner
-        if len(entry) == 2:
-            place[path[-1]] = entry[1]
-        else:
-            place.pop(path[-1], None)
-    return made

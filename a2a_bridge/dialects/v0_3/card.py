@@ -16,7 +16,6 @@ round trip:
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from functools import partial
 
 from a2a_bridge.codec import (
@@ -111,12 +110,12 @@ def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject 
     if entries is None:
         return tree  # content of another wire format, which this one does not show
     meant = (without_carrier(card), decode_members(tree, version))
-    patched = unmapped.restore(deepcopy(tree), entries)
+    patched = unmapped.restored(tree, entries)
     if _says(patched, version) in meant:
         return patched  # type: ignore[no-any-return]
     # If the interfaces of a card have changed since, the entries about other members still apply.
     others = [one for one in entries if not _is_address(one[0])]
-    patched = unmapped.restore(deepcopy(tree), others)
+    patched = unmapped.restored(tree, others)
     return patched if _says(patched, version) in meant else tree
 
 
