@@ -2,8 +2,9 @@ r"""JSON trees to messages. Compiles one function per message type; `inspect` de
 
 The generated functions write the message's wire bytes (as text, see `wire`), which protobuf parses: faster
 than setting attributes one by one. They expect the regular case: camelCase names, no nulls, no unknown
-members. They count the members that they recognise; if some are left over, the object is tidied and read
-again. For any error they raise without a path, and the slow, path-aware walker inspects the tree again.
+members. They count down the members that they recognise and return after the last one; if some are left over,
+the object is tidied and read again. For any error they raise without a path, and the slow, path-aware walker
+inspects the tree again.
 
 For Message the generated function looks like this:
 
@@ -11,18 +12,20 @@ For Message the generated function looks like this:
         if type(tree) is not dict:
             raise Irregular
         get = tree.get
-        seen = 0
+        rest = len(tree)
         out = ""
         value = get("messageId")
         if value is not None:
-            seen += 1
             if type(value) is not str:
                 raise Irregular
             if not value.isascii():
                 value = value.encode().decode("latin-1")
             out += f"\n{VARINT[len(value)]}{value}"
+            rest -= 1
+            if not rest:
+                return out
         …
-        if seen != len(tree):
+        if rest:
             return Message(tidy(tree, _spellings_9))
         return out
 """
@@ -274,7 +277,7 @@ class _Generator:
         with block(f"def {plan.label}(tree):"):
             with block("if type(tree) is not dict:"):
                 line("raise Irregular")
-            line("get = tree.get", "seen = 0", 'out = ""')
+            line("get = tree.get", "rest = len(tree)", 'out = ""')
             done: set[str] = set()
             for field in plan.fields:
                 if field.oneof is None:
@@ -282,7 +285,7 @@ class _Generator:
                 elif field.oneof not in done:
                     done.add(field.oneof)
                     self.members([one for one in plan.fields if one.oneof == field.oneof])
-            with block("if seen != len(tree):"):
+            with block("if rest:"):
                 line("raise Irregular" if self.strict else f"return {plan.label}(tidy(tree, {names}))")
             line("return out")
 
@@ -302,8 +305,10 @@ class _Generator:
         with block(condition):
             if fetch:
                 line(fetch)
-            line("seen += 1")
             self.field(field)
+            line("rest -= 1")
+            with block("if not rest:"):
+                line("return out")
         if others:
             with block("else:"):
                 self.members(others)
