@@ -68,35 +68,6 @@ def _post(template: str, **query: str) -> HttpRule:
 
 _CONFIGS_PATH = "/v1/tasks/{taskId}/pushNotificationConfigs"
 
-_ADDRESSES: dict[Any, tuple[HttpRule, ...]] = {
-    ops.SEND_MESSAGE: (_post("/v1/message:send"),),
-    ops.SEND_STREAMING_MESSAGE: (_post("/v1/message:stream"),),
-    ops.GET_TASK: (_get("/v1/tasks/{id}", historyLength="int"),),
-    ops.LIST_TASKS: (
-        _get(
-            "/v1/tasks",
-            strict=True,
-            contextId="string",
-            status="enum",
-            pageSize="int",
-            pageToken="string",
-            historyLength="int",
-        ),
-    ),
-    ops.CANCEL_TASK: (_post("/v1/tasks/{id}:cancel"),),
-    # The proto's rule has GET, the text has POST.
-    ops.SUBSCRIBE_TO_TASK: (_get("/v1/tasks/{id}:subscribe"), _post("/v1/tasks/{id}:subscribe")),
-    ops.CREATE_PUSH_CONFIG: (
-        _post(_CONFIGS_PATH, configId="string"),
-        # The proto's rule has this misspelling in the tags v0.2.5 and v0.3.0.
-        _post("/v1/task/{taskId}/pushNotificationConfigs", configId="string"),
-    ),
-    ops.GET_PUSH_CONFIG: (_get(_CONFIGS_PATH + "/{id}"),),
-    ops.LIST_PUSH_CONFIGS: (_get(_CONFIGS_PATH, pageSize="int", pageToken="string"),),
-    ops.DELETE_PUSH_CONFIG: (HttpRule("DELETE", _CONFIGS_PATH + "/{id}", body=False),),
-    ops.GET_EXTENDED_AGENT_CARD: (_get("/v1/card"),),
-}
-
 
 # --- detection of the spelling ---
 
@@ -198,9 +169,11 @@ def _null_or_empty(tree: Json) -> Empty:
 # --- rows ---
 
 
-def _row(operation: ops.Operation[Any, Any], request: Coders, response: Coders, **beside: Any) -> HttpRow:
-    address = HttpAddress(_ADDRESSES[operation])
-    return row(operation, address, Conversion(*request), Conversion(*response), **beside)
+def _row(
+    operation: ops.Operation[Any, Any], request: Coders, response: Coders, *rules: HttpRule, **beside: Any
+) -> HttpRow:
+    made = row(operation, HttpAddress(rules), Conversion(*request), Conversion(*response), **beside)
+    return replace(made, strict=without_younger_members)
 
 
 def _ids(cls: Any, *members: str) -> Coders:
@@ -227,45 +200,58 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
         return lambda message: encode_tree(pair, message, files)
 
     send = (encoder_of(SEND), lambda tree: decode_tree(SEND, an_object(tree), files))
+    sent = (encoder_of(SENT), partial(_decode_sent, files))
     event = (encoder_of(EVENT), partial(_decode_event, files))
     task = (encoder_of(TASK), partial(_decode_task, files))
+    tasks = (partial(_encode_listed, files), _decode_listed)
     config, configs = (partial(to_proto, CONFIG), decode_config), (partial(to_proto, CONFIGS), decode_configs)
-    one_config = _ids(hub.GetTaskPushNotificationConfigRequest, "taskId", "id")
     rows = (
-        _row(ops.SEND_MESSAGE, send, (encoder_of(SENT), partial(_decode_sent, files))),
-        _row(ops.SEND_STREAMING_MESSAGE, send, event),
-        _row(ops.GET_TASK, _history(_ids(hub.GetTaskRequest, "id")), task),
+        _row(ops.SEND_MESSAGE, send, sent, _post("/v1/message:send")),
+        _row(ops.SEND_STREAMING_MESSAGE, send, event, _post("/v1/message:stream")),
+        _row(ops.GET_TASK, _GET_TASK, task, _get("/v1/tasks/{id}", historyLength="int")),
+        _row(ops.LIST_TASKS, (encode_listing, decode_listing), tasks, _LISTING),
+        _row(ops.CANCEL_TASK, (encode_cancel, decode_cancel), task, _post("/v1/tasks/{id}:cancel")),
         _row(
-            ops.LIST_TASKS, (encode_listing, decode_listing), (partial(_encode_listed, files), _decode_listed)
+            ops.SUBSCRIBE_TO_TASK,
+            _ids(hub.SubscribeToTaskRequest, "id"),
+            event,
+            # The proto's rule has GET, the text has POST.
+            _get("/v1/tasks/{id}:subscribe"),
+            _post("/v1/tasks/{id}:subscribe"),
         ),
-        _row(ops.CANCEL_TASK, (encode_cancel, decode_cancel), task),
-        _row(ops.SUBSCRIBE_TO_TASK, _ids(hub.SubscribeToTaskRequest, "id"), event),
         _row(
             ops.CREATE_PUSH_CONFIG,
             (encode_create, decode_create),
             config,
+            _post(_CONFIGS_PATH, configId="string"),
+            # The proto's rule has this misspelling in the tags v0.2.5 and v0.3.0.
+            _post("/v1/task/{taskId}/pushNotificationConfigs", configId="string"),
             **CREATE_CHANNEL.request(),
             **CONFIG_CHANNEL.response(),
         ),
-        _row(ops.GET_PUSH_CONFIG, one_config, config, **CONFIG_CHANNEL.response()),
+        _row(
+            ops.GET_PUSH_CONFIG,
+            _ids(hub.GetTaskPushNotificationConfigRequest, "taskId", "id"),
+            config,
+            _get(_CONFIGS_PATH + "/{id}"),
+            **CONFIG_CHANNEL.response(),
+        ),
         _row(
             ops.LIST_PUSH_CONFIGS,
             _ids(hub.ListTaskPushNotificationConfigsRequest, "taskId"),
             configs,
+            _get(_CONFIGS_PATH, pageSize="int", pageToken="string"),
             **CONFIGS_CHANNEL.response(),
         ),
         _row(
             ops.DELETE_PUSH_CONFIG,
             _ids(hub.DeleteTaskPushNotificationConfigRequest, "taskId", "id"),
             (_no_members, _null_or_empty),
+            HttpRule("DELETE", _CONFIGS_PATH + "/{id}", body=False),
         ),
-        _row(
-            ops.GET_EXTENDED_AGENT_CARD,
-            (_no_members, lambda _: hub.GetExtendedAgentCardRequest()),
-            (proto_card.encode_json, proto_card.decode_json),
-        ),
+        _row(ops.GET_EXTENDED_AGENT_CARD, _GET_CARD, _CARD, _get("/v1/card")),
     )
-    return {row.operation: replace(row, strict=without_younger_members) for row in rows}
+    return {row.operation: row for row in rows}
 
 
 def _no_members(_: Any) -> JsonObject:
@@ -286,6 +272,19 @@ def _history(request: Coders) -> Coders:
 
     return encode, decode_request
 
+
+_GET_TASK = _history(_ids(hub.GetTaskRequest, "id"))
+_GET_CARD: Coders = (_no_members, lambda _: hub.GetExtendedAgentCardRequest())
+_CARD: Coders = (proto_card.encode_json, proto_card.decode_json)
+_LISTING = _get(
+    "/v1/tasks",
+    strict=True,
+    contextId="string",
+    status="enum",
+    pageSize="int",
+    pageToken="string",
+    historyLength="int",
+)
 
 _IN_KIND: Mapping[Any, Callable[[Any], bool]] = {
     ops.SEND_MESSAGE: _sent_in_kind,
