@@ -51,7 +51,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             "send-task",
             "A message is answered by a task.",
             "hosting/test_send.py::test_a_task_is_answered_when_it_has_ended",
-            "interop/test_clients_of_the_sdk.py::test_the_official_client_sees_what_ours_sees",
+            "interop/test_clients_of_the_sdk.py::test_the_official_client_gets_the_same_as_ours",
         ),
         (
             "send-terminal",
@@ -145,12 +145,12 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "cancel-terminal",
             "A task in a terminal state is TaskNotCancelableError.",
-            "hosting/test_cancel.py::test_what_has_ended_cannot_be_canceled",
+            "hosting/test_cancel.py::test_ended_tasks_cannot_be_canceled",
         ),
         (
             "cancel-unknown",
             "An unknown task is TaskNotFoundError.",
-            "hosting/test_cancel.py::test_what_is_not_there_or_not_ones_own_cannot_be_canceled",
+            "hosting/test_cancel.py::test_unknown_and_foreign_tasks_cannot_be_canceled",
         ),
     ),
     *_rows(
@@ -158,7 +158,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "subscribe-snapshot",
             "A subscription begins with the task, then its events without a gap.",
-            "hosting/test_streams.py::test_a_subscriber_gets_a_snapshot_and_what_follows_without_gap",
+            "hosting/test_streams.py::test_a_subscriber_gets_a_snapshot_and_the_further_events_without_gap",
         ),
         (
             "subscribe-terminal",
@@ -181,7 +181,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "push-create",
             "A configuration is created; one of the same id is replaced.",
-            "hosting/test_push_configs.py::test_what_is_created_is_there",
+            "hosting/test_push_configs.py::test_a_created_config_is_returned",
             "hosting/test_push_configs.py::test_a_config_of_the_same_id_replaces_the_first",
         ),
         (
@@ -303,7 +303,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             "errors-private",
             "Errors of the server do not show exception text.",
             "a2a_bridge/testing/binding_contract.py::test_defects_stay_in",
-            "transports/test_grpc_server.py::test_defects_are_logged_and_not_told",
+            "transports/test_grpc_server.py::test_defects_are_logged_and_not_sent",
         ),
     ),
     *_rows(
@@ -324,13 +324,13 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "input-required",
             "A task that asks goes on with the answer.",
-            "hosting/test_follow_ups.py::test_a_task_that_waits_goes_on",
+            "hosting/test_follow_ups.py::test_a_waiting_task_continues",
             "hosting/test_streams.py::test_a_stream_ends_when_input_is_asked_for",
         ),
         (
             "auth-required",
             "A stream stays open while authentication is required.",
-            "hosting/test_streams.py::test_a_stream_goes_on_while_authentication_is_asked_for",
+            "hosting/test_streams.py::test_a_stream_continues_while_authentication_is_required",
         ),
     ),
     *_rows(
@@ -385,7 +385,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             "card-valid",
             "The card of a version has no member of another.",
             "cards/test_build.py::test_a_card_of_1_0_has_no_member_of_another_version",
-            "cards/test_readers.py::test_the_sdk_of_1_0_reads_what_the_card_says_at_1_0",
+            "cards/test_readers.py::test_the_sdk_of_1_0_reads_the_content_of_1_0",
         ),
     ),
     *_rows(
@@ -407,8 +407,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "identity-through-gateways",
             "Requests, answers and events mean the same behind two gateways, with any versions and bindings.",
-            "gateway/test_identity_combinations.py::test_agents_hear_what_callers_say",
-            "gateway/test_identity_combinations.py::test_callers_hear_what_agents_say",
+            "gateway/test_identity_combinations.py::test_agents_get_the_content_of_callers",
+            "gateway/test_identity_combinations.py::test_callers_get_the_content_of_agents",
         ),
     ),
     *_rows(
@@ -426,7 +426,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "json-required",
             "Required members that are absent are named.",
-            "middleware/test_validate.py::test_what_is_absent_is_named",
+            "middleware/test_validate.py::test_absent_members_are_named",
         ),
     ),
     *_rows(
@@ -434,7 +434,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "auth-in-task",
             "AUTH_REQUIRED interrupts a task, not its stream.",
-            "hosting/test_streams.py::test_a_stream_goes_on_while_authentication_is_asked_for",
+            "hosting/test_streams.py::test_a_stream_continues_while_authentication_is_required",
         ),
     ),
     *_rows(
@@ -450,7 +450,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "interface-selection",
             "Clients take the first interface that they can speak.",
-            "cards/test_select.py::test_the_agents_order_is_kept_and_what_is_unknown_skipped",
+            "cards/test_select.py::test_the_agents_order_is_kept_and_unknown_interfaces_are_skipped",
         ),
     ),
     Requirement(
@@ -478,7 +478,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "jsonrpc-sse",
             "Streams are Server-Sent Events of JSON-RPC responses.",
-            "transports/test_sse.py::test_what_is_written_is_read",
+            "transports/test_sse.py::test_written_events_can_be_read",
             "runtime/test_planning.py::test_streams_on_a_real_socket",
         ),
         (
@@ -520,7 +520,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "custom-binding",
             "A binding of another distribution passes the same contract.",
-            "contracts/test_custom_transport.py::test_the_example_runs_as_its_readme_says",
+            "contracts/test_custom_transport.py::test_the_example_passes_its_own_tests",
         ),
     ),
     *_rows(
@@ -537,7 +537,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "webhook-ssrf",
             "Webhooks cannot reach private addresses.",
-            "push/test_ssrf_policy.py::test_what_is_not_for_everybody_is_closed",
+            "push/test_ssrf_policy.py::test_addresses_that_are_not_global_are_refused",
             "push/test_webhook_resolver.py::test_a_name_that_changes_its_meaning_is_not_connected_to",
         ),
     ),
@@ -546,7 +546,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "v03-methods",
             "The methods and the `kind` JSON of 0.3, for its official SDK.",
-            "matrix/test_direct.py::test_a_client_is_told_what_the_agent_says",
+            "matrix/test_direct.py::test_a_client_gets_the_agents_answers",
         ),
         (
             "v03-final",

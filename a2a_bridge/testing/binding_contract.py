@@ -123,7 +123,7 @@ class BindingContract(ServiceContract):
         async with self.listening(service) as there, self.dial(there.interface) as near:
             yield near
 
-    async def test_the_origin_says_how_a_call_came(self, near: Service, probe: Probe) -> None:
+    async def test_the_origin_names_binding_and_version(self, near: Service, probe: Probe) -> None:
         probe.on_unary = answering(full(hub.Task))
         await invoke(near, ops.GET_TASK, full(hub.GetTaskRequest))
         origin = probe.last.context.origin
@@ -346,7 +346,7 @@ class BindingContract(ServiceContract):
                 assert len(got.message.message.parts) == 1
         assert read == produced == STREAM_BYTES // EVENT_BYTES
 
-    async def test_a_fast_producer_starves_nobody(self, near: Service, probe: Probe) -> None:
+    async def test_a_fast_producer_does_not_starve_other_calls(self, near: Service, probe: Probe) -> None:
         stop = asyncio.Event()
         event = hub.StreamResponse(message=_message_of(10).message)
 
@@ -394,7 +394,7 @@ class BindingContract(ServiceContract):
                 await draining
 
     @both
-    async def test_draining_tells_those_who_cannot_finish(self, probe: Probe, operation: Any) -> None:
+    async def test_draining_answers_calls_that_cannot_finish(self, probe: Probe, operation: Any) -> None:
         probe.on_unary = waiting
         probe.on_stream = holding(full(hub.StreamResponse))
         async with self.listening(probe) as there, self.dial(there.interface) as near:
@@ -438,7 +438,7 @@ class BindingContract(ServiceContract):
             assert [event.id async for event in events] == ["", ""]
         assert call.context.reply == {}
 
-    async def test_a_subscription_says_after_which_event(self, near: Service, probe: Probe) -> None:
+    async def test_a_subscription_sends_its_position(self, near: Service, probe: Probe) -> None:
         if not self.numbered:
             return
         probe.on_stream = yielding()
@@ -446,7 +446,7 @@ class BindingContract(ServiceContract):
         await invoke(near, ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), context)
         assert probe.last.context.parameters[LAST_EVENT_PARAMETER] == "run_1-7"
 
-    async def test_what_can_be_no_id_is_refused(self, probe: Probe) -> None:
+    async def test_invalid_ids_are_refused(self, probe: Probe) -> None:
         if not self.numbered:
             return
         # The client side does not check parameters of the options.

@@ -150,20 +150,20 @@ class OutboxContract(_Opens):
         await store.outbox.sent([second, *(other for other in first if other is not one)])
         assert told(await due(store)) == [("t", "a", 2)]
 
-    async def test_what_nobody_registered_for_is_not_kept(self, store: Store) -> None:
+    async def test_events_without_a_config_are_not_kept(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered(task_id="other"))
         await written(store, "x", "y")
         assert await due(store) == []
         assert await store.outbox.entries() == []
 
-    async def test_who_registers_later_gets_what_comes_later(self, store: Store) -> None:
+    async def test_a_later_config_gets_later_events(self, store: Store) -> None:
         author = await written(store, "x")
         await store.push_configs.put(HERE, registered())
         author.status(COMPLETED)
         await author.synced()
         assert told(await due(store)) == [("t", "p", 3)]
 
-    async def test_mail_is_told(self, store: Store) -> None:
+    async def test_new_notifications_are_announced(self, store: Store) -> None:
         come = asyncio.Event()
         store.outbox.on_new(come.set)
         await store.push_configs.put(HERE, registered())
@@ -172,7 +172,7 @@ class OutboxContract(_Opens):
             await come.wait()
         assert told(await due(store)) == [("t", "p", 1)]
 
-    async def test_what_failed_is_due_later_and_so_is_what_follows(self, store: Store) -> None:
+    async def test_a_failed_notification_and_its_successors_are_due_later(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())
         await written(store, "x")
         (delivery,) = await due(store)
@@ -191,7 +191,7 @@ class OutboxContract(_Opens):
         assert (letter.scope, letter.task_id, letter.config_id) == (HERE, "t", "p")
         assert behind.attempts == 0
 
-    async def test_what_failed_is_the_same_next_time(self, store: Store) -> None:
+    async def test_a_failed_notification_is_unchanged_next_time(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())
         await written(store, "x")
         (delivery,) = await due(store)
@@ -231,7 +231,7 @@ class OutboxContract(_Opens):
 
     # ------------------------------------------------------------------ targets
 
-    async def test_a_busy_target_keeps_nobody_waiting(self, store: Store) -> None:
+    async def test_a_busy_target_does_not_delay_others(self, store: Store) -> None:
         for number in range(30):
             task_id = f"slow{number}"
             await store.push_configs.put(HERE, registered(task_id=task_id, host="slow"))
@@ -254,7 +254,7 @@ class OutboxContract(_Opens):
 
     # ------------------------------------------------------------------ dead letters
 
-    async def test_what_is_given_up_is_kept_and_out_of_the_way(self, store: Store) -> None:
+    async def test_a_dead_letter_is_kept_and_blocks_nothing(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())
         await written(store, "x")
         (delivery,) = await due(store)
@@ -295,7 +295,7 @@ class OutboxContract(_Opens):
 
     # ------------------------------------------------------------------ events of tasks outside this store
 
-    async def test_what_is_posted_goes_out_like_an_event(self, store: Store) -> None:
+    async def test_a_posted_notification_is_delivered_like_an_event(self, store: Store) -> None:
         event = hub.StreamResponse(task=hub.Task(id="theirs"))
         await store.outbox.post(HERE, registered(version="0.3"), event)
         await store.outbox.post(HERE, registered(version="0.3"), event)

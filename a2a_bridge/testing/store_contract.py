@@ -46,7 +46,7 @@ class DurableStoreContract(StoreContract):
         """The same data opened by another process, after the process of `store` was killed at this moment."""
         raise NotImplementedError
 
-    async def test_what_was_waited_for_survives(self, store: Store) -> None:
+    async def test_awaited_changes_survive(self, store: Store) -> None:
         author = Author(store).begin("t", state=SUBMITTED)
         author.status(WORKING)
         author.chunk("x")
@@ -61,7 +61,7 @@ class DurableStoreContract(StoreContract):
             assert await rest(other.subscribe("u", 1)) == [COMPLETED]
             assert ids(await pages(other)) == ids(await pages(store))
 
-    async def test_what_was_read_survives(self, store: Store) -> None:
+    async def test_read_events_survive(self, store: Store) -> None:
         reader = store.subscribe("t", 0)
         author = Author(store).begin("t")
         for number in range(40):
@@ -76,7 +76,7 @@ class DurableStoreContract(StoreContract):
         assert whole[: len(read)] == read
         reader.close()
 
-    async def test_what_the_dead_held_is_found_and_taken_over(self, store: Store) -> None:
+    async def test_tasks_of_the_dead_are_found_and_taken_over(self, store: Store) -> None:
         held = await Author(store).begin("held").synced()
         await (await Author(store).begin("rests", state=INPUT).synced()).released()
         ended = Author(store).begin("ended")
@@ -139,7 +139,7 @@ class SharedStoreContract(DurableStoreContract):
         """The same data opened by another process, while the process of `store` lives."""
         raise NotImplementedError
 
-    async def test_what_another_holds_is_shown_and_left_alone(self, store: Store) -> None:
+    async def test_tasks_of_another_holder_are_shown_and_not_taken(self, store: Store) -> None:
         author = await Author(store).begin("t").synced()
         async with self.beside(store) as other:
             stored = await found(other, "t")
@@ -157,7 +157,7 @@ class SharedStoreContract(DurableStoreContract):
             assert (await found(store, "t")).task == again.task
         assert author.lost == 0
 
-    async def test_readers_read_what_another_writes(self, store: Store) -> None:
+    async def test_readers_get_the_events_of_another_writer(self, store: Store) -> None:
         async with self.beside(store) as other:
             readers = [one.subscribe("t", 0) for one in (store, other)]
             author = Author(store).begin("t")
@@ -167,7 +167,7 @@ class SharedStoreContract(DurableStoreContract):
             whole = [("task", WORKING), *(str(number) for number in range(40)), COMPLETED]
             assert await asyncio.gather(*(rest(reader) for reader in readers)) == [whole, whole]
 
-    async def test_a_message_that_another_works_on_says_who(self, store: Store) -> None:
+    async def test_a_message_in_work_elsewhere_names_the_holder(self, store: Store) -> None:
         assert await store.sends.reserve(HERE, "m", b"1", "t") is None
         async with self.beside(store) as other:
             known = await other.sends.reserve(HERE, "m", b"1", "u")

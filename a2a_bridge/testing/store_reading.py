@@ -98,7 +98,7 @@ class ReadingContract(OpensStores):
         assert len(await take(reader, 2)) == 2
         reader.close()
 
-    async def test_what_is_read_can_be_looked_up(self, store: Store) -> None:
+    async def test_read_positions_can_be_looked_up(self, store: Store) -> None:
         """Events are not visible before the task is durable."""
         reader = store.subscribe("t", 0)
         author = Author(store).begin("t")
@@ -110,7 +110,7 @@ class ReadingContract(OpensStores):
                 assert (await found(store, "t")).last >= number
         reader.close()
 
-    async def test_positions_tell_what_a_reader_has_seen(self, store: Store) -> None:
+    async def test_positions_are_the_events_that_a_reader_has_seen(self, store: Store) -> None:
         author = await self._written(store, end=None)
         for after in (0, 3):
             reader = store.subscribe("t", after)
@@ -164,7 +164,7 @@ class ReadingContract(OpensStores):
         author.status(COMPLETED)
         assert await reading == [*(str(number) for number in range(1500)), COMPLETED]
 
-    async def test_an_end_with_an_error_comes_after_what_there_was(self, store: Store) -> None:
+    async def test_an_end_with_an_error_comes_after_the_earlier_events(self, store: Store) -> None:
         author = await self._written(store, end=None)
         reader, other = store.subscribe("t", 0), store.subscribe("u", 0)
         store.end("t", A2AError(Reason.UNAVAILABLE, "over"))
@@ -180,7 +180,7 @@ class ReadingContract(OpensStores):
         assert await take(again, 1) == ["later"]
         again.close()
 
-    async def test_an_end_wakes_who_waits(self, store: Store) -> None:
+    async def test_an_end_wakes_waiting_readers(self, store: Store) -> None:
         waiting = asyncio.create_task(store.subscribe("t", 0).take())
         await asyncio.sleep(0)
         store.end("t", A2AError(Reason.UNAVAILABLE))

@@ -41,13 +41,13 @@ class SendsContract(OpensStores):
         await store.sends.answered(HERE, "m", b"\x00answer")
         assert await store.sends.reserve(HERE, "m", b"1", "u") == Sent(b"1", "t", b"\x00answer")
 
-    async def test_what_was_refused_may_come_again(self, store: Store) -> None:
+    async def test_a_refused_message_may_be_repeated(self, store: Store) -> None:
         await store.sends.reserve(HERE, "m", b"1", "t")
         await store.sends.forget(HERE, "m")
         await store.sends.forget(HERE, "m")
         assert await store.sends.reserve(HERE, "m", b"2", "u") is None
 
-    async def test_what_came_to_nothing_is_replaced_by_one(self, store: Store) -> None:
+    async def test_an_empty_result_is_replaced_by_the_next(self, store: Store) -> None:
         await store.sends.reserve(HERE, "m", b"1", "t")
         known = await store.sends.reserve(HERE, "m", b"1", "u")
         assert known is not None

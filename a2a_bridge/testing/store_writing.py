@@ -46,7 +46,7 @@ class WritingContract(OpensStores):
         await author.synced()
         assert (await found(store, "t")).task == author.task
 
-    async def test_what_is_not_there(self, store: Store) -> None:
+    async def test_unknown_paths(self, store: Store) -> None:
         assert await store.get(HERE, "t") is None
         assert await store.list(HERE, TaskQuery()) == TaskPage([], "", 0)
         assert await store.task_at(HERE, "t", 1) is None
@@ -54,7 +54,7 @@ class WritingContract(OpensStores):
     async def test_a_store_that_works_refuses_nothing(self, store: Store) -> None:
         assert store.refusal() is None
 
-    async def test_a_writer_that_says_nothing_leaves_nothing(self, store: Store) -> None:
+    async def test_a_writer_without_changes_leaves_nothing(self, store: Store) -> None:
         writer = store.create(HERE, "t", lambda: None)
         assert (writer.last, writer.pending) == (0, False)
         writer.release()
@@ -80,7 +80,7 @@ class WritingContract(OpensStores):
                 stored = await found(store, "t")
                 assert (stored.task, stored.last) == (author.task, number + 2)
 
-    async def test_who_waits_is_told_in_order_and_at_once_when_all_is_durable(self, store: Store) -> None:
+    async def test_waiters_are_called_in_order_and_at_once_if_all_is_durable(self, store: Store) -> None:
         told: list[Any] = []
         author = Author(store).begin("t")
         author.writer.when_synced(lambda error: told.append(("a", error)))
@@ -100,7 +100,7 @@ class WritingContract(OpensStores):
             await asyncio.gather(*(author.writer.synced() for author in authors for _ in range(3)))
         assert len(ids(await pages(store))) == 30
 
-    async def test_a_wait_that_is_given_up_harms_nobody(self, store: Store) -> None:
+    async def test_a_cancelled_wait_does_not_affect_others(self, store: Store) -> None:
         author = Author(store).begin("t")
         waiting = asyncio.create_task(author.writer.synced())
         await asyncio.sleep(0)
@@ -109,7 +109,7 @@ class WritingContract(OpensStores):
         await author.synced()
         assert (await found(store, "t")).task == author.task
 
-    async def test_a_writer_may_go_on_when_there_is_room(self, store: Store) -> None:
+    async def test_a_writer_may_continue_when_there_is_room(self, store: Store) -> None:
         author = Author(store).begin("t")
         async with asyncio.timeout(PATIENCE):
             for number in range(600):
@@ -166,7 +166,7 @@ class WritingContract(OpensStores):
         first.status(COMPLETED)
         await first.synced()
 
-    async def test_of_two_who_begin_the_same_at_once_one_does(self, store: Store) -> None:
+    async def test_of_two_concurrent_beginners_one_succeeds(self, store: Store) -> None:
         authors = [Author(store).begin("t", context_id=name) for name in "ab"]
         results = await asyncio.gather(*(one.writer.synced() for one in authors), return_exceptions=True)
         won = [author for author, error in zip(authors, results, strict=True) if error is None]
@@ -174,7 +174,7 @@ class WritingContract(OpensStores):
         assert [type(error) for error in results if error is not None] == [VersionConflictError]
         assert (await found(store, "t")).task == won[0].task
 
-    async def test_a_task_goes_on_after_a_rest(self, store: Store) -> None:
+    async def test_a_task_continues_after_a_rest(self, store: Store) -> None:
         author = Author(store).begin("t")
         for round_ in range(5):
             author.status(INPUT)
@@ -198,7 +198,7 @@ class WritingContract(OpensStores):
             again = await Author(store).reopen("t")
         assert (again.task, stored.last, author.lost) == (author.task, 3, 0)
 
-    async def test_what_is_held_is_held(self, store: Store) -> None:
+    async def test_a_held_task_cannot_be_opened_again(self, store: Store) -> None:
         author = await Author(store).begin("t").synced()
         with pytest.raises(VersionConflictError):
             await Author(store).reopen("t")
@@ -227,7 +227,7 @@ class WritingContract(OpensStores):
         won[0].status(COMPLETED)
         await won[0].synced()
 
-    async def test_nobody_can_open_what_is_not_there(self, store: Store) -> None:
+    async def test_an_unknown_task_cannot_be_opened(self, store: Store) -> None:
         stored = await found((await Author(store).begin("t").released()).store, "t")
         for scope in ELSEWHERE:
             with pytest.raises(VersionConflictError):
@@ -236,7 +236,7 @@ class WritingContract(OpensStores):
         with pytest.raises(VersionConflictError):
             await Author(store).open(stored)
 
-    async def test_an_ended_task_is_held_by_nobody(self, store: Store) -> None:
+    async def test_an_ended_task_has_no_holder(self, store: Store) -> None:
         author = Author(store).begin("t")
         author.status(FAILED)
         await author.synced()

@@ -58,7 +58,7 @@ async def test_a_task_continues_after_a_restart(tmp_path: Path) -> None:
     await second.close()
 
 
-async def test_what_a_dead_process_held_is_an_orphan(tmp_path: Path) -> None:
+async def test_a_task_of_a_dead_process_is_an_orphan(tmp_path: Path) -> None:
     scope = Scope("", "ann")
     store = FileStore(tmp_path)
     task = hub.Task(id="t", context_id="c")

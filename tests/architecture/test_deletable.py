@@ -84,7 +84,7 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def test_only_a_few_lines_know_of_what_goes() -> None:
+def test_only_a_few_lines_refer_to_the_deleted_version() -> None:
     """No other module imports it, so that the lists above are complete."""
     gone = {path for pattern in GONE for path in ROOT.glob(pattern)}
     for folder in ("a2a_bridge", "transports"):

@@ -82,7 +82,7 @@ def test_a_planted_violation_breaks_its_contract(tmp_path: Path, module: str, li
     assert "0 kept, 1 broken" in done.stdout
 
 
-def test_what_the_contracts_allow_breaks_none(tmp_path: Path) -> None:
+def test_allowed_imports_break_no_contract(tmp_path: Path) -> None:
     skeleton(tmp_path)
     (tmp_path / "a2a_bridge" / "core" / "__init__.py").write_text("import a2a_bridge.codec\n")
     (tmp_path / "a2a_bridge" / "runtime.py").write_text("import asyncio\nimport a2a_bridge.hosting\n")

@@ -79,7 +79,7 @@ def test_a_lock_names_no_host_and_no_path(lock: str) -> None:
     assert re.findall(r"^-e .*|^\.?/.*", text, re.MULTILINE) == []
 
 
-def test_what_decides_generated_bytes_is_pinned() -> None:
+def test_packages_that_affect_generated_bytes_are_pinned() -> None:
     assert {"grpcio-tools", "googleapis-common-protos"} <= pins(MAIN, "3.11").keys()
 
 

@@ -26,7 +26,7 @@ def test_no_module_has_an_empty_name() -> None:
     assert bad == []
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     product = [
         path for path in modules() if path.is_relative_to(ROOT / "a2a_bridge") or "transports" in path.parts
     ]

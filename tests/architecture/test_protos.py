@@ -95,14 +95,14 @@ def test_an_addition_is_accepted(workspace: Path) -> None:
     assert breaking(workspace)[0] == 0
 
 
-def test_the_first_commit_has_nothing_to_compare_with_and_says_so(workspace: Path) -> None:
+def test_the_first_commit_has_no_baseline(workspace: Path) -> None:
     commit(workspace)
     code, words = breaking(workspace)
     assert code == 0
     assert "not compared" in words
 
 
-def test_no_repository_at_all_says_so(workspace: Path) -> None:
+def test_no_repository_is_reported(workspace: Path) -> None:
     code, words = breaking(workspace)
     assert code == 0
     assert "not compared" in words
@@ -119,7 +119,7 @@ def test_a_branch_is_compared_with_main(workspace: Path) -> None:
     assert "with main" in words
 
 
-def test_a_release_is_what_counts(workspace: Path) -> None:
+def test_the_last_release_is_the_baseline(workspace: Path) -> None:
     """Breaks before the release are allowed. The release and all later commits are compared."""
     commit(workspace)
     edit(workspace, "string context_id = 2;", "string session_id = 2;")

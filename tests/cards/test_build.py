@@ -345,7 +345,7 @@ def carrying(**members: Any) -> hub.AgentCard:
 
 
 @pytest.mark.parametrize("carries", [False, True])
-def test_what_only_0_x_says_is_shown_where_0_x_is_spoken(carries: bool) -> None:
+def test_content_of_0_x_is_shown_to_readers_of_0_x(carries: bool) -> None:
     document = tree([http(), http(version="0.3")], carrying(), carries=carries)
     assert document["capabilities"]["stateTransitionHistory"] is True
     assert document["x-mine"] == {"a": None}
@@ -354,7 +354,7 @@ def test_what_only_0_x_says_is_shown_where_0_x_is_spoken(carries: bool) -> None:
 
 
 @pytest.mark.parametrize("carries", [False, True])
-def test_what_only_0_x_says_travels_on_in_the_card_of_an_agent_elsewhere(carries: bool) -> None:
+def test_content_of_0_x_is_carried_in_the_card_of_a_remote_agent(carries: bool) -> None:
     made = Advertisement(carrying(), [http()], card_address=HTTP, carries=carries)
     assert (KEY in made.document("").decode()) is carries
     assert (KEY in str(made.card())) is carries

@@ -47,7 +47,7 @@ def older(tree: Any) -> hub.AgentCard:
 
 
 @given(card=messages(hub.AgentCard, complete=True))
-def test_any_card_says_the_same_to_both_readers(card: hub.AgentCard) -> None:
+def test_any_card_has_the_same_content_for_both_readers(card: hub.AgentCard) -> None:
     made, tree = document(card)
     assert V1_0.card.decode(tree) == expressible(made.card(HERE))
     assert [one.url for one in older(tree).supported_interfaces] == [
@@ -68,7 +68,7 @@ def test_any_card_of_0_3_elsewhere_is_shown_in_both_ways(tree: Any) -> None:
     assert without_interfaces(older(shown)) == expressible(without_interfaces(card))
 
 
-def test_what_was_odd_about_its_addresses_takes_nothing_else_away() -> None:
+def test_odd_addresses_remove_no_other_content() -> None:
     tree = {"protocolVersion": "0.3.0", "url": "", "preferredTransport": "GRPC", "name": "a", "x-mine": 1}
     _, shown = document(decode_card(loads_exact(dumps(tree))))  # type: ignore[arg-type]
     assert (shown["url"], shown["preferredTransport"]) == ("http://a.example/old", "JSONRPC")
@@ -76,7 +76,7 @@ def test_what_was_odd_about_its_addresses_takes_nothing_else_away() -> None:
 
 
 @given(tree=card_trees())
-def test_what_is_shown_is_read_by_our_own_clients(tree: Any) -> None:
+def test_published_cards_are_read_by_our_clients(tree: Any) -> None:
     made, shown = document(decode_card(loads_exact(dumps(tree))))  # type: ignore[arg-type]
     assert parse_bytes(dumps(shown), HERE).supported_interfaces == made.card(HERE).supported_interfaces
 

@@ -96,7 +96,7 @@ def test_grpc_addresses_of_any_form_are_taken_as_they_are(url: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["0.4.0", "2.0", "dev"])
-def test_a_version_that_nobody_here_knows_is_offered_and_not_spoken(said: str) -> None:
+def test_an_unknown_version_is_offered_and_not_selected(said: str) -> None:
     tree = old(protocolVersion=said)
     assert places(tree) == [("http://a.example/", "JSONRPC", said)]
     with pytest.raises(A2AError, match=said) as caught:
@@ -118,7 +118,7 @@ def test_a_card_without_a_version_is_of_the_0_2_that_had_none() -> None:
     assert spoken(old(protocolVersion=None)) == ["0.2.5"]
 
 
-def test_a_card_of_0_1_is_told_by_its_authentication() -> None:
+def test_a_card_of_0_1_is_recognised_by_its_authentication() -> None:
     tree = old(protocolVersion=..., authentication={"schemes": ["Bearer"]})
     assert spoken(tree) == ["0.1" if by_version("0.1") else "0.2.5"]  # 0.1 may be deleted
     assert spoken(old(authentication={"schemes": ["Bearer"]})) == ["0.3"], "it names its version"
@@ -132,7 +132,7 @@ DUAL = {
 }
 
 
-def test_a_card_of_both_prefers_what_1_0_says_and_offers_the_rest() -> None:
+def test_a_card_of_both_versions_prefers_1_0_and_offers_the_rest() -> None:
     assert places(DUAL) == [
         ("http://a.example/1", "JSONRPC", "1.0"),
         ("http://a.example/", "JSONRPC", "0.3.0"),
@@ -149,7 +149,7 @@ def test_a_card_of_both_that_names_no_version_offers_0_3() -> None:
     assert spoken(tree) == ["1.0", "0.3", "0.3"]
 
 
-def test_what_1_0_lists_already_is_not_offered_twice() -> None:
+def test_interfaces_of_1_0_are_not_offered_twice() -> None:
     listed = [
         {"url": "http://a.example", "protocolBinding": "JSONRPC", "protocolVersion": "0.2.5"},
         {"url": "a.example:1", "protocolBinding": "GRPC", "protocolVersion": "0.3"},
@@ -159,7 +159,7 @@ def test_what_1_0_lists_already_is_not_offered_twice() -> None:
     assert [version for _, _, version in places(tree)] == ["0.2.5", "0.3"]
 
 
-def test_what_only_the_older_members_say_completes_a_card_of_both() -> None:
+def test_older_members_complete_a_card_of_both_versions() -> None:
     flows = {
         "authorizationCode": {"authorizationUrl": "a", "tokenUrl": "t", "scopes": {}},
         "password": {"tokenUrl": "t", "scopes": {}},
@@ -190,7 +190,7 @@ def test_what_only_the_older_members_say_completes_a_card_of_both() -> None:
     assert card.capabilities.extended_agent_card
 
 
-def test_what_1_0_says_of_security_is_not_touched() -> None:
+def test_security_of_1_0_is_unchanged() -> None:
     tree = DUAL | {
         "securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "Basic"}, "type": "mutualTLS"}},
         "securityRequirements": [{"schemes": {"k": {}}}],
@@ -227,7 +227,7 @@ def test_older_members_that_are_none_leave_a_card_of_1_0() -> None:
         ([], "is not an agent card"),
     ],
 )
-def test_what_is_no_card_is_refused_with_the_reason(tree: Any, text: str) -> None:
+def test_an_invalid_card_is_refused_with_the_reason(tree: Any, text: str) -> None:
     assert text in refused(dumps(tree)).message
 
 

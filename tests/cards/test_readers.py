@@ -93,7 +93,7 @@ def expected(kinds: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.mark.sdk
-def test_the_sdk_of_1_0_reads_what_the_card_says_at_1_0() -> None:
+def test_the_sdk_of_1_0_reads_the_content_of_1_0() -> None:
     from a2a.client.card_resolver import parse_agent_card
 
     read = parse_agent_card(document())

@@ -95,7 +95,7 @@ async def test_a_base_is_tried_before_its_origin() -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 304, 307, 404, 410, 500, 503])
-async def test_what_is_no_card_is_passed_by(status: int) -> None:
+async def test_documents_that_are_no_card_are_skipped(status: int) -> None:
     error = await failure({HERE: Fetched(status, {"location": "http://evil.example"}, b"")})
     assert error.reason is Reason.INVALID_AGENT_RESPONSE
     assert f"{HERE} answered {status}" in error.message
@@ -127,13 +127,13 @@ async def test_guarded_cards(status: int, reason: Reason) -> None:
     [b"", b"<html>", b"[]", b"5", b"null", b'"x"', b"{}", b'{"name": 5}', b'{"name": "a"}', b'{"supportedInterfaces": []}',
      b'{"supportedInterfaces": [5]}', b"\xff\xfe", b"[" * 5000],
 )  # fmt: skip
-async def test_what_is_there_is_not_a_card(body: bytes) -> None:
+async def test_a_document_that_is_no_card(body: bytes) -> None:
     error = await failure({HERE: body})
     assert error.reason is Reason.INVALID_AGENT_RESPONSE
     assert len(error.message) < 400
 
 
-async def test_nobody_there() -> None:
+async def test_no_listener() -> None:
     async def fetch(url: str, headers: Mapping[str, str]) -> Fetched:
         raise A2AError(Reason.UNAVAILABLE)
 
@@ -186,7 +186,7 @@ async def test_headers_that_make_no_card_fresh(control: str) -> None:
     assert [headers.get("if-none-match") for _, headers in web.asked] == [None, '"1"']
 
 
-async def test_what_must_not_be_stored_is_not() -> None:
+async def test_no_store_is_respected() -> None:
     web = Web({HERE: page(etag='"1"', cache_control="max-age=60")})
     resolver = web.resolver()
     await resolver.resolve("http://a.example")
@@ -218,7 +218,7 @@ async def test_renewing_one_card_forgets_no_other() -> None:
     assert set(resolver._entries) == {host + WELL_KNOWN for host in hosts}
 
 
-async def test_a_failure_leaves_what_is_known() -> None:
+async def test_a_failure_keeps_the_cached_card() -> None:
     web = Web({HERE: page(etag='"1"')})
     resolver = web.resolver()
     first = await resolver.resolve("http://a.example")
@@ -245,7 +245,7 @@ async def test_a_card_where_0_2_had_it_is_found_after_the_newer_place() -> None:
     assert [url for url, _ in both.asked] == [HERE]
 
 
-async def test_what_is_no_card_in_the_newer_place_does_not_hide_the_older_one() -> None:
+async def test_an_invalid_newer_card_does_not_hide_the_older_one() -> None:
     old = {"protocolVersion": "0.2.5", "name": "old", "url": "http://a.example/"}
     web = Web({HERE: b"<html>", OLD: dumps(old)})
     assert (await resolve("http://a.example", web.fetch)).name == "old"

@@ -53,7 +53,7 @@ def elsewhere() -> hub.AgentCard:
 
 
 @pytest.mark.parametrize("mounted", [[ONE], [ONE, OLD]], ids=["1.0", "1.0 and 0.3"])
-def test_the_card_shows_what_1_0_can_express(
+def test_the_card_has_the_content_that_1_0_can_express(
     mounted: list[Mounted], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -72,7 +72,7 @@ def test_a_card_of_0_3_alone_has_them_as_they_were() -> None:
     assert V0_3.card.encode(elsewhere())["securitySchemes"] == SCHEMES
 
 
-def test_nobody_is_warned_of_what_can_be_expressed(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_warning_for_schemes_that_1_0_can_express(caplog: pytest.LogCaptureFixture) -> None:
     card = elsewhere()
     for name in ("odd", "flowless"):
         del card.security_schemes[name]

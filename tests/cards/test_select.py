@@ -38,14 +38,14 @@ def chosen(**options: str) -> list[str]:
     return [one.interface.url for one in select(CARD, known=KNOWN, **options)]
 
 
-def test_the_agents_order_is_kept_and_what_is_unknown_skipped() -> None:
+def test_the_agents_order_is_kept_and_unknown_interfaces_are_skipped() -> None:
     found = select(CARD, known=KNOWN)
     assert [one.interface.url for one in found] == ["g3", "g", "j", "bare", "h", "j2"]
     assert {one.dialect for one in found[1:]} == {V1_0}
     assert found[0].dialect is by_version("0.3")
 
 
-def test_what_is_asked_for() -> None:
+def test_requested_bindings_and_versions() -> None:
     assert chosen(binding="JSONRPC") == ["j", "bare", "j2"]
     assert chosen(version="1.0") == ["g", "j", "bare", "h", "j2"]
     assert chosen(version="1.0.7", binding="GRPC") == ["g"]
@@ -78,7 +78,7 @@ def test_versions_by_major_and_minor(version: str, spoken: str) -> None:
     assert versions(place) == versions(place, version=version) == versions(place, version=spoken) == [spoken]
 
 
-def test_the_order_is_the_agents_whatever_the_version() -> None:
+def test_the_order_is_the_agents_in_every_version() -> None:
     places = [interface("JSONRPC", "u", version=version) for version in ("0.2.5", "1.0", "0.3")]
     assert versions(*places) == ["0.2.5", "1.0", "0.3"]
 
@@ -94,7 +94,7 @@ def test_the_order_is_the_agents_whatever_the_version() -> None:
         {"binding": "JSONRPC", "version": "0.3"},
     ],
 )
-def test_nothing_usable_says_what_is_offered(options: dict[str, str]) -> None:
+def test_no_usable_interface_is_an_error_with_the_offers(options: dict[str, str]) -> None:
     with pytest.raises(A2AError) as caught:
         chosen(**options)
     assert (caught.value.reason, caught.value.blame) == (Reason.UNSUPPORTED_OPERATION, Blame.PEER)

@@ -100,7 +100,7 @@ async def test_every_way_to_name_the_agent_reaches_it(probe: Probe, tmp_path: Pa
             assert (await command("call", target, "hi")).out == "hello\n"
 
 
-async def test_what_is_said_where(probe: Probe) -> None:
+async def test_output_on_stdout_and_stderr(probe: Probe) -> None:
     flags = ("--task", "task-9", "--context", "context-9", "--immediate", "-H", "X-One: 1")
     async with agent(probe) as server:
         await command("call", url(server), "hi", *flags, "--timeout", "30")
@@ -138,14 +138,14 @@ async def test_exit_codes(probe: Probe, answer: Any, code: int, out: str) -> Non
     assert "Traceback" not in done.err
 
 
-async def test_a_task_that_asks_tells_how_to_go_on(probe: Probe) -> None:
+async def test_a_task_that_asks_prints_the_command_to_answer(probe: Probe) -> None:
     probe.on_unary = answering(task(hub.TASK_STATE_INPUT_REQUIRED, said="which?"))
     async with agent(probe) as server:
         done = await command("call", url(server), "hi")
     assert "--task task-1" in done.err
 
 
-async def test_nobody_there_ends_with_3() -> None:
+async def test_an_unreachable_agent_ends_with_3() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     for target in (f":{port}", f"127.0.0.1:{port}"):
@@ -370,7 +370,7 @@ async def test_a_verb_of_the_protocol_is_not_sent_as_a_message(probe: Probe, wor
     assert not probe.calls
 
 
-async def test_why_a_task_failed_is_told_beside_its_artifacts(probe: Probe) -> None:
+async def test_the_reason_of_a_failure_is_printed_beside_the_artifacts(probe: Probe) -> None:
     probe.on_unary = answering(task(hub.TASK_STATE_FAILED, "half", said="the disk is full"))
     async with agent(probe) as server:
         done = await command("call", url(server), "hi")
@@ -386,7 +386,7 @@ async def test_a_reader_that_goes_away_is_no_crash(probe: Probe) -> None:
     assert b"Traceback" not in err
 
 
-async def test_no_colour_where_nobody_watches(probe: Probe) -> None:
+async def test_no_colour_without_a_terminal(probe: Probe) -> None:
     async with agent(probe) as server:
         done = await command("call", url(server), "hi", "-v")
     assert "\x1b" not in done.err + done.out

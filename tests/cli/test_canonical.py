@@ -74,7 +74,7 @@ def test_a_long_value_is_cut_in_a_difference() -> None:
         ("a 9f86d081884c", "b 60303ae22b99", False),
     ],
 )
-def test_what_looks_generated_is_told_from_other_differences(left: str, right: str, same: bool) -> None:
+def test_generated_values_are_distinguished_from_other_differences(left: str, right: str, same: bool) -> None:
     one, other = ({"metadata": {"run": text}, "n": [1]} for text in (left, right))
     assert (without_generated(one) == without_generated(other)) is same
     assert without_generated({"n": 12345678}) == {"n": 12345678}

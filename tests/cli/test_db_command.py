@@ -36,7 +36,7 @@ def test_a_new_file_gets_its_tables(url: str) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [("0000", 1), ("9999", 1)])
-def test_another_version_is_told(url: str, tmp_path: Path, number: str, code: int) -> None:
+def test_another_version_is_reported(url: str, tmp_path: Path, number: str, code: int) -> None:
     run("upgrade", url)
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         connection.execute("UPDATE alembic_version SET version_num = ?", (number,))
@@ -59,7 +59,7 @@ def test_another_version_is_told(url: str, tmp_path: Path, number: str, code: in
         ("postgresql://u:hidden@127.0.0.1:1/d", 3),
     ],
 )
-def test_what_cannot_be_reached_is_said_without_secrets(url: str, code: int) -> None:
+def test_an_unreachable_store_is_reported_without_secrets(url: str, code: int) -> None:
     for command in ("check", "upgrade"):
         found, out, err = run(command, url)
         assert (found, out) == (code, "")

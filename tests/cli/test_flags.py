@@ -32,7 +32,7 @@ def test_the_commands() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_says_what_a_command_is_for(name: str) -> None:
+def test_help_describes_each_command(name: str) -> None:
     result = RUNNER.invoke(app, [name, "--help"])
     assert result.exit_code == 0
     summary = inspect.cleandoc(COMMANDS[name].help).splitlines()[0]
@@ -58,7 +58,7 @@ def test_every_flag_of_a_server_has_an_environment_variable(name: str) -> None:
             assert param.envvar == "A2A_BRIDGE_" + long.removeprefix("--").upper().replace("-", "_")
 
 
-def test_the_list_of_commands_loads_none_and_says_what_they_do() -> None:
+def test_the_list_of_commands_loads_none_and_describes_them() -> None:
     code = (
         "import sys, a2a_bridge.cli as cli\n"
         "try: cli.main()\n"
@@ -154,7 +154,7 @@ def test_no_command_is_usage() -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage_ends_with_2_and_says_why(arguments: list[str]) -> None:
+def test_wrong_usage_ends_with_2_and_the_reason(arguments: list[str]) -> None:
     result = RUNNER.invoke(app, arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -176,7 +176,7 @@ def test_a_listen_address(text: str, expected: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "8080", "host", "host:", "host:x", "host:65536", "::1:80", "host:-1"])
-def test_what_is_no_listen_address(text: str) -> None:
+def test_invalid_listen_addresses(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         listen_address(text, "--http")
 
@@ -188,7 +188,7 @@ def test_headers_become_service_parameters() -> None:
 
 
 @pytest.mark.parametrize("header", ["none", ": x", "a b: c", "x: a\r\nb: c", "ü: x"])
-def test_what_is_no_header(header: str) -> None:
+def test_invalid_headers(header: str) -> None:
     with pytest.raises(typer.BadParameter):
         parameters([header])
 

@@ -76,7 +76,7 @@ def probe() -> Probe:
     return made
 
 
-async def test_it_says_that_it_is_ready_and_nothing_else_and_ends_with_0(probe: Probe) -> None:
+async def test_it_prints_only_the_ready_line_and_ends_with_0(probe: Probe) -> None:
     async with (
         agent(probe, "JSONRPC") as upstream,
         serving("gateway", f"http://{upstream.http}", *ANY_PORT) as gateway,
@@ -117,7 +117,7 @@ async def test_the_card_lists_the_gateways_interfaces_and_keeps_the_rest(probe: 
     assert "sign" in done.err
 
 
-async def test_public_addresses_are_what_the_card_shows(probe: Probe) -> None:
+async def test_the_card_shows_the_public_addresses(probe: Probe) -> None:
     public = {
         "A2A_BRIDGE_PUBLIC_URL": "https://agent.example/a",
         "A2A_BRIDGE_PUBLIC_GRPC": "agent.example:443",
@@ -243,7 +243,7 @@ async def test_the_card_of_the_origin_is_taken_with_a_note_or_refused(probe: Pro
             assert refused.out == ""
 
 
-async def test_a_card_that_names_another_address_is_followed_where_somebody_answers(
+async def test_a_card_with_another_address_is_dialled_at_the_named_host(
     probe: Probe, unused_tcp_port: int
 ) -> None:
     """For agents whose card has http://localhost:8000 on every host."""
@@ -274,7 +274,7 @@ async def test_a_card_that_names_another_address_is_followed_where_somebody_answ
     assert probe.calls[0].context.parameters["x-key"] == "secret"
 
 
-async def test_an_upstream_that_does_not_answer_is_told_before_it_is_ready(
+async def test_an_upstream_that_does_not_answer_is_reported_before_the_ready_line(
     tmp_path: Path, unused_tcp_port: int
 ) -> None:
     own = card()
@@ -336,7 +336,7 @@ async def test_a_running_stream_finishes_before_the_gateway_ends(probe: Probe, b
     assert done.code == 0
 
 
-async def test_a_stream_that_does_not_finish_is_told(probe: Probe) -> None:
+async def test_a_stream_that_does_not_finish_gets_an_error(probe: Probe) -> None:
     await held_stream(probe)
     grace = ("--timeout-graceful-shutdown", "0.2")
     async with (

@@ -71,7 +71,7 @@ async def test_a_gateway_has_the_flag_too(target: str) -> None:
         assert "event loop: asyncio" in (await running.ended()).err
 
 
-async def test_a_loop_that_is_not_installed_is_told_with_the_command_that_does(
+async def test_a_loop_that_is_not_installed_is_an_error_with_the_install_command(
     target: str, tmp_path: Path
 ) -> None:
     done = await command("serve", target, *ANY_PORT, "--loop", "uvloop", env=without_uvloop(tmp_path))
@@ -79,7 +79,7 @@ async def test_a_loop_that_is_not_installed_is_told_with_the_command_that_does(
     assert 'pip install "a2a-transport-bridge[uvloop]"' in done.err
 
 
-async def test_while_it_drains_it_says_so_and_still_answers(target: str) -> None:
+async def test_while_it_drains_it_is_not_ready_and_still_answers(target: str) -> None:
     env = {"A2A_BRIDGE_DRAIN_WINDOW": "600", "A2A_BRIDGE_TIMEOUT_GRACEFUL_SHUTDOWN": "600"}
     async with serving("serve", target, *ANY_PORT, env=env) as running:
         async with httpx.AsyncClient(base_url=running.http, verify=False) as http:  # noqa: S501

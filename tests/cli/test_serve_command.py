@@ -114,7 +114,7 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
     ],
     ids=["several", "no such name", "not an agent", "no agent", "import error", "exception", "syntax"],
 )
-def test_what_cannot_be_served_is_told_with_what_could(
+def test_a_target_that_cannot_be_served_is_an_error_with_alternatives(
     tmp_path: Path, text: str, name: str, told: list[str]
 ) -> None:
     path = written(tmp_path, text)
@@ -190,7 +190,7 @@ async def test_runs_are_bounded_and_messages_may_be_sent_twice_when_asked_for(tm
         ("postgresql://me:secret@127.0.0.1:1/none", ["127.0.0.1"], 3),
     ],
 )
-async def test_a_store_that_cannot_be_opened_is_told_in_words(
+async def test_a_store_that_cannot_be_opened_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, told: list[str], code: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -227,7 +227,7 @@ async def test_several_agents_are_listed(tmp_path: Path) -> None:
     assert f"{path}:shout" in done.err
 
 
-async def test_what_runs_already_is_for_the_gateway() -> None:
+async def test_remote_agents_are_for_the_gateway_command() -> None:
     done = await command("serve", "http://127.0.0.1:1")
     assert (done.code, done.out) == (2, "")
     assert "a2a-bridge gateway http://127.0.0.1:1" in done.err

@@ -27,7 +27,7 @@ def test_a_file_of_the_agents_name_in_a_folder_of_its_own(
     assert store_url("", parrot) == "sqlite:///.a2a-bridge/parrot.db"
 
 
-def test_what_is_given_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_store_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert store_url("memory://", parrot) == "memory://"
     assert list(tmp_path.iterdir()) == []
@@ -47,7 +47,7 @@ def test_names_that_can_be_file_names_stay() -> None:
     assert [file_name(name) for name in ("weather", "Weather-2.1_b")] == ["weather.db", "Weather-2.1_b.db"]
 
 
-def test_a_folder_that_cannot_be_made_is_told_with_a_remedy(
+def test_a_folder_that_cannot_be_created_is_an_error_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

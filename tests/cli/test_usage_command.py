@@ -85,7 +85,7 @@ def test_json_is_a_usage_document_again(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [None, b"", b"{", b"[]", b'{"format": 2}', b'{"format": 1, "usage": [1], "now": 0}']
 )
-def test_what_holds_no_counts_is_usage_error(content: bytes | None, tmp_path: Path) -> None:
+def test_a_file_without_counts_is_a_usage_error(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     if content is not None:
         path.write_bytes(content)
@@ -98,7 +98,7 @@ def test_an_age_that_is_none_is_usage_error(file: Path) -> None:
     assert RUNNER.invoke(app, ["usage", str(file), "--since", "soon"]).exit_code == 2
 
 
-async def test_a_gateway_counts_across_restarts_and_shows_what_it_counts(tmp_path: Path) -> None:
+async def test_a_gateway_counts_across_restarts_and_shows_its_counts(tmp_path: Path) -> None:
     probe = Probe()
     message = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hello")])
     probe.on_unary = answering(hub.SendMessageResponse(message=message))

@@ -197,7 +197,7 @@ async def test_workers_end_with_their_supervisor(target: str) -> None:
         (("--usage-file", "usage.json"), "each of several --workers would count its own calls"),
     ],
 )
-async def test_what_one_process_must_own_is_refused(flags: tuple[str, ...], said: str, target: str) -> None:
+async def test_stores_for_one_process_are_refused(flags: tuple[str, ...], said: str, target: str) -> None:
     done = await command("serve", target, *ANY_PORT, "--workers", "2", *flags)
     assert done.code == 2
     assert said in " ".join(done.err.replace("│", " ").split())

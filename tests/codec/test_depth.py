@@ -73,7 +73,7 @@ def test_ordinary_messages_are_not_looked_into() -> None:
 
 
 @pytest.mark.parametrize("levels", [60, 5000])
-def test_what_protobuf_does_not_read_is_told_by_its_member(levels: int) -> None:
+def test_unreadable_protobuf_is_refused_with_its_member(levels: int) -> None:
     content = b""
     for _ in range(levels):
         content = b"\n" + _length(content) + content

@@ -127,7 +127,7 @@ def test_the_package_counts_into_the_object_it_exports() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), 10**400])
-def test_what_no_double_can_say_is_refused(number: float) -> None:
+def test_numbers_beyond_a_double_are_refused(number: float) -> None:
     assert refusal(Struct, {"a": number}).path == "a"
 
 
@@ -228,7 +228,7 @@ def test_times_are_read_as_software_writes_them(text: str, meaning: str) -> None
         "0001-01-01T00:00:00+01:00",
     ],
 )
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_times_are_refused(text: str) -> None:
     assert refusal(a2a.TaskStatus, {"timestamp": text}).path == "timestamp"
 
 
@@ -273,7 +273,7 @@ def test_an_unknown_enum_name_is_refused_although_unknown_members_are_ignored() 
 
 
 @pytest.mark.parametrize("number", [1.5, True, "1.5", " 1", "+1", "1_0", "\u0661"])
-def test_enum_numbers_and_integers_are_digits_not_what_python_takes_for_a_number(number: Any) -> None:
+def test_enum_numbers_and_integers_are_digits_only(number: Any) -> None:
     assert refusal(a2a.Message, {"role": number}).path == "role"
     assert refusal(a2a.GetTaskRequest, {"historyLength": number}).path == "historyLength"
 
@@ -333,7 +333,7 @@ def test_base64_is_read_in_any_form_and_printed_in_the_standard_one(text: str) -
 
 
 @pytest.mark.parametrize("text", ["!!!!", "QUJD*", "QQ==QQ==", "A", "AAAAA", "QUI\u00e4", "Q=UI"])
-def test_what_is_not_base64_is_refused_and_not_skipped(text: str) -> None:
+def test_invalid_base64_is_refused_and_not_skipped(text: str) -> None:
     assert refusal(a2a.Part, {"raw": text}).path == "raw"
 
 

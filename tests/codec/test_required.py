@@ -39,7 +39,7 @@ MESSAGE = a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="
         (Struct(), []),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_named_by_its_json_path(message: Any, missing: list[str]) -> None:
+def test_missing_members_are_named_by_their_json_path(message: Any, missing: list[str]) -> None:
     assert missing_required(message) == missing
 
 

@@ -55,7 +55,7 @@ VALID = [
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("data", INVALID, ids=lambda data: repr(data[:20]))
-def test_what_is_not_json_is_refused(data: bytes, read: Callable[..., Any]) -> None:
+def test_invalid_json_is_refused(data: bytes, read: Callable[..., Any]) -> None:
     with pytest.raises(codec.JsonSyntaxError) as raised:
         read(data)
     assert "orjson" not in str(raised.value)
@@ -65,16 +65,14 @@ def test_what_is_not_json_is_refused(data: bytes, read: Callable[..., Any]) -> N
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize(("data", "tree"), VALID)
-def test_what_is_json_is_read_from_bytes_and_from_text(
-    data: bytes, tree: Any, read: Callable[..., Any]
-) -> None:
+def test_json_is_read_from_bytes_and_from_text(data: bytes, tree: Any, read: Callable[..., Any]) -> None:
     for source in (data, bytearray(data), memoryview(data), data.decode()):
         found = read(source)
         assert found == tree
         assert isinstance(found, type(tree))
 
 
-def test_a_syntax_error_is_a_value_error_that_says_where() -> None:
+def test_a_syntax_error_is_a_value_error_with_a_position() -> None:
     with pytest.raises(ValueError, match="line 2, column 3"):
         codec.loads(b"{\n  x: 1\n}")
     with pytest.raises(codec.JsonSyntaxError, match="UTF-8"):
@@ -105,7 +103,7 @@ def test_the_exact_reader_keeps_integers_of_any_size(number: int) -> None:
 @pytest.mark.parametrize(
     "text", ["1.5", "1.50", "1e20", "18446744073709551616.0", "-0.0", "0.1000000000000000055", "1E+2"]
 )
-def test_the_exact_reader_keeps_the_text_of_what_was_not_written_as_an_integer(text: str) -> None:
+def test_the_exact_reader_keeps_the_text_of_non_integers(text: str) -> None:
     number = codec.loads_exact(text)
     assert type(number) is codec.ExactFloat
     assert number == float(text)
@@ -162,7 +160,7 @@ def test_the_depth_of_an_unfinished_string_is_found_in_linear_time() -> None:
         codec.loads_exact(text)
 
 
-def test_what_is_deeper_than_the_quick_writer_goes_is_written_as_well() -> None:
+def test_trees_too_deep_for_the_fast_writer_are_written() -> None:
     text = b'{"a":[' * 400 + b"1" + b"]}" * 400
     assert codec.dumps(codec.loads(text)) == text
 
@@ -181,14 +179,14 @@ def test_writing_is_compact_utf8() -> None:
 @pytest.mark.parametrize(
     "tree", [{"n": 10**40}, [codec.ExactFloat(1e300)], {"ä": [2**64, codec.ExactFloat(-1e20)]}]
 )
-def test_whatever_the_exact_reader_returns_can_be_written(tree: Any) -> None:
+def test_results_of_the_exact_reader_can_be_written(tree: Any) -> None:
     assert codec.loads_exact(codec.dumps(tree)) == tree
 
 
 @pytest.mark.parametrize(
     "tree", [object(), {"a": {1, 2}}, {1: "\ud800"}, [10**40, object()], [10**40, float("nan")]]
 )
-def test_what_is_not_json_is_not_written(tree: Any) -> None:
+def test_values_that_are_not_json_are_not_written(tree: Any) -> None:
     with pytest.raises(codec.EncodeError):
         codec.dumps(tree)
 

@@ -44,7 +44,7 @@ async def test_a_server_that_does_not_wait_for_readers(monkeypatch: pytest.Monke
     await breaks(name, True, within=60)
 
 
-async def test_a_server_that_does_not_notice_who_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_notice_disconnects(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "test_closing_a_stream_reaches_the_service"
     await holds(name)
     gone = asyncio.Event()
@@ -66,7 +66,7 @@ async def test_a_server_that_tells_its_defects(
     await breaks(name, ops.GET_TASK, caplog)
 
 
-async def test_a_client_that_forgets_what_came_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_loses_the_parameters_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "test_errors_arrive_whole"
     await holds(name, ops.GET_TASK, every_error()[0])
 

@@ -12,7 +12,7 @@ from tests.patience import PATIENCE
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_store"
 
 
-def test_the_example_runs_as_its_readme_says() -> None:
+def test_the_example_passes_its_own_tests() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_store.py"],
         cwd=EXAMPLE,

@@ -30,7 +30,7 @@ class TestTcpBinding(BindingContract):
         return f"tcp://{address}"
 
 
-def test_the_example_runs_as_its_readme_says() -> None:
+def test_the_example_passes_its_own_tests() -> None:
     # All of its tests have run above; these few show that they run there as well.
     done = subprocess.run(
         [

@@ -48,7 +48,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_example_runs_as_its_readme_says(tmp_path: Path) -> None:
+def test_the_example_passes_its_own_tests(tmp_path: Path) -> None:
     done = run(tmp_path, "pytest", "-q", "-p", "no:cacheprovider", "test_version.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "8 passed" in done.stdout

@@ -47,7 +47,7 @@ class TestGrpcAsgi(BindingContract):
 
     # Sockets, their draining and their keep-alives belong to the server.
     test_a_taken_address_is_an_os_error: Any = None
-    test_draining_tells_those_who_cannot_finish: Any = None
+    test_draining_answers_calls_that_cannot_finish: Any = None
     test_a_silent_peer_is_noticed: Any = None
 
     @pytest_asyncio.fixture(autouse=True, loop_scope="class")

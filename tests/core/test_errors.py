@@ -90,12 +90,12 @@ def test_an_error_has_defaults_from_its_reason() -> None:
     assert "TASK_NOT_FOUND" in repr(error)
 
 
-def test_an_error_keeps_what_a_peer_said() -> None:
+def test_an_error_keeps_the_details_of_a_peer() -> None:
     error = A2AError(Reason.INTERNAL_ERROR, "x", code=-32050, name="A2A_32050", blame=Blame.PEER)
     assert (error.code, error.name, error.message) == (-32050, "A2A_32050", "x")
 
 
-def test_an_error_copies_what_it_is_given() -> None:
+def test_an_error_copies_its_arguments() -> None:
     metadata = {"a": "b"}
     error = A2AError(Reason.INTERNAL_ERROR, metadata=metadata)
     metadata["c"] = "d"

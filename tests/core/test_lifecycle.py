@@ -56,12 +56,12 @@ def state(name: str) -> hub.TaskState:
 
 
 @pytest.mark.parametrize(("before", "after"), [arrow for arrow in arrows() if arrow[1] != "[*]"])
-def test_what_the_diagram_draws_is_allowed(before: str, after: str) -> None:
+def test_transitions_in_the_diagram_are_allowed(before: str, after: str) -> None:
     check_transition(state(before), state(after))
 
 
 @pytest.mark.parametrize("last", [before for before, after in arrows() if after == "[*]"])
-def test_what_ends_in_the_diagram_is_final(last: str) -> None:
+def test_end_states_in_the_diagram_are_final(last: str) -> None:
     assert TRANSITIONS[state(last)] == frozenset()
 
 
@@ -162,7 +162,7 @@ def test_artifacts_are_added_replaced_and_extended() -> None:
     assert texts(task) == {"a": ["new"], "b": ["x"]}
 
 
-def test_appending_to_what_is_not_there_begins_it() -> None:
+def test_appending_to_an_unknown_artifact_begins_it() -> None:
     task = working()
     advance(task, piece("1", append=True))
     assert texts(task) == {"a": ["1"]}
@@ -218,7 +218,7 @@ def test_a_snapshot_with_the_same_status_changes_nothing() -> None:
     assert task == same
 
 
-def test_a_message_joins_after_what_it_answers() -> None:
+def test_a_message_joins_after_the_message_that_it_answers() -> None:
     task = working(history=[said("1")])
     advance(task, update(hub.TASK_STATE_INPUT_REQUIRED, "which?"))
     message = hub.Message(message_id="m-2", role=hub.ROLE_USER)

@@ -55,7 +55,7 @@ def test_parts_with_more() -> None:
     assert data_part({"n": 7}).data.struct_value["n"] == 7
 
 
-def test_what_is_no_json_makes_no_part() -> None:
+def test_values_that_are_not_json_make_no_part() -> None:
     with pytest.raises(DecodeError):
         data_part(object())
 
@@ -116,7 +116,7 @@ def test_states_have_a_kind() -> None:
         (hub.StreamResponse(), ""),
     ],
 )
-def test_responses_tell_their_task_and_what_they_hold(response: Any, task_id: str) -> None:
+def test_responses_have_a_task_id_and_a_kind(response: Any, task_id: str) -> None:
     assert task_id_of(response) == task_id
     which = response.WhichOneof("payload")
     if which is None:

@@ -58,7 +58,7 @@ def test_every_operation_has_its_method_everywhere() -> None:
 
 
 @pytest.mark.parametrize("operation", ops.ALL, ids=NAMES)
-def test_methods_take_and_give_what_their_operation_does(operation: ops.Operation[Any, Any]) -> None:
+def test_methods_have_the_types_of_their_operation(operation: ops.Operation[Any, Any]) -> None:
     method = getattr(A2AService, METHODS[operation])
     hints = get_type_hints(method)
     assert hints["request"] is operation.request

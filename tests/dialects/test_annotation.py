@@ -32,7 +32,7 @@ def update(state: Any = hub.TASK_STATE_WORKING) -> hub.TaskStatusUpdateEvent:
 
 @pytest.mark.parametrize("dialect", KNOWN, ids=repr)
 @pytest.mark.parametrize("state", hub.TaskState.values())
-def test_a_state_says_whether_an_event_is_final(dialect: Dialect, state: Any) -> None:
+def test_the_state_decides_whether_an_event_is_final(dialect: Dialect, state: Any) -> None:
     expected = state in FINAL_STATES or (dialect.version == "0.2.5" and state == hub.TASK_STATE_UNSPECIFIED)
     assert finality(dialect)(update(state)) is expected
 
@@ -41,7 +41,7 @@ def test_a_state_says_whether_an_event_is_final(dialect: Dialect, state: Any) ->
     ("dialect", "binding"), [(one, kind.name) for one in OLDER for kind in one.forms], ids=repr
 )
 @pytest.mark.parametrize("state", hub.TaskState.values())
-def test_what_is_final_is_what_the_wire_says(dialect: Dialect, binding: str, state: Any) -> None:
+def test_final_is_the_value_on_the_wire(dialect: Dialect, binding: str, state: Any) -> None:
     form = next(form for kind, form in dialect.forms.items() if kind.name == binding)
     row = next(row for row in form.rows if row.streaming)
     wire = row.encode_response(hub.StreamResponse(status_update=update(state)))
@@ -55,14 +55,14 @@ def test_what_is_final_is_what_the_wire_says(dialect: Dialect, binding: str, sta
 @pytest.mark.parametrize("dialect", OLDER, ids=repr)
 @pytest.mark.parametrize("said", [True, False])
 @pytest.mark.parametrize("state", [hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED])
-def test_what_was_said_counts_for_more(dialect: Dialect, said: bool, state: Any) -> None:
+def test_an_explicit_value_has_priority(dialect: Dialect, said: bool, state: Any) -> None:
     event = update(state)
     say_final(event, said)
     assert final_said(event) is said
     assert finality(dialect)(event) is said
 
 
-def test_nothing_is_said_by_default_and_what_is_no_bool_says_nothing() -> None:
+def test_no_annotation_by_default_and_non_booleans_are_ignored() -> None:
     event = update()
     assert final_said(event) is None
     assert without_final(event) is event
@@ -87,7 +87,7 @@ def test_the_note_can_be_taken_off(own: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("message", [update(), hub.Task()])
 @pytest.mark.parametrize("what", [CLOSING, SNAPSHOT])
-def test_what_was_made_up_is_marked(message: Any, what: str) -> None:
+def test_generated_events_are_marked(message: Any, what: str) -> None:
     made = type(message)()
     made.CopyFrom(message)
     assert synthesised(made) == ""

@@ -70,7 +70,7 @@ def test_versions_that_are_not(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0.5", "1.7", "2.0", "1.1", "0.0", "1", "1.0.0.0", "a.b", "", "10.0"])
-def test_versions_nobody_knows(text: str) -> None:
+def test_unknown_versions(text: str) -> None:
     assert by_version(text) is None
 
 

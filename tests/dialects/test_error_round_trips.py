@@ -86,7 +86,7 @@ def test_nothing_is_lost(kind: str, case: str) -> None:
 
 @pytest.mark.parametrize("first", list(FORMS))
 @pytest.mark.parametrize("second", list(FORMS))
-def test_a_number_nobody_knows_crosses_gateways(first: str, second: str) -> None:
+def test_an_unknown_error_number_crosses_gateways(first: str, second: str) -> None:
     heard = FORMS["JSONRPC"].decode_error(ErrorReply(200, {"code": -32077, "message": "odd"}))
     assert (heard.reason, heard.code, heard.name) == (Reason.INTERNAL_ERROR, -32077, "A2A_32077")
     passed = through(second, through(first, heard))
@@ -96,7 +96,7 @@ def test_a_number_nobody_knows_crosses_gateways(first: str, second: str) -> None
 
 @pytest.mark.parametrize("first", list(FORMS))
 @pytest.mark.parametrize("second", list(FORMS))
-def test_a_name_and_a_domain_nobody_knows_cross_gateways(first: str, second: str) -> None:
+def test_an_unknown_reason_and_domain_cross_gateways(first: str, second: str) -> None:
     info = {"@type": any_details.ERROR_INFO, "reason": "API_DISABLED", "domain": "acme.example"}
     body = {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "off", "details": [info]}}
     heard = FORMS["HTTP+JSON"].decode_error(ErrorReply(403, body))
@@ -196,7 +196,7 @@ def test_details_that_cannot_be_read_stay_bytes(url: str, value: bytes) -> None:
     ],
     ids=["wrong member", "not base64", "no value", "no type"],
 )
-def test_details_that_are_not_what_they_say_are_carried_as_they_came(detail: dict[str, Any]) -> None:
+def test_details_of_another_type_than_named_are_carried_unchanged(detail: dict[str, Any]) -> None:
     back = through("GRPC", A2AError(Reason.TASK_NOT_FOUND, details=[detail]))
     (found,) = back.details
     assert found in (

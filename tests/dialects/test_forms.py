@@ -123,7 +123,7 @@ def test_a_query_holds_no_messages_and_no_maps() -> None:
         (hub.TaskStatus, "timestamp", "timestamp"),
     ],
 )
-def test_what_a_query_can_hold(message: type[Any], member: str, kind: str) -> None:
+def test_query_members_of_every_type(message: type[Any], member: str, kind: str) -> None:
     (field,) = [one for one in plan_of(message).fields if one.json_name == member]
     assert _query_kind(field) == kind
 
@@ -208,7 +208,7 @@ def test_bytes_that_are_no_message() -> None:
 
 
 @pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
-def test_what_json_cannot_say_is_refused_when_written(kind: str) -> None:
+def test_values_that_json_cannot_express_are_refused_when_written(kind: str) -> None:
     request = hub.SendMessageRequest()
     request.message.parts.add().data.number_value = math.inf
     response = hub.SendMessageResponse(message=request.message)

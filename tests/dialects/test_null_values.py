@@ -38,7 +38,7 @@ def _row(version: Any, kind: Any, operation: Any) -> Any:
     return version.form(kind).row(operation)
 
 
-def test_null_without_a_kind_is_null_in_what_is_read_of_1_0() -> None:
+def test_null_without_a_kind_is_null_in_1_0() -> None:
     message = hub.Message(message_id="m", role=hub.ROLE_USER, metadata=kindless())
     message.parts.add().data.SetInParent()
     message.parts.add().data.struct_value.CopyFrom(kindless())
@@ -55,7 +55,7 @@ def test_null_without_a_kind_is_null_in_what_is_read_of_1_0() -> None:
 
 
 @pytest.mark.parametrize("odd", [False, True])
-def test_null_without_a_kind_is_null_in_what_is_read_of_0_3(odd: bool) -> None:
+def test_null_without_a_kind_is_null_in_0_3(odd: bool) -> None:
     task = v0.Task(id="t", context_id="c", metadata=kindless())
     task.status.state = v0.TASK_STATE_WORKING
     part = task.artifacts.add(artifact_id="a").parts.add()

@@ -47,7 +47,7 @@ def test_numbers_of_jsonrpc(code: int, reason: Reason) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1, -32000, -32050, -32099, 418, 2**63, -(10**40)])
-def test_numbers_nobody_knows_are_kept(code: int) -> None:
+def test_unknown_error_numbers_are_kept(code: int) -> None:
     error = rpc({"code": code, "message": "m"})
     assert (error.reason, error.code, error.metadata["code"]) == (Reason.INTERNAL_ERROR, code, str(code))
 
@@ -66,7 +66,7 @@ def test_a_body_that_is_no_error_object(body: Any) -> None:
 
 
 @pytest.mark.parametrize("form", [RPC, REST, PROTO])
-def test_what_a_peer_says_outside_of_any_format_goes_no_further(form: Any) -> None:
+def test_error_texts_in_no_known_format_are_not_forwarded(form: Any) -> None:
     """A stack trace or an address inside the agent's network must not reach the callers of a gateway."""
     trace = "Traceback (most recent call last): KeyError at /srv/agent.py"
     error = form.decode_error(ErrorReply(2 if form is PROTO else 500, None, trace))
@@ -131,7 +131,9 @@ def test_names_that_sdks_have_of_their_own(name: str, reason: Reason) -> None:
     ("reason", "number", "http", "grpc"),
     [(Reason.UNAUTHENTICATED, -31401, 401, 16), (Reason.PERMISSION_DENIED, -31403, 403, 7)],
 )
-def test_who_may_not_is_told_so_on_every_binding(reason: Reason, number: int, http: int, grpc: int) -> None:
+def test_refused_permissions_are_the_same_error_on_every_binding(
+    reason: Reason, number: int, http: int, grpc: int
+) -> None:
     """The form of a2a-go 2, and the status alone: both become the same kind of refusal on each binding."""
     name = {16: "UNAUTHENTICATED", 7: "UNAUTHORIZED"}[grpc]
     error = {"code": http, "status": "UNKNOWN", "message": "no", "details": [info(name)]}
@@ -164,7 +166,7 @@ def test_names_with_the_suffix_of_the_types() -> None:
         ("something else", Reason.INTERNAL_ERROR),
     ],
 )
-def test_texts_speak_where_the_number_says_nothing(message: str, reason: Reason) -> None:
+def test_texts_decide_if_the_number_is_generic(message: str, reason: Reason) -> None:
     assert rpc({"code": -32603, "message": message}).reason is reason
     assert PROTO.decode_error(ErrorReply(2, None, message)).reason is reason
     assert rest(500, None, message).reason is reason

@@ -18,7 +18,7 @@ from tests.identity import says
 
 
 @given(canonical=anything(), given_=anything())
-def test_restoring_a_difference_says_what_was_given(canonical: Any, given_: Any) -> None:
+def test_restoring_a_difference_gives_the_original(canonical: Any, given_: Any) -> None:
     entries = difference(canonical, given_)
     again = unmapped.read(unmapped.write(KIND, entries), KIND)
     assert again is not None
@@ -44,7 +44,9 @@ def test_restoring_a_difference_says_what_was_given(canonical: Any, given_: Any)
         ({"a": True}, {"a": 1}, [["/a", 1, True]]),
     ],
 )
-def test_entries_are_what_the_canonical_tree_does_not_say(canonical: Any, given_: Any, entries: Any) -> None:
+def test_entries_are_the_difference_from_the_canonical_tree(
+    canonical: Any, given_: Any, entries: Any
+) -> None:
     assert difference(canonical, given_) == entries
     assert says(restore(deepcopy(canonical), entries), given_) or not entries
 
@@ -88,7 +90,7 @@ def test_sources_stand_side_by_side_and_the_last_takes_the_key_away() -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "[]", "null", '{"kind":5}', '{"kind":[[1,2]]}', '{"kind":[5]}', "{"]
 )
-def test_a_text_of_another_shape_says_nothing(text: str) -> None:
+def test_a_text_of_another_shape_is_ignored(text: str) -> None:
     assert unmapped.read(text, KIND) is None
 
 
@@ -97,7 +99,7 @@ def test_a_large_text_is_carried() -> None:
     assert unmapped.read(unmapped.write(KIND, entries), KIND) == entries
 
 
-def test_stripping_leaves_what_messages_say() -> None:
+def test_stripping_leaves_the_content_of_messages() -> None:
     task = hub.Task(id="t", history=[hub.Message(message_id="m", parts=[hub.Part(text="x")])])
     plain = hub.Task.FromString(task.SerializeToString())
     assert unmapped.stripped(task) is task

@@ -77,7 +77,7 @@ async def test_deleting_a_push_config_has_no_result() -> None:
                 assert (reply.status, await reply.json()) == (200, {})
 
 
-async def test_a_report_goes_on_where_its_log_ends(tmp_path: Path) -> None:
+async def test_a_resumed_report_continues_its_log(tmp_path: Path) -> None:
     (block,) = (one for one in blocks(DOCS / "durability.md", "python") if "class Report" in one.body)
     names: dict[str, Any] = {"__name__": "report"}
     exec(block.body, names)  # noqa: S102  our own pages

@@ -55,9 +55,7 @@ async def test_a_program_runs_to_its_end(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_the_one_that_serves_drains_when_it_is_told_to_end(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+async def test_the_serving_process_drains_at_sigterm(number: signal.Signals, tmp_path: Path) -> None:
     process = await started(SERVING, tmp_path)
     assert process.stdout is not None
     line = (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).decode()

@@ -22,7 +22,7 @@ def lines(*cells: tuple[str, Side, Side, Result]) -> list[str]:
     return table([SDK], tried, date(2026, 11, 22)).splitlines()
 
 
-def test_what_is_shown_of_a_side() -> None:
+def test_the_cells_of_a_side() -> None:
     right, excused, wrong = Result((), operations=3), Result((), frozenset({FAULT}), 2), Result(("x",))
     shown = lines(
         (DIRECT, THEIRS, THEIRS, right),
@@ -44,7 +44,7 @@ def test_faults_of_others_are_not_listed() -> None:
     assert not any("another" in line for line in shown)
 
 
-def test_the_page_keeps_what_stands_around_its_tables() -> None:
+def test_the_page_keeps_the_text_around_its_tables() -> None:
     page = PAGE.read_text()
     assert page.count(BEGIN) == page.count(END) == 1
     assert written(written(page, "old\n"), "new\n") == written(page, "new\n")

@@ -122,7 +122,7 @@ async def test_a_postgresql_that_stops_and_comes_back(own_postgres: Postgres) ->
         assert await made.compared() == []
 
 
-async def test_an_outage_that_nobody_has_met_yet_is_known(own_postgres: Postgres) -> None:
+async def test_an_outage_is_detected_without_a_caller(own_postgres: Postgres) -> None:
     """An idle server is not ready either: the first caller does not have to detect the outage."""
     async with open_store(filled(own_postgres)) as store:
         assert store.refusal() is None

@@ -87,7 +87,7 @@ def test_a_snapshot_that_never_was_is_noticed() -> None:
     assert len(missing(TASK, ledger.seen[TASK], LOG)) == 1
 
 
-def test_what_streams_leave_out_is_noticed() -> None:
+def test_events_missing_in_streams_are_noticed() -> None:
     ledger = Ledger()
     stream = ledger.stream(TASK, 1)
     stream.show(Shown(LOG[2], 3))

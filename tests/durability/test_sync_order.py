@@ -55,7 +55,7 @@ async def traced(
     return order.promises(lines, database), lines, database
 
 
-async def test_what_is_told_was_synced_and_survives_a_power_cut(tmp_path: Path) -> None:
+async def test_sent_data_was_synced_and_survives_a_power_cut(tmp_path: Path) -> None:
     promises, lines, database = await traced(tmp_path)
     assert len(promises) == len(BINDINGS) * MESSAGES * (2 + PIECES)
     assert [promise for promise in promises if not promise.kept and not promise.elsewhere] == []
@@ -67,7 +67,7 @@ async def test_what_is_told_was_synced_and_survives_a_power_cut(tmp_path: Path) 
         assert told - order.found_after(cut, tmp_path) == set()
 
 
-async def test_the_trace_shows_what_was_not_synced(tmp_path: Path) -> None:
+async def test_the_trace_shows_unsynced_data(tmp_path: Path) -> None:
     # A tempting setting: ten times the commits, and equal until the power fails. OFF shows the same.
     promises, lines, database = await traced(tmp_path, TRIALS_SYNCHRONOUS="NORMAL")
     assert sum(not promise.kept for promise in promises) > len(promises) // 2

@@ -78,7 +78,7 @@ async def outcomes(running: Stack, operation: Any, request: Any) -> dict[str, An
 
 @examples
 @given(message=messages(hub.Message, complete=True))
-async def test_an_echo_is_what_was_said(running: Stack, message: hub.Message) -> None:
+async def test_an_echo_equals_its_message(running: Stack, message: hub.Message) -> None:
     message.ClearField("task_id")
     request = hub.SendMessageRequest(message=message)
     for binding in BINDINGS:

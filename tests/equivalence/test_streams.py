@@ -34,7 +34,7 @@ def chunk_texts(events: list[hub.StreamResponse]) -> list[str]:
 
 
 @bindings
-async def test_a_slow_subscriber_gets_everything_and_delays_nobody_else(running: Stack, binding: str) -> None:
+async def test_a_slow_subscriber_gets_everything_and_delays_no_other(running: Stack, binding: str) -> None:
     client = Client(running.ways[binding])
     gate = unique("gate")
     script = ("open", f"hold {gate}", f"flood {CHUNKS} {CHUNK}", "done")

@@ -73,7 +73,7 @@ async def test_weather_is_served_by_the_command() -> None:
     assert (card["name"], card["description"]) == ("weather", "Tells the weather of a city.")
 
 
-async def test_the_echo_agent_serves_what_it_declares() -> None:
+async def test_the_echo_agent_serves_its_declarations() -> None:
     async with program("echo_agent.py") as process:
         interfaces = [(await line_of(process)).split() for _ in range(2)]
         assert [binding for binding, _ in interfaces] == ["JSONRPC", "GRPC"]
@@ -211,7 +211,7 @@ def test_the_demo_compares_the_errors_of_older_versions_but_not_one_text(
     assert steps.unlike({ended: told}, {ended: {**told, "refused": "TASK_NOT_FOUND"}}, older=True)[ended]
 
 
-async def test_the_demo_goes_on_when_a_step_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_demo_continues_after_a_failed_step(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = loaded("demo_steps", monkeypatch)
 
     class Refusing:
@@ -239,7 +239,7 @@ async def test_the_demo_goes_on_when_a_step_fails(monkeypatch: pytest.MonkeyPatc
         ('"role": "user"', '"role": "agent"', "elsewhere"),
     ],
 )
-def test_the_demo_sees_what_is_lost(
+def test_the_demo_notices_losses(
     old: str,
     new: str,
     differs: str,

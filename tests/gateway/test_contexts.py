@@ -69,7 +69,7 @@ async def test_a_follow_up_gets_the_context_of_a_task_that_was_seen(streaming: b
     assert not follow_up.request.message.context_id, "the caller's request stays as it was"
 
 
-async def test_what_is_not_remembered_is_asked_for_with_the_callers_own_credentials() -> None:
+async def test_unknown_contexts_are_requested_with_the_callers_credentials() -> None:
     agent = Agent()
     service = Contexts(agent)
     await send(service, call(who="Bearer a"))
@@ -109,7 +109,7 @@ async def test_through_a_gateway(version: str) -> None:
         assert agent.asked[-1]["message"]["taskId"] == "t"
 
 
-async def test_a_page_of_tasks_is_what_was_asked_for() -> None:
+async def test_a_page_of_tasks_matches_the_request() -> None:
     class Rust(Agent):
         """As a2a-server-lf 0.5.3: artifacts always, and the requested page size."""
 

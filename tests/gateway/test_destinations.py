@@ -193,7 +193,7 @@ def test_the_same_interface_at_the_named_host(named: str, url: str, instead: str
     assert (found.interface.url if found is not None else None) == instead
 
 
-async def test_what_does_not_answer_is_replaced_by_what_was_named() -> None:
+async def test_a_silent_interface_is_replaced_by_the_named_host() -> None:
     card = [
         candidate("http://localhost:8000/rpc"),
         candidate("http://127.0.0.1:28801/"),
@@ -216,7 +216,7 @@ async def test_what_does_not_answer_is_replaced_by_what_was_named() -> None:
     assert [one.silence for one in found] == ["refused", "", "refused"]
 
 
-async def test_what_is_refused_is_replaced_too_and_gets_credentials_over_tls_only() -> None:
+async def test_a_refused_interface_is_replaced_and_gets_credentials_over_tls_only() -> None:
     card = [
         candidate("http://localhost:8000/rpc"),
         candidate("localhost:50051"),

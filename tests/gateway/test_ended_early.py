@@ -92,7 +92,7 @@ async def test_a_stream_that_passes_as_it_is_ends_with_the_task() -> None:
     assert agent.asked == 1
 
 
-async def test_a_task_that_goes_on_is_subscribed_to() -> None:
+async def test_a_working_task_is_subscribed_to() -> None:
     events = whole(4)
     agent = Hasty(*events[:3], after=3)
     async with sharing(agent, is_final=by_state) as service, aclosing(numbered(service, sending())) as stream:
@@ -106,7 +106,7 @@ async def test_a_task_that_goes_on_is_subscribed_to() -> None:
 
 
 @kept
-async def test_a_task_that_goes_on_and_cannot_be_subscribed_to_is_an_error(options: ReplayOptions) -> None:
+async def test_a_working_task_that_refuses_subscriptions_is_an_error(options: ReplayOptions) -> None:
     agent = Hasty(*whole(4)[:3], after=3, forgets=True)
     async with sharing(agent, options, is_final=by_state) as service:
         with pytest.raises(A2AError, match="ended before its task") as caught:
@@ -118,9 +118,7 @@ async def test_a_task_that_goes_on_and_cannot_be_subscribed_to_is_an_error(optio
 @pytest.mark.parametrize(
     "last", [became(hub.TASK_STATE_INPUT_REQUIRED), became(hub.TASK_STATE_AUTH_REQUIRED), became(WORKING)]
 )
-async def test_what_comes_to_rest_or_is_final_is_an_end(
-    options: ReplayOptions, last: hub.StreamResponse
-) -> None:
+async def test_a_resting_or_final_task_is_an_end(options: ReplayOptions, last: hub.StreamResponse) -> None:
     end = hub.StreamResponse()
     end.CopyFrom(last)
     if end.status_update.status.state == WORKING:

@@ -89,7 +89,7 @@ async def call(server: Server, kind: str, name: str, request: Any, **metadata: s
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", [FORGED, WRONG])
-async def test_a_caller_of_1_0_cannot_add_members_to_what_an_agent_of_0_3_hears(kind: str, text: str) -> None:
+async def test_a_caller_of_1_0_cannot_add_members_for_an_agent_of_0_3(kind: str, text: str) -> None:
     request = hub.SendMessageRequest(
         message=hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="hi")])
     )
@@ -141,7 +141,7 @@ async def test_an_escaped_name_is_the_same_name() -> None:
 
 
 @pytest.mark.parametrize("text", [FORGED, WRONG])
-async def test_an_agent_of_1_0_cannot_add_members_to_what_a_caller_of_0_3_hears(text: str) -> None:
+async def test_an_agent_of_1_0_cannot_add_members_for_a_caller_of_0_3(text: str) -> None:
     part = {"text": "hi", "metadata": {KEY: text}}
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [part], "metadata": {KEY: text}}
     params = {
@@ -160,7 +160,7 @@ async def test_an_agent_of_1_0_cannot_add_members_to_what_a_caller_of_0_3_hears(
     assert answer["result"] == heard
 
 
-async def test_an_agent_of_0_3_cannot_say_what_only_1_0_can() -> None:
+async def test_an_agent_of_0_3_cannot_forge_content_of_1_0() -> None:
     async with gateway("0.3", "1.0") as (server, raw):
         raw.answer = lambda _method, _params: task_of(
             {"kind": "message", "messageId": "m", "role": "agent", "parts": [], "metadata": {KEY: FACTS}}
@@ -181,7 +181,7 @@ async def test_a_file_has_no_content_that_only_the_agent_sees() -> None:
     assert raw.asked[0]["message"]["parts"] == [{"kind": "file", "file": heard}]
 
 
-async def test_what_is_carried_belongs_to_its_message() -> None:
+async def test_carried_content_is_bound_to_its_message() -> None:
     """A text of a bridge is valid in its own message, and in no other."""
     unknown = {"kind": "text", "text": "hi", "extra": 1}
     params = {"message": {"kind": "message", "messageId": "m", "role": "user", "parts": [unknown], "more": 2}}

@@ -103,7 +103,7 @@ CELLS = [(upstream, front) for upstream in BINDINGS for front in BINDINGS]
     ids=["code", "name"],
 )
 @pytest.mark.parametrize(("upstream", "front"), CELLS)
-async def test_an_error_nobody_knows_passes_whole(
+async def test_an_unknown_error_passes_unchanged(
     probe: Probe, upstream: str, front: str, own: dict[str, Any]
 ) -> None:
     detail = {"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"minutes": 90}}
@@ -196,9 +196,7 @@ async def test_a_caller_that_goes_away_ends_the_stream_upstream(
 
 
 @pytest.mark.parametrize("upstream", BINDINGS)
-async def test_the_next_interface_answers_when_nobody_listens_at_the_first(
-    probe: Probe, upstream: str
-) -> None:
+async def test_the_next_interface_answers_if_the_first_has_no_listener(probe: Probe, upstream: str) -> None:
     probe.on_unary = answering(hub.Task(id="t"))
     async with agent(probe, "HTTP+JSON") as server:
         dead = of_port(upstream, free_port())
@@ -316,7 +314,7 @@ async def test_two_gateways_in_a_row(probe: Probe) -> None:
         assert (await client.get_task(hub.GetTaskRequest(id="t"))).id == "t"
 
 
-async def test_an_integer_beyond_doubles_is_rounded_and_that_is_said_once(
+async def test_an_integer_beyond_doubles_is_rounded_and_logged_once(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "a2a_bridge.runtime")

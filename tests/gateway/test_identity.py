@@ -78,7 +78,7 @@ async def test_the_agent_never_hears_of_the_name() -> None:
     assert [agent.calls[0].request.message.task_id, agent.calls[1].request.message.task_id] == ["", "T1"]
 
 
-async def test_what_came_in_is_not_changed() -> None:
+async def test_the_input_is_not_changed() -> None:
     agent = Agent()
     call = send("c")
     before = call.request.SerializeToString()
@@ -125,7 +125,7 @@ async def test_an_id_of_the_agents_own_works_as_well() -> None:
     assert (task.id, len(task.history), list(agent.tasks)) == ("T1", 2, ["T1"])
 
 
-async def test_a_name_nobody_knows_is_not_found_and_the_error_says_why_that_may_be() -> None:
+async def test_an_unknown_name_is_not_found_and_the_error_explains_eviction() -> None:
     service = callers(Agent())
     for call in (get("gone"), cancel("gone")):
         with pytest.raises(A2AError) as raised:
@@ -172,7 +172,7 @@ async def test_who_uses_a_name_while_its_task_is_being_made_waits_and_gets_that_
     assert list(agent.tasks) == ["T1"]
 
 
-async def test_who_waits_too_long_for_a_name_is_told_to_come_back() -> None:
+async def test_waiting_too_long_for_a_name_is_a_retryable_error() -> None:
     agent = Agent()
     service = LegacyCallers(agent, patience=0.01)
     agent.gate.clear()
@@ -255,7 +255,7 @@ async def test_an_id_that_the_caller_gave_stays() -> None:
 
 
 @pytest.mark.parametrize("own_contexts", ["", "replaces", "refuses"])
-async def test_a_session_is_one_context_whatever_the_agent_calls_it(own_contexts: str) -> None:
+async def test_a_session_is_one_context_under_any_id_of_the_agent(own_contexts: str) -> None:
     agent = Agent(own_contexts=own_contexts)
     service = callers(agent)
     for name in ("a", "b", "a"):
@@ -274,7 +274,7 @@ async def test_a_session_in_a_stream_is_translated_too(own_contexts: str) -> Non
     assert next(iter(agent.tasks.values())).context_id[0] == "K"
 
 
-async def test_without_a_session_the_agents_own_is_told_and_can_be_used() -> None:
+async def test_without_a_session_the_agents_own_is_returned_and_usable() -> None:
     agent = Agent()
     service = callers(agent)
     task = (await service.unary(send("a"))).task
@@ -359,7 +359,7 @@ async def test_a_task_in_a_stream_becomes_its_status_and_its_artifacts(
     assert [one.artifact.metadata[MARK][INDEX] for one in pieces] == [0, 1]
 
 
-async def test_a_stream_of_0_1_ends_with_its_final_event_and_closes_what_is_below() -> None:
+async def test_a_stream_of_0_1_ends_with_its_final_event_and_closes_the_agents_stream() -> None:
     agent = Agent()
     agent.events = updates(hub.TASK_STATE_INPUT_REQUIRED, hub.TASK_STATE_COMPLETED)
     events = await events_of(callers(agent), send_streaming("c"))
@@ -418,7 +418,7 @@ async def test_artifacts_are_counted_by_first_appearance_and_keep_their_number()
     assert not agent.tasks["T1"].artifacts[0].HasField("metadata")
 
 
-async def test_ids_that_hold_an_index_keep_it_and_nobody_else_gets_it() -> None:
+async def test_ids_with_an_index_keep_it_exclusively() -> None:
     agent = Agent()
     service = callers(agent)
     await service.unary(send("c"))
@@ -449,7 +449,7 @@ async def test_a_push_config_belongs_to_the_named_task() -> None:
     assert list(agent.configs) == [("T1", "v0.1")]
 
 
-async def test_the_first_config_of_anybody_is_told_when_the_caller_has_set_none() -> None:
+async def test_the_first_config_is_returned_if_the_caller_has_set_none() -> None:
     agent = Agent()
     service = callers(agent)
     await service.unary(send("c"))
@@ -504,7 +504,7 @@ async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_b
 
 
 @pytest.mark.parametrize("make", [get, cancel])
-async def test_a_caller_who_asks_by_a_name_of_0_1_is_one_of_0_1(make: Any) -> None:
+async def test_a_caller_that_uses_a_name_of_0_1_speaks_0_1(make: Any) -> None:
     agent = Agent()
     service = callers(agent)
     await service.unary(send("c"))
@@ -535,7 +535,7 @@ async def test_who_declares_a_version_is_believed() -> None:
     assert call.context.reply == {}
 
 
-async def test_an_id_of_the_agents_own_makes_nobody_a_caller_of_0_1() -> None:
+async def test_an_agents_own_id_does_not_imply_0_1() -> None:
     agent = Agent()
     service = callers(agent)
     await service.unary(send("c"))
@@ -548,7 +548,7 @@ async def test_an_id_of_the_agents_own_makes_nobody_a_caller_of_0_1() -> None:
 # Strangers.
 
 
-async def test_names_behind_a_gateway_belong_to_those_who_send_the_same_credentials() -> None:
+async def test_names_behind_a_gateway_are_scoped_by_credentials() -> None:
     agent = Agent()
     middleware, as_known = remembering(visible_to)
     service = middleware(agent)

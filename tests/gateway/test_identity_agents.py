@@ -111,7 +111,7 @@ async def test_the_callers_session_is_kept() -> None:
     assert (await client(Old()).unary(send("", "mine"))).task.context_id == "mine"
 
 
-async def test_a_message_for_a_task_goes_on_with_it_in_its_session() -> None:
+async def test_a_message_for_a_task_continues_it_in_its_session() -> None:
     agent = Old()
     service = client(agent)
     task = (await service.unary(send(""))).task
@@ -120,7 +120,7 @@ async def test_a_message_for_a_task_goes_on_with_it_in_its_session() -> None:
     assert agent.calls[-1].request.message.context_id == task.context_id
 
 
-async def test_a_message_for_a_task_nobody_knows_begins_none() -> None:
+async def test_a_message_for_an_unknown_task_begins_none() -> None:
     agent = Old()
     with pytest.raises(A2AError) as raised:
         await client(agent).unary(send("unknown"))
@@ -155,7 +155,7 @@ async def test_a_forgotten_session_is_asked_of_the_agent() -> None:
     assert contexts(events) == {"mine"}
 
 
-async def test_the_tasks_id_stands_for_a_session_that_nobody_tells() -> None:
+async def test_the_task_id_replaces_an_unknown_session() -> None:
     agent = Old(tells=False)
     await client(agent).unary(send("", "mine"))
     (task_id,) = agent.tasks
@@ -164,7 +164,7 @@ async def test_the_tasks_id_stands_for_a_session_that_nobody_tells() -> None:
     assert contexts(await events_of(service, subscribe(task_id))) == {task_id}
 
 
-async def test_a_remembered_session_is_told_where_the_agent_does_not() -> None:
+async def test_a_remembered_session_is_added_if_the_agent_omits_it() -> None:
     agent = Old(tells=False)
     service = client(agent)
     task = (await service.unary(send("", "mine"))).task

@@ -220,7 +220,7 @@ def authentication(params: Any) -> Any:
 @pytest.mark.parametrize("caller", PLACES, ids=lambda place: str(WIRES[place]))
 @few
 @given(data=st.data())
-def test_agents_hear_what_callers_say(caller: int, data: st.DataObject) -> None:
+def test_agents_get_the_content_of_callers(caller: int, data: st.DataObject) -> None:
     said = data.draw(written_by(WIRES[caller], REQUEST))
     for middle in PLACES:
         check_request(chain_of(caller, middle), said)
@@ -271,7 +271,7 @@ def without_final_of_unknown(event: Any) -> None:
 @pytest.mark.parametrize("agent", PLACES, ids=lambda place: str(WIRES[place]))
 @few
 @given(data=st.data())
-def test_callers_hear_what_agents_say(
+def test_callers_get_the_content_of_agents(
     agent: int, operation: Any, documents: Documents, data: st.DataObject
 ) -> None:
     said = data.draw(written_by(WIRES[agent], documents))

@@ -298,7 +298,7 @@ async def test_parts_of_an_agent_of_0_1() -> None:
         assert form.media_type == "application/x-a2a-form+json"
 
 
-async def test_an_agent_of_0_1_is_not_made_to_begin_a_task_nobody_knows() -> None:
+async def test_an_agent_of_0_1_does_not_begin_an_unknown_task() -> None:
     agent = LegacyAgent()
     async with to_legacy(agent) as service:
         with pytest.raises(A2AError) as raised:
@@ -307,7 +307,7 @@ async def test_an_agent_of_0_1_is_not_made_to_begin_a_task_nobody_knows() -> Non
         assert agent.tasks == {}
 
 
-async def test_errors_of_an_agent_of_0_1_mean_what_0_1_says() -> None:
+async def test_errors_of_an_agent_of_0_1_have_the_meaning_of_0_1() -> None:
     async with to_legacy(LegacyAgent()) as service:
         with pytest.raises(A2AError) as raised:
             await Client(service).send_message(message("limit"), CallContext())
@@ -331,7 +331,7 @@ async def test_push_configs_of_an_agent_of_0_1() -> None:
         assert agent.configs[task.id]["url"] == "http://h/p"
 
 
-async def test_what_0_1_lacks_is_said_and_lists_are_kept_by_the_bridge() -> None:
+async def test_operations_that_0_1_lacks_are_refused_and_lists_are_kept_by_the_bridge() -> None:
     async with to_legacy(LegacyAgent()) as service:
         client = Client(service)
         task = (await client.send_message(message("hello"), CallContext())).task

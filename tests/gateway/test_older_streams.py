@@ -96,13 +96,13 @@ SUBSCRIBE = hub.SubscribeToTaskRequest(id="t")
         [],
     ],
 )
-async def test_what_begins_well_passes_as_it_is(events: list[Any]) -> None:
+async def test_a_stream_that_begins_with_a_task_passes_unchanged(events: list[Any]) -> None:
     agent = Agent(*events)
     assert await agent.stream() == events
     assert agent.asked == 0
 
 
-async def test_an_update_is_preceded_by_what_the_agent_knows() -> None:
+async def test_an_update_is_preceded_by_the_agents_task() -> None:
     agent = Agent(status(), status(COMPLETED), task=task(COMPLETED, artifact("all")))
     first, *rest = await agent.stream()
     assert rest == [status(), status(COMPLETED)]
@@ -168,13 +168,13 @@ async def test_a_task_that_has_ended_cannot_be_subscribed_to() -> None:
     assert not [call for call in agent.probe.calls if call.operation is ops.SUBSCRIBE_TO_TASK]
 
 
-async def test_callers_of_0_x_get_what_the_agent_sends() -> None:
+async def test_callers_of_0_x_get_the_agents_events() -> None:
     agent = Agent(status(), status(COMPLETED), task=task(COMPLETED))
     assert await agent.stream(version="0.3") == [status(), status(COMPLETED)]
     assert agent.asked == 0
 
 
-async def test_callers_of_0_x_that_resubscribe_get_what_happened_meanwhile() -> None:
+async def test_callers_of_0_x_that_resubscribe_get_the_missed_events() -> None:
     known = task(WORKING, artifact("1", "2"))
     agent = Agent(piece("2"), status(COMPLETED), task=known)
     first, *rest = await agent.stream(SUBSCRIBE, version="0.3")

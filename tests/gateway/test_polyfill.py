@@ -150,7 +150,7 @@ async def test_filters() -> None:
     assert await ids(client, context_id="z") == []
 
 
-async def test_what_runs_is_looked_at_again_before_it_is_filtered_and_what_has_ended_is_not() -> None:
+async def test_working_tasks_are_refreshed_before_filtering_and_ended_ones_are_not() -> None:
     agent = Agent()
     agent.task("a", hub.TASK_STATE_WORKING, 3)
     agent.task("b", hub.TASK_STATE_COMPLETED, 5)
@@ -256,7 +256,7 @@ async def test_without_memory_listing_is_refused() -> None:
     assert "ListTasks" in caught.value.message
 
 
-async def test_what_a_version_lacks_is_refused_before_the_agent_is_asked() -> None:
+async def test_operations_that_a_version_lacks_are_refused_without_a_call() -> None:
     probe = Probe()
     client = agent_of(probe, lacking(ops.GET_EXTENDED_AGENT_CARD, ops.SUBSCRIBE_TO_TASK))
     with pytest.raises(A2AError) as caught:
@@ -268,7 +268,7 @@ async def test_what_a_version_lacks_is_refused_before_the_agent_is_asked() -> No
     assert probe.calls == []
 
 
-async def test_what_an_agent_lacks_although_its_version_has_it_is_said_clearly() -> None:
+async def test_operations_that_an_agent_lacks_are_a_clear_error() -> None:
     probe = Probe()
     probe.on_unary = answering(A2AError(Reason.METHOD_NOT_FOUND, blame=Blame.PEER))
     client = agent_of(probe)

@@ -100,7 +100,7 @@ async def test_an_ended_task_cannot_be_subscribed_to(peer_agents: Agents, bindin
 
 
 @everywhere
-async def test_subscribers_get_a_task_first_and_then_what_happens(peer_agents: Agents, binding: str) -> None:
+async def test_subscribers_get_a_task_first_and_then_its_events(peer_agents: Agents, binding: str) -> None:
     async with client_of(peer_agents, binding) as client:
         gate = f"sub {binding}".replace(" ", "-")
         now = hub.SendMessageConfiguration(return_immediately=True)

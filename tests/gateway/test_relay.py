@@ -102,7 +102,7 @@ async def finish(bridge: Bridge, task_id: str) -> None:
     await bridge.near.send_message(request("done", task_id=task_id))
 
 
-async def test_events_reach_who_registered_with_the_callers_token_and_credentials() -> None:
+async def test_events_reach_the_receiver_with_the_callers_token_and_credentials() -> None:
     async with bridge() as links:
         task_id = await paused(links)
         made = await links.near.create_task_push_notification_config(
@@ -203,7 +203,7 @@ async def test_a_config_that_was_set_again_is_the_one_that_its_mask_and_its_dele
         assert await links.post(path, NOTE, **{"X-A2A-Notification-Token": known.token}) == 404
 
 
-async def test_what_the_agent_posts_to_a_config_that_was_set_again_meanwhile_is_passed_on() -> None:
+async def test_notifications_for_a_config_that_was_set_again_are_relayed() -> None:
     async with bridge() as links:
         path, token = await registered(links)
         [relayed] = links.relay._relayed.values()
@@ -232,7 +232,7 @@ async def test_a_mask_within_a_message_that_stands_for_nothing_is_named_where_it
         assert len(links.relay) == 0
 
 
-async def test_a_mask_within_a_message_keeps_what_it_stands_for() -> None:
+async def test_a_mask_within_a_message_keeps_the_stored_value() -> None:
     async with bridge() as links:
         task_id = await paused(links)
         given = hook(links.receiver, task_id=task_id, id="p")
@@ -301,7 +301,7 @@ async def test_each_refusal_is_a_warning_with_its_reason(caplog: pytest.LogCaptu
     assert not any(token in text or path in text for text in texts)
 
 
-async def test_only_who_has_the_token_may_post() -> None:
+async def test_only_posts_with_the_token_are_accepted() -> None:
     async with bridge() as links:
         path, token = await registered(links)
         name = {"X-A2A-Notification-Token": token}
@@ -317,7 +317,7 @@ async def test_only_who_has_the_token_may_post() -> None:
         assert links.receiver.posted[0].tree == json.loads(NOTE)
 
 
-async def test_the_agent_hears_what_the_receiver_answers(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_agent_gets_the_answer_of_the_receiver(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "a2a_bridge.push")
     async with bridge() as links:
         path, token = await registered(links)
@@ -360,7 +360,7 @@ async def test_the_memory_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("inline", [False, True])
-async def test_what_is_no_http_url_is_refused(inline: bool) -> None:
+async def test_urls_that_are_not_http_are_refused(inline: bool) -> None:
     async with bridge() as links:
         task_id = await paused(links)
         bad = hub.TaskPushNotificationConfig(task_id=task_id, url="file:///etc/passwd")
@@ -386,7 +386,7 @@ async def test_only_posts_are_received() -> None:
         writer.close()
 
 
-async def test_an_agent_cannot_show_what_one_caller_said_to_another() -> None:
+async def test_an_agent_cannot_show_one_callers_config_to_another() -> None:
     async with bridge() as links:
         given = hook(links.receiver, task_id="t")
         told: list[hub.TaskPushNotificationConfig] = []

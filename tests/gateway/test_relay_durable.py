@@ -129,7 +129,7 @@ def created(config: hub.TaskPushNotificationConfig) -> tuple[Any, hub.TaskPushNo
     return ops.CREATE_PUSH_CONFIG, config
 
 
-async def test_what_is_acknowledged_survives_the_gateway(tmp_path: Path) -> None:
+async def test_acknowledged_notifications_survive_the_gateway(tmp_path: Path) -> None:
     agent = Agent()
     async with receiving() as receiver:
         async with gateway(tmp_path, agent, delivers=False) as one:
@@ -162,7 +162,7 @@ async def test_who_repeats_a_config_gets_the_same_address_again(tmp_path: Path) 
         assert given[2] == given[5] != given[0]
 
 
-async def test_a_gateway_that_was_started_anew_shows_callers_what_they_said_and_to_nobody_else(
+async def test_a_restarted_gateway_shows_callers_only_their_own_configs(
     tmp_path: Path,
 ) -> None:
     agent = Agent()
@@ -187,7 +187,7 @@ async def test_a_gateway_that_was_started_anew_shows_callers_what_they_said_and_
             assert caught.value.reason is Reason.INVALID_PARAMS
 
 
-async def test_a_deleted_config_is_forgotten_with_what_waits_for_it(tmp_path: Path) -> None:
+async def test_a_deleted_config_is_removed_with_its_pending_notifications(tmp_path: Path) -> None:
     agent = Agent()
     gone = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="p")
     async with receiving() as receiver:
@@ -243,7 +243,7 @@ async def test_a_config_that_another_gateway_deleted_is_kept_when_it_comes_again
 
 
 @pytest.mark.parametrize("mute", [False, True])
-async def test_what_another_gateway_has_set_again_is_what_a_mask_and_a_deletion_mean(
+async def test_a_mask_and_a_deletion_apply_to_the_config_of_another_gateway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mute: bool
 ) -> None:
     agent = Agent()
@@ -341,7 +341,7 @@ async def test_older_receivers_get_whole_tasks(tmp_path: Path) -> None:
             assert (second["kind"], second["id"], second["status"]["state"]) == ("task", "t", "completed")
 
 
-async def test_nobody_else_may_post(tmp_path: Path) -> None:
+async def test_other_posts_are_refused(tmp_path: Path) -> None:
     agent = Agent()
     async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
         await one.call(*created(hook(receiver, task_id="t", id="p")))
@@ -374,7 +374,7 @@ async def test_so_many_configs_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inline", [False, True])
-async def test_what_is_too_large_is_refused(tmp_path: Path, inline: bool) -> None:
+async def test_too_large_configs_are_refused(tmp_path: Path, inline: bool) -> None:
     agent = Agent()
     large = hub.TaskPushNotificationConfig(url="https://x.example/" + "x" * LARGEST)
     async with gateway(tmp_path, agent, delivers=False) as one:
@@ -391,7 +391,7 @@ async def test_what_is_too_large_is_refused(tmp_path: Path, inline: bool) -> Non
         assert agent.sent == []
 
 
-async def test_a_store_that_does_not_work_is_told_to_the_agent(tmp_path: Path) -> None:
+async def test_a_failing_store_is_an_error_for_the_agent(tmp_path: Path) -> None:
     agent = Agent()
 
     async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:

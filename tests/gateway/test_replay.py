@@ -66,7 +66,7 @@ def test_a_task_beyond_its_bound_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("stray", ["another task", "a message"])
-def test_what_is_not_of_the_task_makes_it_useless(stray: str) -> None:
+def test_events_of_another_task_make_the_buffer_unusable(stray: str) -> None:
     event = chunk("x")
     event.artifact_update.task_id = "other"
     made = log()
@@ -77,7 +77,7 @@ def test_what_is_not_of_the_task_makes_it_useless(stray: str) -> None:
     assert made.snapshot() is None
 
 
-async def test_what_a_reader_has_not_read_is_not_dropped() -> None:
+async def test_unread_events_are_not_dropped() -> None:
     made = log()
     reader = made.reader(made.last)
     for number in range(100):

@@ -71,7 +71,7 @@ def test_the_card_that_was_given_stays_as_it_is() -> None:
     assert card == signed_card()
 
 
-def test_dropped_signatures_are_told_to_the_operator(caplog: pytest.LogCaptureFixture) -> None:
+def test_dropped_signatures_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "a2a_bridge.gateway"):
         note_signatures(rewrite(signed_card()))
         assert caplog.records == []

@@ -88,7 +88,7 @@ async def test_subscribers_share_one_subscription() -> None:
         (context(traceparent="a"), context(traceparent="b"), True),
     ],
 )
-async def test_only_who_calls_alike_shares(one: CallContext, other: CallContext, shared: bool) -> None:
+async def test_only_equal_callers_share_a_stream(one: CallContext, other: CallContext, shared: bool) -> None:
     log = Log(*whole(2)[:2])
     agent = Shaky(log)
     forward = ("authorization", "x-api-key", "traceparent")
@@ -137,7 +137,7 @@ async def test_who_leaves_ends_nothing_for_others(own: bool) -> None:
 
 
 @numberings
-async def test_the_last_who_leaves_ends_the_agents_stream(own: bool) -> None:
+async def test_the_last_reader_ends_the_agents_stream(own: bool) -> None:
     agent = Shaky(Log(*whole(4)[:3], numbered=own))
     # The stream of an agent that can resume is closed at once.
     options = QUICK if own else replace(QUICK, linger=0)
@@ -162,7 +162,7 @@ async def test_a_caller_that_comes_back_in_time_finds_the_stream() -> None:
         assert await read(service, subscribing(seen[-1][0])) == []
 
 
-async def test_a_stream_that_nobody_comes_back_to_ends_and_what_it_brought_stays() -> None:
+async def test_an_abandoned_stream_ends_and_its_events_are_kept() -> None:
     events = whole(4)
     log = Log(*events[:3], numbered=False)
     agent = Shaky(log)
@@ -213,7 +213,7 @@ async def test_a_question_that_was_answered_ends_no_resumed_stream() -> None:
 
 
 @numberings
-async def test_a_stream_that_breaks_at_a_question_that_was_answered_is_taken_up(own: bool) -> None:
+async def test_a_stream_that_breaks_at_an_answered_question_is_resumed(own: bool) -> None:
     asked = [begun(), became(hub.TASK_STATE_WORKING), became(hub.TASK_STATE_INPUT_REQUIRED)]
     rest = [became(hub.TASK_STATE_WORKING), chunk("done"), became(hub.TASK_STATE_COMPLETED)]
     log = Log(*asked, *rest, numbered=own)
@@ -379,7 +379,7 @@ async def test_the_agents_gap_is_passed_on() -> None:
             assert [id_ async for id_, _ in stream] == ["6", "7"]
 
 
-async def test_what_can_be_no_id_is_refused() -> None:
+async def test_invalid_ids_are_refused() -> None:
     async with sharing(Shaky(Log(*whole(2)))) as service:
         with pytest.raises(A2AError) as caught:
             await read(service, subscribing("no id!"))
@@ -488,7 +488,7 @@ async def test_so_many_streams_are_kept_and_the_one_left_longest_ago_goes_first(
         assert gap_of(lost) is not None
 
 
-async def test_what_is_read_is_not_thrown_away_for_what_comes() -> None:
+async def test_streams_with_readers_are_not_evicted_for_new_ones() -> None:
     log = Log(*whole(2)[:2], numbered=False)
     one, other = sending(context(owner="a")), sending(context(owner="b"))
     async with (
@@ -546,7 +546,7 @@ async def test_a_newer_stream_of_a_task_takes_the_place_of_the_older() -> None:
         assert contents(await read(service, subscribing(at[0]))) == [became(hub.TASK_STATE_FAILED)]
 
 
-async def test_what_the_agent_confirmed_is_confirmed_to_who_joins_and_asked() -> None:
+async def test_confirmed_extensions_are_confirmed_to_joining_callers_that_declare_them() -> None:
     async def stream(call: Any) -> Any:
         call.context.reply["a2a-extensions"] = "urn:one,urn:two"
         yield begun()

@@ -38,7 +38,7 @@ def falls_silent(*events: hub.StreamResponse) -> Probe:
     return probe
 
 
-async def test_a_silent_agent_holds_nobody() -> None:
+async def test_a_silent_agent_blocks_no_caller() -> None:
     probe = falls_silent(*whole(3)[:3])
     service = SilenceLimit(probe, LIMIT)
     async with asyncio.timeout(PATIENCE):
@@ -52,7 +52,7 @@ async def test_a_silent_agent_holds_nobody() -> None:
     await probe.running(0)
 
 
-async def test_a_stream_that_is_shared_is_not_taken_up_again() -> None:
+async def test_a_shared_stream_is_not_resumed_twice() -> None:
     probe = falls_silent(*whole(3)[:3])
     async with sharing(SilenceLimit(probe, LIMIT)) as service:
         stream = numbered(

@@ -40,7 +40,7 @@ numberings = pytest.mark.parametrize("own", [True, False], ids=["agent's ids", "
 
 
 @numberings
-async def test_broken_after_each_event_of_a_task_that_goes_on(own: bool) -> None:
+async def test_broken_after_each_event_of_a_working_task(own: bool) -> None:
     events = whole(4)
     for place in range(1, len(events)):
         log = Log(*events[:place], numbered=own)
@@ -85,7 +85,7 @@ async def test_broken_after_each_event_of_a_task_that_ended_meanwhile(own: bool)
 
 
 @pytest.mark.parametrize("place", [1, 3, 5])
-async def test_the_reader_of_an_agents_stream_leaves_and_another_one_goes_on(place: int) -> None:
+async def test_the_reader_of_an_agents_stream_leaves_and_another_one_continues(place: int) -> None:
     """Callers read the streams of agents that resume directly; the agent's stream ends with its caller."""
     events = whole(4)
     log = Log(*events[:place])
@@ -218,7 +218,7 @@ class Greeting(Log):
         raise broken()
 
 
-async def test_what_is_told_to_each_new_subscriber_is_no_progress() -> None:
+async def test_events_repeated_for_each_subscriber_are_no_progress() -> None:
     agent = Shaky(Greeting(begun(), numbered=False))
     # Later events would come after the longest pause.
     async with sharing(agent, replace(QUICK, longest_pause=PATIENCE)) as service:
@@ -229,7 +229,7 @@ async def test_what_is_told_to_each_new_subscriber_is_no_progress() -> None:
     assert gaps(contents(seen)) == QUICK.attempts
 
 
-async def test_what_subscriptions_begin_with_waits_for_readers_too() -> None:
+async def test_first_events_of_subscriptions_respect_back_pressure() -> None:
     agent = Shaky(Greeting(begun(), numbered=False))
     options = replace(QUICK, attempts=100, window=4)
     async with sharing(agent, options) as service, aclosing(numbered(service, sending())) as stream:
@@ -246,7 +246,7 @@ async def test_what_subscriptions_begin_with_waits_for_readers_too() -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.TASK_NOT_FOUND, Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED])
-async def test_what_the_agent_refuses_meanwhile_is_told(reason: Reason) -> None:
+async def test_refusals_of_the_agent_during_a_break_are_returned(reason: Reason) -> None:
     async def refuse(call: Any) -> Any:
         raise A2AError(reason)
 
@@ -298,7 +298,7 @@ async def test_an_agent_without_subscriptions_is_the_break_itself() -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.INTERNAL_ERROR, Reason.INVALID_AGENT_RESPONSE])
-async def test_what_the_agent_itself_says_is_no_break(reason: Reason) -> None:
+async def test_an_error_of_the_agent_itself_is_no_break(reason: Reason) -> None:
     probe = Probe()
     probe.on_stream = yielding(*whole(4)[:3], A2AError(reason, "says the agent"))
     async with sharing(probe) as service:
@@ -330,7 +330,7 @@ async def test_a_break_after_a_resumed_task_is_the_end(state: hub.TaskState) -> 
         assert len(agent.streams) == 1
 
 
-async def test_lost_events_whose_number_nobody_knows_end_the_stream() -> None:
+async def test_an_unknown_number_of_lost_events_ends_the_stream() -> None:
     """The agent's own numbers cannot be resumed after: new subscribers get a gap."""
     events = whole(6)
     agent = Shaky(Log(*events[:6], kept=5), 3)

@@ -168,7 +168,7 @@ STATUSES = [
 
 
 @between
-async def test_events_are_what_the_agent_said(side: Side) -> None:
+async def test_events_equal_those_of_the_agent(side: Side) -> None:
     place: dict[str, Any] = {"taskId": "t", "contextId": "c"}
     events: list[Any] = [
         {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}, "zz": None, "history": []},
@@ -197,7 +197,7 @@ async def test_any_id_arrives(side: Side, method: str) -> None:
 
 @pytest.mark.parametrize("side", NEW_SIDES, ids=" ".join)
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
-async def test_whatever_is_said_of_a_request_for_a_task_arrives(side: Side, method: str) -> None:
+async def test_content_beside_a_request_for_a_task_arrives(side: Side, method: str) -> None:
     text = '{"id":"t","metadata":{"q":1.0,"n":null},"zz":[9007199254740993]}'
     async with chained(side) as (client, agent):
         await client.call(method, text)
@@ -220,7 +220,7 @@ async def test_a_configuration_of_a_caller_of_0_3_lists_media_types(told: str, h
 
 
 @pytest.mark.parametrize("version", ["0.3", "0.2.5"])
-async def test_agents_of_0_x_are_told_to_wait_where_a_caller_of_1_0_says_nothing(version: str) -> None:
+async def test_agents_of_0_x_get_blocking_by_default_of_1_0(version: str) -> None:
     async with chained(("1.0", "GRPC"), agent=(version, "JSONRPC")) as (client, agent):
         for told, heard in (
             ("", {"acceptedOutputModes": [], "blocking": True}),

@@ -54,7 +54,7 @@ def refusal(reason: Reason = Reason.UNSUPPORTED_OPERATION) -> A2AError:
 
 
 @pytest.mark.parametrize("reason", [Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND])
-async def test_it_is_answered_from_a_send_and_said_once(
+async def test_it_is_answered_from_a_send_and_logged_once(
     reason: Reason, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = Agent(refusal(reason))
@@ -73,7 +73,7 @@ async def test_other_errors_and_breaks_are_not_answered_from_a_send() -> None:
         assert agent.asked == ["SendStreamingMessage"]
 
 
-async def test_a_refusal_of_something_else_is_told_as_it_is() -> None:
+async def test_other_refusals_pass_unchanged() -> None:
     ended = A2AError(Reason.UNSUPPORTED_OPERATION, "the task has ended")
     agent = Agent(ended)
     service = Unstreamed(agent)
@@ -84,7 +84,7 @@ async def test_a_refusal_of_something_else_is_told_as_it_is() -> None:
     assert agent.asked == ["SendStreamingMessage"] * 2, "the agent must not get a message twice"
 
 
-async def test_an_error_of_the_send_is_told() -> None:
+async def test_an_error_of_the_send_is_returned() -> None:
     failed = A2AError(Reason.UNAUTHENTICATED)
     agent = Agent(refusal(), sent=failed)
     with pytest.raises(A2AError) as caught:

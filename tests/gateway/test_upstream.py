@@ -161,7 +161,7 @@ async def test_an_interface_that_cannot_be_dialled_is_left_out_and_the_next_one_
         ("HTTP+JSON", "http://a", replace(V1_0, forms={})),
     ],
 )
-async def test_what_every_binding_refuses_to_dial_is_no_internal_error(
+async def test_interfaces_that_no_binding_can_dial_are_no_internal_error(
     binding: str, url: str, dialect: Dialect
 ) -> None:
     async with dialled([Candidate(interface(binding, url), dialect)], OPTIONS) as service:
@@ -226,7 +226,7 @@ async def test_a_stream_that_has_begun_does_not_begin_again_elsewhere() -> None:
     assert other.calls == []
 
 
-async def test_what_was_down_a_moment_ago_comes_last_until_it_has_cooled_down() -> None:
+async def test_a_recently_failed_interface_is_tried_last_for_a_while() -> None:
     now = 100.0
     first, second = Agent("first", no_connection()), Agent("second")
     dial = agents_by_url(first, second)
@@ -249,7 +249,7 @@ async def test_what_was_down_a_moment_ago_comes_last_until_it_has_cooled_down() 
     await service.aclose()
 
 
-async def test_when_nobody_can_be_reached_the_error_says_so_and_that_nobody_saw_the_call() -> None:
+async def test_if_no_interface_is_reachable_the_error_marks_the_connect_phase() -> None:
     one, two = Agent("one", no_connection()), Agent("two", no_connection())
     async with dialled(candidates(one, two), OPTIONS, dial=agents_by_url(one, two)) as service:
         with pytest.raises(A2AError) as unary:

@@ -109,7 +109,7 @@ async def test_errors_and_capabilities_are_those_of_0_3(upstream: str | None) ->
 
 
 @everywhere
-async def test_sending_waits_unless_told_not_to(upstream: str | None) -> None:
+async def test_sending_waits_by_default(upstream: str | None) -> None:
     async with fronts(ScriptedAgent(), upstream) as front:
         for configuration in (None, {}, {"blocking": True}, {"acceptedOutputModes": []}):
             task = await sent(front, "task x", configuration=configuration)
@@ -137,7 +137,9 @@ async def test_push_configs_as_0_3_asks_for_them(upstream: str | None) -> None:
 
 
 @everywhere
-async def test_what_0_3_said_comes_back_as_it_was_said_and_no_agent_sees_how(upstream: str | None) -> None:
+async def test_content_of_0_3_comes_back_unchanged_and_agents_do_not_see_the_carrier(
+    upstream: str | None,
+) -> None:
     seen: list[Any] = []
 
     async def execute(run: Run) -> AsyncIterator[Event]:
@@ -260,7 +262,7 @@ def old_probe(*events: Any, state: Any = WORKING) -> Probe:
     return probe
 
 
-async def test_an_agents_final_event_ends_the_stream_of_1_0_whatever_its_state() -> None:
+async def test_an_agents_final_event_ends_the_stream_of_1_0_in_any_state() -> None:
     probe = old_probe(status(), status(final=True), status())
     async with old_agent(probe) as front, caller(front) as client:
         events = await events_of(client.send_streaming_message(REQUEST))
@@ -275,7 +277,7 @@ async def test_an_agents_final_event_ends_the_stream_of_1_0_whatever_its_state()
     ]
 
 
-async def test_an_agent_that_never_says_final_is_closed_for_0_3() -> None:
+async def test_a_stream_without_final_is_closed_for_0_3() -> None:
     async with old_agent(old_probe(status(), status())) as front:
         old = await streamed(front, "x")
     assert [event["final"] for event in old] == [False, False, True]

@@ -48,7 +48,7 @@ def test_residues_are_found_wherever_they_are(place: list[int], text: str) -> No
     assert residues(request) == len(place)
 
 
-def test_what_is_the_users_own_stays() -> None:
+def test_metadata_of_the_user_stays() -> None:
     seen = for_agent(carrying(own=True))
     assert isinstance(seen, hub.SendMessageRequest)
     assert (
@@ -59,7 +59,7 @@ def test_what_is_the_users_own_stays() -> None:
     )
 
 
-async def test_a_task_keeps_what_its_agent_does_not_see() -> None:
+async def test_a_task_keeps_carried_content_that_its_agent_does_not_see() -> None:
     seen: list[Any] = []
 
     async def execute(run: Run) -> AsyncIterator[Event]:

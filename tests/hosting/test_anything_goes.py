@@ -98,9 +98,7 @@ class Chaos:
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_whatever_callers_do_everything_comes_to_rest(
-    seed: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_random_calls_leave_every_task_at_rest(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     chaos = Chaos(seed)
     acts = [asyncio.create_task(chaos.act(number)) for number in range(120)]
     for act in acts:

@@ -95,7 +95,7 @@ async def test_a_task_that_waits_is_canceled_without_a_run() -> None:
 
 
 @pytest.mark.parametrize("text", ["task", "fail", "reject"])
-async def test_what_has_ended_cannot_be_canceled(text: str) -> None:
+async def test_ended_tasks_cannot_be_canceled(text: str) -> None:
     talk = Talk(ScriptedAgent())
     task = await talk.send(text)
     with refused(Reason.TASK_NOT_CANCELABLE):
@@ -103,7 +103,7 @@ async def test_what_has_ended_cannot_be_canceled(text: str) -> None:
     assert await talk.get(task.id) == task
 
 
-async def test_all_who_cancel_at_once_succeed_and_later_ones_do_not() -> None:
+async def test_concurrent_cancellations_succeed_and_later_ones_do_not() -> None:
     stuck = Stuck()
     talk = Talk(agent_of(stuck.execute))
     task = await started(talk, stuck)
@@ -114,7 +114,7 @@ async def test_all_who_cancel_at_once_succeed_and_later_ones_do_not() -> None:
         await talk.cancel(task.id)
 
 
-async def test_what_is_not_there_or_not_ones_own_cannot_be_canceled() -> None:
+async def test_unknown_and_foreign_tasks_cannot_be_canceled() -> None:
     stuck = Stuck()
     talk = Talk(agent_of(stuck.execute))
     task = await talk.send("x", configuration=IMMEDIATELY, context=ALICE)
@@ -192,7 +192,7 @@ async def test_a_run_that_ends_when_it_hears_of_the_cancellation_has_not_failed(
 
 
 @pytest.mark.parametrize("how", ["return", "raise"])
-async def test_a_run_that_swallows_its_cancellation_does_not_say_what_becomes_of_its_task(how: str) -> None:
+async def test_a_run_that_ignores_its_cancellation_does_not_decide_the_outcome(how: str) -> None:
     stuck = Stuck()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
@@ -219,7 +219,7 @@ async def test_a_run_that_swallows_its_cancellation_does_not_say_what_becomes_of
             assert status.state == CANCELED
 
 
-async def test_a_cancellation_that_asks_and_then_refuses_answers_who_waits() -> None:
+async def test_a_cancellation_that_asks_and_then_refuses_answers_waiting_callers() -> None:
     async def cancel(run: Run) -> AsyncIterator[Event]:
         for _ in range(10):  # more than the run needs
             await asyncio.sleep(0)
@@ -310,7 +310,7 @@ async def test_who_waits_has_its_turn_when_a_cancellation_is_refused(text: str) 
     await talk.rest()
 
 
-async def test_a_cancellation_that_is_not_refused_tells_who_came_meanwhile() -> None:
+async def test_an_accepted_cancellation_answers_callers_that_came_meanwhile() -> None:
     gate = Gate()
 
     async def cancel(_: Run) -> AsyncIterator[Event]:

@@ -25,7 +25,7 @@ async def test_an_agent_that_does_not_stream_refuses_streams(agent: type[EchoAge
     await talk.send("task")
 
 
-async def test_a_capability_that_is_not_said_is_not_there() -> None:
+async def test_an_undeclared_capability_is_absent() -> None:
     talk = Talk(ScriptedAgent(card=hub.AgentCard(name="bare")))
     with refused(Reason.UNSUPPORTED_OPERATION):
         await talk.stream("task")

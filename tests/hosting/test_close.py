@@ -62,7 +62,7 @@ async def test_a_closed_engine_takes_no_work_and_still_answers_questions(agent: 
             await anext(talk.subscribe(waiting.id))
 
 
-async def test_what_runs_may_finish_within_the_grace() -> None:
+async def test_runs_may_finish_within_the_grace() -> None:
     held = Held()
     talk = Talk(agent_of(held.execute))
     sending = asyncio.create_task(talk.send("x"))
@@ -75,7 +75,7 @@ async def test_what_runs_may_finish_within_the_grace() -> None:
     await talk.rest()
 
 
-async def test_what_does_not_finish_is_failed_and_everybody_told() -> None:
+async def test_unfinished_runs_fail_and_their_callers_get_it() -> None:
     held = Held()
     talk = Talk(agent_of(held.execute))
     events = talk.events("x")
@@ -104,7 +104,7 @@ async def test_a_direct_answer_of_a_run_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("text", "state"), [("input", INPUT), ("auth", AUTH)])
-async def test_tasks_that_wait_stay_as_they_are_and_their_readers_are_told(text: str, state: int) -> None:
+async def test_waiting_tasks_are_unchanged_and_their_readers_get_an_error(text: str, state: int) -> None:
     talk = Talk(ScriptedAgent())
     task = await talk.send(text)
     events = talk.subscribe(task.id)

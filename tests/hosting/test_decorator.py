@@ -74,7 +74,7 @@ async def test_the_card_comes_from_the_function() -> None:
     assert len(card.supported_interfaces) == 0
 
 
-async def test_the_card_says_what_the_decorator_says() -> None:
+async def test_the_card_has_the_values_of_the_decorator() -> None:
     skill = hub.AgentSkill(id="s", name="S", description="d", tags=["t"])
     extension = hub.AgentExtension(uri="https://e.example/1")
     provider = hub.AgentProvider(url="https://p.example/", organization="P")
@@ -115,7 +115,7 @@ async def test_the_function_can_still_be_called() -> None:
     assert hosting.agent is agent
 
 
-async def test_what_it_returns_is_a_message() -> None:
+async def test_a_returned_value_is_a_message() -> None:
     message = await Talk(weather).send("Oslo", context_id="c")
     assert (message.parts[0].text, message.role, message.context_id) == ("Oslo: 21 °C", hub.ROLE_AGENT, "c")
 
@@ -156,7 +156,7 @@ async def test_it_may_return_anything_that_makes_parts(given: Any, parts: list[h
 
 
 @pytest.mark.parametrize("given", [None, object(), {"a": object()}])
-async def test_what_makes_no_parts_is_an_error(given: Any) -> None:
+async def test_values_that_are_no_parts_are_an_error(given: Any) -> None:
     @agent
     async def giving(_: str) -> Any:
         return given
@@ -175,7 +175,7 @@ async def test_a_function_with_task_works_on_a_task() -> None:
     assert (events[2].append, events[2].last_chunk) == (False, True)
 
 
-async def test_what_a_generator_yields_are_the_chunks_of_one_artifact() -> None:
+async def test_yielded_values_are_the_chunks_of_one_artifact() -> None:
     events = await Talk(slowly).stream("Oslo")
     assert shapes(events) == [("task", SUBMITTED), WORKING, "looking… ", "Oslo: ", "21 °C", COMPLETED]
     chunks = events[2:5]
@@ -271,7 +271,7 @@ async def test_other_errors_say_nothing(kind: str, caplog: pytest.LogCaptureFixt
     assert "a secret of the agent" in caplog.text
 
 
-async def test_the_parameter_decides_what_is_given() -> None:
+async def test_the_parameter_decides_the_argument() -> None:
     @agent
     async def by_name(run) -> str:
         return type(run).__name__
@@ -312,7 +312,7 @@ async def test_the_parameter_decides_what_is_given() -> None:
         assert (await Talk(made).send("x")).parts[0].text == expected
 
 
-def test_what_cannot_be_an_agent_is_refused_at_once() -> None:
+def test_invalid_agents_are_refused_at_once() -> None:
     async def greedy(one: str, two: str) -> str:
         return one + two
 
@@ -372,7 +372,7 @@ async def test_a_synchronous_generator_stays_in_one_thread() -> None:
     assert len(set(threads)) == 1
 
 
-async def test_a_loop_goes_on_while_synchronous_functions_block() -> None:
+async def test_the_loop_continues_while_synchronous_functions_block() -> None:
     go = threading.Barrier(3)
 
     @agent
@@ -387,7 +387,7 @@ async def test_a_loop_goes_on_while_synchronous_functions_block() -> None:
 
 
 @pytest.mark.parametrize("kind", ["function", "generator"])
-async def test_a_synchronous_function_is_told_of_a_cancellation_and_not_waited_for(kind: str) -> None:
+async def test_a_synchronous_function_is_notified_of_a_cancellation_and_not_awaited(kind: str) -> None:
     begun, told, ended = threading.Event(), threading.Event(), threading.Event()
 
     def blocks(run: Run) -> str:

@@ -262,7 +262,7 @@ async def in_mid_work(store: LateStore) -> tuple[Talk, Gate, asyncio.Task[Any]]:
     return talk, gate, sending
 
 
-async def test_whoever_waits_for_a_store_that_breaks_is_told(store: LateStore) -> None:
+async def test_callers_that_wait_for_a_failing_store_get_an_error(store: LateStore) -> None:
     talk, gate, sending = await in_mid_work(store)
     (task,) = (await talk.list()).tasks
     store.open_door = False

@@ -37,7 +37,7 @@ def talk() -> Talk:
 
 @pytest.mark.parametrize(("text", "state"), [("input", INPUT), ("auth", AUTH)])
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_task_that_waits_goes_on(talk: Talk, text: str, state: int, named: bool) -> None:
+async def test_a_waiting_task_continues(talk: Talk, text: str, state: int, named: bool) -> None:
     task = await talk.send(text)
     assert task.status.state == state
     context = task.context_id if named else ""

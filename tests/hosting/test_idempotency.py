@@ -118,7 +118,7 @@ async def test_other_content_under_the_same_id_is_refused() -> None:
     assert (await talk.list()).total_size == 1
 
 
-async def test_what_is_beside_the_message_may_differ() -> None:
+async def test_content_beside_the_message_may_differ() -> None:
     talk = Talk(ScriptedAgent())
     first = await talk.send("task x")
     assert (await talk.send("task x", metadata={"attempt": 2})).id == first.id
@@ -132,7 +132,7 @@ async def test_callers_have_their_own_ids() -> None:
 
 
 @pytest.mark.parametrize("store", [MemoryStore, LateStore])
-async def test_all_who_send_at_once_get_one_task(store: type[MemoryStore]) -> None:
+async def test_concurrent_senders_get_one_task(store: type[MemoryStore]) -> None:
     kept = store()
     if isinstance(kept, LateStore):
         kept.open_door = True
@@ -158,7 +158,7 @@ async def test_all_who_send_at_once_get_one_task(store: type[MemoryStore]) -> No
     await talk.rest()
 
 
-async def test_all_who_send_at_once_get_one_direct_answer() -> None:
+async def test_concurrent_senders_get_one_direct_answer() -> None:
     counting = Counting()
     talk = Talk(agent_of(counting.execute))
     sending = [asyncio.create_task(talk.send("say")) for _ in range(3)]
@@ -171,7 +171,7 @@ async def test_all_who_send_at_once_get_one_direct_answer() -> None:
     assert counting.runs == ["say"]
 
 
-async def test_who_leaves_takes_nobody_along() -> None:
+async def test_a_caller_that_leaves_does_not_affect_the_others() -> None:
     counting = Counting()
     talk = Talk(agent_of(counting.execute))
     sending = [asyncio.create_task(talk.send("say")) for _ in range(2)]
@@ -240,7 +240,7 @@ async def test_who_comes_while_a_run_that_all_have_left_is_thrown_away_has_a_run
     await talk.rest()
 
 
-async def test_who_comes_while_a_deaf_run_that_all_have_left_goes_on_is_refused() -> None:
+async def test_a_caller_during_an_abandoned_uncancellable_run_is_refused() -> None:
     clearing = Clearing()
     talk = Talk(agent_of(clearing.execute), patience=0.01)
     leaving = asyncio.create_task(talk.send("x"))
@@ -254,7 +254,7 @@ async def test_who_comes_while_a_deaf_run_that_all_have_left_goes_on_is_refused(
     assert (await talk.send("x")).parts[0].text == "x"
 
 
-async def test_a_deaf_run_that_took_too_long_keeps_nobody_from_sending_again() -> None:
+async def test_an_uncancellable_run_beyond_its_limit_does_not_block_a_repeated_message() -> None:
     clearing, clock = Clearing(), HandClock()
     talk = Talk(agent_of(clearing.execute), patience=0.01, run_timeout=60.0, clock=clock)
     sending = asyncio.create_task(talk.send("x"))
@@ -270,7 +270,7 @@ async def test_a_deaf_run_that_took_too_long_keeps_nobody_from_sending_again() -
     await talk.rest()
 
 
-async def test_who_comes_while_a_sign_in_is_awaited_is_told_so() -> None:
+async def test_a_caller_during_auth_required_gets_that_state() -> None:
     counting = Counting()
     talk = Talk(agent_of(counting.execute))
     assert (await talk.send("auth")).status.state == AUTH
@@ -282,7 +282,7 @@ async def test_who_comes_while_a_sign_in_is_awaited_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("text", ["error UNAUTHENTICATED", "crash"])
-async def test_what_was_refused_may_be_sent_again(text: str) -> None:
+async def test_a_refused_message_may_be_sent_again(text: str) -> None:
     talk = Talk(ScriptedAgent())
     reason = Reason.UNAUTHENTICATED if text != "crash" else Reason.INTERNAL_ERROR
     for _ in range(2):
@@ -292,7 +292,7 @@ async def test_what_was_refused_may_be_sent_again(text: str) -> None:
     assert talk.store.sends._sent == {}
 
 
-async def test_all_who_send_at_once_are_refused_together() -> None:
+async def test_concurrent_senders_are_refused_together() -> None:
     counting = Counting()
     talk = Talk(agent_of(counting.execute))
     sending = [asyncio.create_task(talk.send("refuse")) for _ in range(3)]
@@ -353,7 +353,7 @@ async def reserved(store: Store, text: str, task_id: str = "") -> None:
     await store.sends.reserve(Scope(), "m-1", digest_of(asked), task_id or "never-made")
 
 
-async def test_what_came_to_nothing_is_worked_on_by_the_next() -> None:
+async def test_a_message_without_a_result_is_worked_on_by_the_next_send() -> None:
     store = LateStore()
     store.open_door = True
     await reserved(store, "task x")
@@ -386,7 +386,7 @@ async def test_a_task_that_a_dead_process_began_is_the_answer() -> None:
     await first.rest()
 
 
-async def test_a_stream_of_a_task_that_a_dead_process_began_goes_on() -> None:
+async def test_a_stream_of_a_task_of_a_dead_process_continues() -> None:
     store = LateStore()
     store.open_door = True
     counting = Counting()
@@ -479,7 +479,7 @@ async def test_a_deaf_run_does_not_keep_the_engine_from_closing() -> None:
     await talk.rest()
 
 
-async def test_who_is_cancelled_twice_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_cancelled_twice_leaves_no_waiter(monkeypatch: pytest.MonkeyPatch) -> None:
     talk = Talk(ScriptedAgent(), store=LateStore())
     task = await _answered(talk, "input")
     forgetting = asyncio.Event()
@@ -531,7 +531,7 @@ async def test_a_stream_that_is_asked_for_again_after_its_question_ends_with_tha
     gate.open()
 
 
-async def test_what_was_said_before_a_failure_is_no_answer_to_who_sends_the_message_again() -> None:
+async def test_events_before_a_failure_do_not_answer_a_repeated_message() -> None:
     runs: list[str] = []
 
     async def execute(run: Run) -> AsyncIterator[Event]:

@@ -75,7 +75,7 @@ def test_the_largest_idle_thing_goes_first() -> None:
     assert not unlimited.exceeded
 
 
-async def test_the_allocator_is_asked_to_give_back_what_became_free(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_free_memory_is_returned_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     trimmed = asyncio.Event()
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(under_test, "_SOON", 0.0)
@@ -108,7 +108,7 @@ async def _large(run: Run) -> AsyncIterator[Event]:
 
 
 @kinds
-async def test_what_is_counted_is_what_is_held(kind: str, tmp_path: Path) -> None:
+async def test_the_account_equals_the_held_bytes(kind: str, tmp_path: Path) -> None:
     """However tasks end: the account contains nothing of them, and nothing is subtracted twice."""
     async with opened(kind, tmp_path, 0) as store:
         talk = Talk(agent_of(_large), store=store)
@@ -136,7 +136,7 @@ def _held(store: Any) -> int:
 
 
 @kinds
-async def test_new_work_is_refused_beyond_the_limit_and_what_is_under_way_goes_on(
+async def test_new_work_is_refused_beyond_the_limit_and_running_work_continues(
     kind: str, tmp_path: Path
 ) -> None:
     gate = Gate()
@@ -174,7 +174,9 @@ async def test_new_work_is_refused_beyond_the_limit_and_what_is_under_way_goes_o
 
 
 @kinds
-async def test_above_the_limit_the_largest_run_ends_and_the_others_go_on(kind: str, tmp_path: Path) -> None:
+async def test_above_the_limit_the_largest_run_ends_and_the_others_continue(
+    kind: str, tmp_path: Path
+) -> None:
     gates = {"large": Gate(), "small": Gate()}
 
     async def execute(run: Run) -> AsyncIterator[Event]:
@@ -228,7 +230,7 @@ async def test_a_run_that_alone_exceeds_the_limit_fails(kind: str, tmp_path: Pat
         await talk.close()
 
 
-async def test_a_store_in_memory_forgets_what_ended_first(tmp_path: Path) -> None:
+async def test_a_store_in_memory_evicts_the_task_that_ended_first(tmp_path: Path) -> None:
     async with opened("memory", tmp_path, 5 * MIB) as store:
         talk = Talk(agent_of(_large), store=store)
         waiting = await talk.send("ask")

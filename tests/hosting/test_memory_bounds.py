@@ -49,7 +49,7 @@ async def test_large_events_count_by_their_size() -> None:
     assert 8 <= await kept(store, "t", 101) <= 10
 
 
-async def test_what_was_not_read_is_kept_beyond_the_window() -> None:
+async def test_unread_events_are_kept_beyond_the_window() -> None:
     store = MemoryStore(window=10)
     author = Author(store).begin("t")
     reader = store.subscribe("t", 0)
@@ -116,7 +116,7 @@ async def test_reading_an_ended_task_keeps_it() -> None:
     assert await kept(store, "c", 2) == 0
 
 
-async def test_a_task_that_waits_goes_on_counting_when_its_events_are_gone() -> None:
+async def test_a_waiting_task_keeps_its_numbers_after_its_events_are_dropped() -> None:
     store = MemoryStore(kept_logs=1)
     author = Author(store).begin("c")
     author.status(INPUT)
@@ -131,7 +131,7 @@ async def test_a_task_that_waits_goes_on_counting_when_its_events_are_gone() -> 
         await take(store.subscribe("c", 1), 1)
 
 
-async def test_nothing_is_left_of_readers_of_what_never_came() -> None:
+async def test_nothing_is_left_of_readers_of_a_task_that_never_came() -> None:
     store = MemoryStore()
     readers = [store.subscribe(f"t{number}", 0) for number in range(10)]
     waiting = [asyncio.ensure_future(reader.take()) for reader in readers]
@@ -153,7 +153,7 @@ async def test_a_forgotten_task_takes_its_events_along() -> None:
     assert store._parked_bytes == sum(store._parked.values()) > 0
 
 
-async def test_asking_for_what_is_not_kept_keeps_nothing() -> None:
+async def test_reading_an_unknown_log_keeps_nothing() -> None:
     store = MemoryStore(kept_logs=2)
     for number in range(6):
         Author(store).begin(f"t{number}").status(COMPLETED)

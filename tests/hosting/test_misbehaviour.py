@@ -87,7 +87,7 @@ def nameless_piece(run: Run) -> Event:
 
 
 @pytest.mark.parametrize("wrong", [said, stranger, elsewhere, nothing, stateless, restarted, nameless_piece])
-async def test_what_is_not_allowed_fails_the_task(wrong: Make, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_event_fails_the_task(wrong: Make, caplog: pytest.LogCaptureFixture) -> None:
     talk = Talk(yielding(working, wrong, completed))
     events = await talk.stream("x")
     assert shapes(events) == [("task", SUBMITTED), WORKING, FAILED]
@@ -138,7 +138,7 @@ def empty_answer(run: Run) -> Event:
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_what_is_not_allowed_before_there_is_a_task_is_the_callers_error(
+async def test_an_invalid_event_before_the_task_is_an_error_for_the_caller(
     wrong: tuple[Make, ...], streaming: bool
 ) -> None:
     talk = Talk(yielding(*wrong))
@@ -190,7 +190,7 @@ async def test_events_after_the_end_are_dropped(caplog: pytest.LogCaptureFixture
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-async def test_what_follows_the_last_event_still_runs() -> None:
+async def test_code_after_the_last_event_still_runs() -> None:
     cleaned = asyncio.Event()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
@@ -231,7 +231,7 @@ async def test_a_run_may_have_timeouts_around_its_events() -> None:
     assert (task.status.state, task.status.message.parts[0].text) == (COMPLETED, "out of time")
 
 
-async def test_an_executor_that_forgot_to_yield_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_executor_without_yield_gets_a_clear_error(caplog: pytest.LogCaptureFixture) -> None:
     async def execute(run: Run) -> None:
         return None
 
@@ -312,7 +312,7 @@ class Fickle(MemoryStore):
         writer.append(event, stored.task)
 
 
-async def test_a_task_that_was_changed_elsewhere_is_left_to_whoever_changed_it() -> None:
+async def test_a_task_changed_by_another_process_is_left_to_it() -> None:
     gate = Gate()
     store = Fickle()
 
@@ -334,7 +334,7 @@ async def test_a_task_that_was_changed_elsewhere_is_left_to_whoever_changed_it()
 
 
 @pytest.mark.parametrize("state", [COMPLETED, CANCELED])
-async def test_cancelling_what_has_ended_elsewhere(state: hub.TaskState) -> None:
+async def test_cancelling_a_task_that_ended_in_another_process(state: hub.TaskState) -> None:
     gate = Gate()
     store = Fickle()
 
@@ -381,7 +381,7 @@ async def test_a_task_that_ends_elsewhere_while_it_is_cancelled(
     await talk.rest()
 
 
-async def test_a_follow_up_to_what_has_ended_elsewhere() -> None:
+async def test_a_follow_up_to_a_task_that_ended_in_another_process() -> None:
     gate = Gate()
     store = Fickle()
 

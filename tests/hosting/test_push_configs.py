@@ -55,7 +55,7 @@ async def task(talk: Talk) -> hub.Task:
     return await talk.send("input")
 
 
-async def test_what_is_created_is_there(talk: Talk, task: hub.Task) -> None:
+async def test_a_created_config_is_returned(talk: Talk, task: hub.Task) -> None:
     configs = Configs(talk)
     login = hub.AuthenticationInfo(scheme="Bearer", credentials="secret")
     made = await configs.create(task.id, "p", token="t", authentication=login)  # noqa: S106
@@ -216,7 +216,7 @@ async def test_every_event_of_a_task_that_has_configs_goes_to_the_outbox() -> No
     assert [one and one.status.state for one in seen] == [SUBMITTED, WORKING, WORKING, COMPLETED]
 
 
-async def test_a_config_that_comes_later_gets_what_follows() -> None:
+async def test_a_later_config_gets_the_further_events() -> None:
     talk = Talk(ScriptedAgent(), push_sender=Sender())
     task = await talk.send("input")
     await Configs(talk).create(task.id)
@@ -234,7 +234,7 @@ async def test_nothing_is_put_in_where_nothing_is_sent() -> None:
     assert await talk.store.outbox.entries() == []
 
 
-async def test_what_a_sender_cannot_send_to_is_not_registered() -> None:
+async def test_targets_that_a_sender_refuses_are_not_registered() -> None:
     talk = Talk(ScriptedAgent(), push_sender=Sender())
     task = await talk.send("input")
     with refused(Reason.INVALID_PARAMS, "url"):

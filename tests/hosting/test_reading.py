@@ -82,7 +82,7 @@ async def test_a_negative_history_length_is_refused(talk: Talk, length: int) -> 
         await talk.list(history_length=length)
 
 
-async def test_what_is_given_can_be_changed_without_harm(talk: Talk) -> None:
+async def test_returned_messages_can_be_changed_without_effect(talk: Talk) -> None:
     task = await talk.send("input")
     kept = await talk.get(task.id)
     for found in (task, await talk.get(task.id), (await talk.list()).tasks[0]):

@@ -110,7 +110,7 @@ async def test_a_task_that_was_left_at_work_fails(store: LateStore) -> None:
     lasting.gate.open()
 
 
-async def test_an_executor_that_can_goes_on(store: LateStore) -> None:
+async def test_an_executor_with_resume_continues(store: LateStore) -> None:
     lasting = Lasting()
     ann = CallContext(tenant="acme", principal=Principal("ann"))
     task = await killed(lasting, store, resumes=True, context=ann)
@@ -135,7 +135,7 @@ async def test_an_executor_that_can_goes_on(store: LateStore) -> None:
     lasting.gate.open()
 
 
-async def test_events_go_on_where_they_were(store: LateStore) -> None:
+async def test_events_continue_after_the_last_number(store: LateStore) -> None:
     lasting = Lasting()
     task = await killed(lasting, store, resumes=True)
     reader = store.subscribe(task.id, 0)
@@ -152,7 +152,7 @@ async def test_events_go_on_where_they_were(store: LateStore) -> None:
     lasting.gate.open()
 
 
-async def test_a_task_that_waits_for_its_user_goes_on_waiting(store: LateStore) -> None:
+async def test_a_task_that_waits_for_its_user_keeps_waiting(store: LateStore) -> None:
     lasting = Lasting("input-required")
     task = await killed(lasting, store, resumes=False)
     talk = Talk(ScriptedAgent(), store=store)
@@ -199,7 +199,7 @@ async def test_a_message_that_was_accepted_and_not_read_is_not_lost(store: LateS
     lasting.gate.open()
 
 
-async def test_what_dies_later_is_taken_over_when_the_store_says_so(store: LateStore) -> None:
+async def test_tasks_that_die_later_are_taken_over_on_notification(store: LateStore) -> None:
     lasting = Lasting()
     talk = Talk(agent_with(Lasting()), store=store)
     await talk.engine.start()
@@ -240,9 +240,7 @@ async def test_a_task_that_was_left_can_be_canceled(store: LateStore) -> None:
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-async def test_a_task_that_was_left_is_taken_up_by_whoever_comes_to_it(
-    store: LateStore, resumes: bool
-) -> None:
+async def test_an_orphaned_task_is_taken_over_by_the_next_call(store: LateStore, resumes: bool) -> None:
     """It is not an orphan any more once it was held, so its release must not leave it as it is."""
     lasting, later = Lasting(), Unstoppable()
     for attempt in ("message", "cancel", "departure"):
@@ -298,7 +296,7 @@ async def test_a_message_waits_until_it_is_known_whether_a_task_that_was_left_is
     lasting.gate.open()
 
 
-async def test_what_is_taken_hold_of_while_the_engine_closes_stays_an_orphan(store: LateStore) -> None:
+async def test_a_task_acquired_while_the_engine_closes_stays_an_orphan(store: LateStore) -> None:
     lasting = Lasting()
     task = await killed(lasting, store, resumes=False)
     talk = Talk(ScriptedAgent(), store=store)
@@ -346,7 +344,7 @@ async def test_a_graceful_stop_hands_over(store: LateStore) -> None:
     await talk.close()
 
 
-async def test_a_deaf_executor_says_nothing_more_after_the_hand_over(store: LateStore) -> None:
+async def test_events_of_an_uncancellable_executor_are_dropped_after_the_hand_over(store: LateStore) -> None:
     store.open_door = True
     stop = asyncio.Event()
     gate = Gate()
@@ -404,7 +402,7 @@ async def test_many_are_taken_over_at_once(store: LateStore) -> None:
     await first.rest()
 
 
-async def test_nothing_waits_for_what_is_still_to_be_taken_over(
+async def test_calls_do_not_wait_for_pending_takeovers(
     store: LateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls are answered, the newest tasks are taken over first, and a stop in the middle leaves the rest

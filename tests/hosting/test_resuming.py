@@ -109,7 +109,7 @@ async def test_a_live_task_is_gone_on_with() -> None:
     assert await asyncio.gather(*waiting) == [whole, whole[1:], whole[2:]]
 
 
-async def test_a_snapshot_has_the_number_of_what_it_holds() -> None:
+async def test_a_snapshot_has_the_number_of_its_last_event() -> None:
     talk = Talk(ScriptedAgent())
     task = await talk.send("input")
     events = subscription(talk, task.id, CallContext())
@@ -126,7 +126,7 @@ async def test_a_snapshot_has_the_number_of_what_it_holds() -> None:
 
 @pytest.mark.parametrize("asked", ["7", "999999999999999999", "abc", "abc-3", "03", "0-0"])
 @pytest.mark.parametrize("text", ["chunks 3", "input"])
-async def test_what_is_not_known_is_a_gap(asked: str, text: str) -> None:
+async def test_unknown_positions_are_a_gap(asked: str, text: str) -> None:
     talk = Talk(ScriptedAgent())
     await streamed(talk, text)
     (task,) = (await talk.list()).tasks
@@ -147,7 +147,7 @@ async def test_what_is_not_known_is_a_gap(asked: str, text: str) -> None:
         assert (event.id, event.message.status_update.status.state) == ("4", WORKING)
 
 
-async def test_what_is_kept_no_more_is_a_gap() -> None:
+async def test_dropped_events_are_a_gap() -> None:
     talk = Talk(ScriptedAgent(), store=MemoryStore(window=8))
     events = await streamed(talk, "chunks 100")
     assert len(events) == 103
@@ -159,7 +159,7 @@ async def test_what_is_kept_no_more_is_a_gap() -> None:
 
 
 @pytest.mark.parametrize("asked", ["-", "é", "a b", "1" * 65, "1,2"])
-async def test_what_can_be_no_id_is_refused(asked: str) -> None:
+async def test_invalid_ids_are_refused(asked: str) -> None:
     talk = Talk(ScriptedAgent())
     await streamed(talk, "chunks 3")
     (task,) = (await talk.list()).tasks

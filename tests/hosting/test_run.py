@@ -17,7 +17,7 @@ def run_of(text: str = "hi", **members: object) -> Run:
     return Run(request(text, **members), CallContext(), "task", "context")
 
 
-def test_what_came_in() -> None:
+def test_input_of_a_run() -> None:
     configuration = hub.SendMessageConfiguration(accepted_output_modes=["text/plain"])
     run = run_of("hi", configuration=configuration, metadata={"n": 7})
     assert (run.text, run.message.message_id, len(run.parts)) == ("hi", "m-1", 1)

@@ -141,7 +141,7 @@ async def test_return_immediately_does_not_change_a_direct_answer(talk: Talk) ->
     assert (await talk.send("message x", configuration=IMMEDIATELY)).parts[0].text == "x"
 
 
-async def test_a_task_goes_on_when_its_caller_goes_away() -> None:
+async def test_a_task_continues_when_its_caller_disconnects() -> None:
     gate = Gate()
 
     async def execute(run: Run) -> AsyncIterator[hub.TaskStatusUpdateEvent]:
@@ -162,7 +162,7 @@ async def test_a_task_goes_on_when_its_caller_goes_away() -> None:
 
 
 @pytest.mark.parametrize("direct", [True, False])
-async def test_an_answer_nobody_waits_for_is_cancelled(direct: bool) -> None:
+async def test_an_answer_without_a_waiting_caller_is_cancelled(direct: bool) -> None:
     slow = SlowAgent()
     if not direct:
         slow = SlowAgent()
@@ -213,7 +213,7 @@ async def test_an_error_while_a_task_works_fails_it(talk: Talk) -> None:
     assert task.status.message.parts[0].text == "scripted UNAVAILABLE"
 
 
-async def test_a_crash_tells_nobody_what_it_was(talk: Talk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_text_of_an_exception_is_not_sent(talk: Talk, caplog: pytest.LogCaptureFixture) -> None:
     with refused(Reason.INTERNAL_ERROR) as caught:
         await talk.send("crash")
     assert "secret" not in str(caught.value)
@@ -279,7 +279,7 @@ async def test_an_agent_that_declares_no_output_modes_refuses_none() -> None:
     await talk.send("x", configuration=hub.SendMessageConfiguration(accepted_output_modes=["image/png"]))
 
 
-async def test_a_state_nobody_knows_keeps_no_caller_waiting() -> None:
+async def test_an_unknown_state_keeps_no_caller_waiting() -> None:
     """A task of an older agent may be in a state without a name in 1.0."""
     store = MemoryStore()
     await stored(store, Scope(), hub.Task(id="t", context_id="c"))

@@ -97,7 +97,7 @@ async def test_a_stream_ends_when_input_is_asked_for() -> None:
     assert events[-1].status.message.parts[0].text == "which?"
 
 
-async def test_a_stream_goes_on_while_authentication_is_asked_for() -> None:
+async def test_a_stream_continues_while_authentication_is_required() -> None:
     talk = Talk(ScriptedAgent())
     events = talk.events("auth")
     first = await anext(events)
@@ -155,7 +155,7 @@ async def test_many_subscribers_see_the_same_in_the_same_order() -> None:
     assert len({id(one[500]) for one in seen[1:]}) == 1
 
 
-async def test_a_subscriber_gets_a_snapshot_and_what_follows_without_gap() -> None:
+async def test_a_subscriber_gets_a_snapshot_and_the_further_events_without_gap() -> None:
     gates = [Gate(), Gate()]
 
     async def execute(run: Run) -> AsyncIterator[Event]:
@@ -211,7 +211,7 @@ async def test_there_is_nothing_to_subscribe_to_after_the_end(text: str) -> None
         await collect(talk.subscribe(task.id))
 
 
-async def test_subscribing_to_what_is_not_there_or_not_ones_own() -> None:
+async def test_subscribing_to_an_unknown_or_foreign_task() -> None:
     talk = Talk(ScriptedAgent())
     task = await talk.send("input", context=ALICE)
     for task_id, context in (("none", None), (task.id, BOB), (task.id, None)):
@@ -220,7 +220,7 @@ async def test_subscribing_to_what_is_not_there_or_not_ones_own() -> None:
     assert not len(talk.engine._readers)
 
 
-async def test_a_subscriber_to_a_task_that_waits_sees_how_it_goes_on() -> None:
+async def test_a_subscriber_to_a_waiting_task_gets_its_further_events() -> None:
     talk = Talk(ScriptedAgent())
     task = await talk.send("input")
     events = talk.subscribe(task.id)

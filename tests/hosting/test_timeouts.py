@@ -110,7 +110,7 @@ async def test_each_event_breaks_the_silence(clock: HandClock) -> None:
 
 
 @pytest.mark.parametrize("state", ["input-required", "auth-required"])
-async def test_waiting_for_somebody_is_no_silence(clock: HandClock, state: str) -> None:
+async def test_waiting_for_input_is_no_silence(clock: HandClock, state: str) -> None:
     held = Held(state)
     talk = Talk(agent_of(held.execute), clock=clock, silence_timeout=SILENCE)
     await talk.send("x")
@@ -120,7 +120,7 @@ async def test_waiting_for_somebody_is_no_silence(clock: HandClock, state: str) 
     await talk.rest()
 
 
-async def test_a_run_that_has_said_nothing_is_given_up(clock: HandClock) -> None:
+async def test_a_silent_run_is_stopped(clock: HandClock) -> None:
     slow = SlowAgent()
     for agent in (agent_of(slow.executor.execute), slow):
         talk = Talk(agent, clock=clock, run_timeout=0.05 if agent is slow else RUN)
@@ -197,7 +197,7 @@ async def test_a_cancellation_and_a_timeout_at_once(clock: HandClock) -> None:
     assert [shape(one) async for one in events] == [WORKING, CANCELED]
 
 
-async def test_who_cancels_what_is_timing_out_learns_how_it_ended(clock: HandClock) -> None:
+async def test_cancelling_a_task_during_its_timeout_returns_its_end(clock: HandClock) -> None:
     gate = Gate()
     cleaning = Gate()
 

@@ -57,7 +57,9 @@ async def test_our_client_sees_the_same_on_every_binding(sdk_agents: Callable[..
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_our_client_sees_what_the_official_one_sees(sdk_agents: Callable[..., Peer], name: str) -> None:
+async def test_our_client_gets_the_same_as_the_official_one(
+    sdk_agents: Callable[..., Peer], name: str
+) -> None:
     peer = sdk_agents()
     for binding in ALL_BINDINGS:
         expected = await transcript(sdk_client(peer.card(), binding), name)

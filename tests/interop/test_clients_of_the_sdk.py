@@ -15,7 +15,7 @@ pytestmark = pytest.mark.sdk
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_the_official_client_sees_what_ours_sees(name: str) -> None:
+async def test_the_official_client_gets_the_same_as_ours(name: str) -> None:
     async with stack() as running:
         expected = Talk(Client(running.ways["in process"]))
         await SCENARIOS[name](expected)

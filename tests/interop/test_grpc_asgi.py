@@ -40,7 +40,7 @@ async def words(text: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.sdk
-async def test_the_official_client_sees_what_it_sees_over_grpc_aio() -> None:
+async def test_the_official_client_gets_the_same_as_over_grpc_aio() -> None:
     async with stack() as running, envoy(app := asgi(scripted_agent())) as server:
         card = hub.AgentCard()
         card.CopyFrom(running.card)

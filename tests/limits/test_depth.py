@@ -93,7 +93,7 @@ LISTED = hub.ListTasksRequest(include_artifacts=True)
 
 
 @pytest.mark.parametrize("upstreams", ["", "1.0 JSONRPC", "1.0 GRPC, 1.0 HTTP+JSON", "0.3 GRPC, 1.0 GRPC"])
-async def test_what_is_let_in_can_be_told_by_everybody(upstreams: str) -> None:
+async def test_accepted_depth_can_be_encoded_on_every_binding(upstreams: str) -> None:
     given = asking("", deep(30)).message
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve(KEEPER, EVERYTHING))
@@ -121,7 +121,7 @@ async def test_what_is_let_in_can_be_told_by_everybody(upstreams: str) -> None:
 
 
 @pytest.mark.parametrize("content", [{"metadata": deep(31)}, {"metadata": deep(33)}, {"data": arrays(44)}])
-async def test_what_is_nested_deeper_is_refused_alike(content: dict[str, Any]) -> None:
+async def test_deeper_nesting_is_refused_alike(content: dict[str, Any]) -> None:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve(KEEPER, EVERYTHING))
         for name, peer in (await callers(stack, server)).items():
@@ -137,7 +137,7 @@ async def test_what_is_nested_deeper_is_refused_alike(content: dict[str, Any]) -
         assert not (await (await callers(stack, server))["1.0 GRPC"].list_tasks(LISTED)).tasks
 
 
-async def test_an_agent_that_yields_what_is_too_deep_fails_its_task() -> None:
+async def test_an_agent_that_yields_too_deep_content_fails_its_task() -> None:
     async with serve(KEEPER, [interface("GRPC")]) as server, connect(f"grpc://{server.grpc}") as peer:
         task = (await peer.send("deep")).task
         assert task is not None
@@ -146,7 +146,7 @@ async def test_an_agent_that_yields_what_is_too_deep_fails_its_task() -> None:
 
 
 @pytest.mark.parametrize("gateway", [False, True])
-async def test_a_task_that_cannot_be_told_is_left_out_of_lists(
+async def test_a_task_that_cannot_be_encoded_is_left_out_of_lists(
     gateway: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -203,7 +203,7 @@ def test_bytes_that_protobuf_does_not_read_spoil_one_task_only() -> None:
     assert ([one.id for one in found.tasks], left_out, found.total_size) == (["t1", "t1"], 1, 2)
 
 
-def test_a_list_that_can_be_told_is_not_taken_apart() -> None:
+def test_a_list_that_can_be_encoded_is_encoded_once() -> None:
     row: Any = V1_0.form(JSONRPC)
     response = hub.ListTasksResponse(tasks=[task(1)], total_size=1)
     wire, left_out = encode_list(row.row(ops.LIST_TASKS), response)

@@ -34,7 +34,7 @@ class Echo:
 
 
 @pytest.mark.parametrize("kind", BINDINGS)
-async def test_what_is_in_work_counts_until_it_is_answered(kind: str) -> None:
+async def test_requests_count_in_memory_until_they_are_answered(kind: str) -> None:
     echo = Echo()
     options = ServeOptions(store_options=StoreOptions(max_memory=2 * MIB))
     async with served(agent(echo), options) as server, peers(server) as callers, asyncio.timeout(PATIENCE):

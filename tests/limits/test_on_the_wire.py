@@ -158,7 +158,7 @@ async def test_a_task_has_so_many_messages() -> None:
         assert (await callers["GRPC"].send("ask", context_id=task.context_id)).state == "input-required"
 
 
-async def test_what_intermediaries_see() -> None:
+async def test_intermediaries_see_the_status_of_an_error() -> None:
     executor = Waiting()
     options = ServeOptions(limits=Limits(streams=1))
     async with (

@@ -53,7 +53,7 @@ async def test_streams() -> None:
         executor.go.set()
 
 
-async def test_what_the_agent_refuses_comes_through_as_it_is() -> None:
+async def test_refusals_of_the_agent_pass_unchanged() -> None:
     executor = Waiting()
     async with (
         served(agent(executor), ServeOptions(limits=Limits(streams=1))) as server,

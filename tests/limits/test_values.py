@@ -141,7 +141,7 @@ async def test_a_grpc_request_of_millions_of_values() -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
-async def test_what_is_accepted_does_not_stop_others(version: str) -> None:
+async def test_accepted_requests_do_not_block_others(version: str) -> None:
     data = decoder(Value)({"x": [float(number % 7) for number in range(ACCEPTED)]})
     part = hub.Part(data=data)
     async with (

@@ -23,7 +23,7 @@ PAIRS = [
 @pytest.mark.parametrize(
     ("client", "agent"), [pytest.param(*pair, id=f"{pair[0]} to {pair[1]}") for pair in PAIRS]
 )
-async def test_a_client_is_told_what_the_agent_says(
+async def test_a_client_gets_the_agents_answers(
     client: Side, agent: Side, peer_agents: Callable[..., Agent], peer_clients: Callable[[str], PeerClient]
 ) -> None:
     found = await direct(client, agent, Peers(peer_agents, peer_clients))

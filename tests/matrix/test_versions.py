@@ -29,7 +29,7 @@ pytestmark = pytest.mark.sdk
 @pytest.mark.parametrize(
     ("client", "agent"), [pytest.param(*cell, id=f"{cell[0]} to {cell[1]}") for cell in short_cells()]
 )
-async def test_what_comes_out_is_what_the_agent_says(
+async def test_the_output_equals_the_agents_answers(
     client: Side, agent: Side, peer_agents: Callable[..., Agent], peer_clients: Callable[[str], PeerClient]
 ) -> None:
     found = await compared(agent, [client], Peers(peer_agents, peer_clients))

@@ -90,7 +90,7 @@ async def test_a_stream_is_a_line(events: list[Any], rest: str, lines: Callable[
     assert lines() == [f"in-process SubscribeToTask {rest} 12.5 ms"]
 
 
-async def test_what_is_given_up_is_cancelled(lines: Callable[[], list[str]]) -> None:
+async def test_abandoned_calls_count_as_cancelled(lines: Callable[[], list[str]]) -> None:
     probe = Probe()
     probe.on_unary, probe.on_stream = waiting, holding(working())
     service = access_log(ticking())(probe)

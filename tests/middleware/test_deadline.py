@@ -38,7 +38,7 @@ async def test_without_a_deadline_or_before_it_nothing_changes(call: Any, probe:
 
 
 @pytest.mark.parametrize("call", [get, subscribe])
-async def test_what_takes_too_long_is_stopped(call: Any, probe: Probe) -> None:
+async def test_a_call_beyond_its_deadline_is_stopped(call: Any, probe: Probe) -> None:
     probe.on_unary = waiting
     probe.on_stream = holding(TASK)
     with pytest.raises(A2AError) as caught:
@@ -50,7 +50,7 @@ async def test_what_takes_too_long_is_stopped(call: Any, probe: Probe) -> None:
 
 @pytest.mark.parametrize("call", [get, subscribe])
 @pytest.mark.parametrize("seconds", [0.0, -100.0])
-async def test_what_is_too_late_already_is_not_begun(call: Any, seconds: float, probe: Probe) -> None:
+async def test_a_call_after_its_deadline_is_not_begun(call: Any, seconds: float, probe: Probe) -> None:
     with pytest.raises(A2AError) as caught:
         await ask(deadline()(probe), call(within(seconds)))
     assert caught.value.reason is Reason.DEADLINE_EXCEEDED

@@ -57,7 +57,7 @@ async def test_a_required_extension_must_be_declared(
         ((UNKNOWN, USEFUL, NEEDED, USEFUL), f"{USEFUL}, {NEEDED}"),
     ],
 )
-async def test_what_is_active_is_said(
+async def test_active_extensions_are_returned(
     call: Any, declared: tuple[str, ...], active: str, probe: Probe
 ) -> None:
     context = declaring(*declared)

@@ -79,13 +79,13 @@ class Agent:
         return context.reply.side_channel or None
 
 
-def test_nobody_wraps_a_service_that_only_speaks_1_0() -> None:
+def test_a_service_of_1_0_only_is_not_wrapped() -> None:
     probe = Probe()
     assert push_memory(Registrations(), [V1_0])(probe) is probe
 
 
 @pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE])
-async def test_who_says_nothing_beside_its_configs_is_not_remembered(operation: Any) -> None:
+async def test_callers_without_side_content_are_not_remembered(operation: Any) -> None:
     agent = Agent()
     await agent.create(caller())
     request = send().request
@@ -95,7 +95,7 @@ async def test_who_says_nothing_beside_its_configs_is_not_remembered(operation: 
     assert len(agent.known) == 0
 
 
-async def test_what_was_said_beside_a_config_comes_back() -> None:
+async def test_side_content_of_a_config_comes_back() -> None:
     agent = Agent()
     assert await agent.create(caller(side_channel="said")) == "said"
     assert await agent.create(caller(), "q") is None
@@ -104,7 +104,7 @@ async def test_what_was_said_beside_a_config_comes_back() -> None:
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "GRPC"])
-async def test_what_was_said_beside_the_configs_of_a_list_comes_back_for_each(binding: str) -> None:
+async def test_side_content_of_the_configs_in_a_list_comes_back(binding: str) -> None:
     agent = Agent()
     await agent.create(caller(), "o")
     await agent.create(caller(side_channel=write("kind", [["/pushNotificationConfig/x", 1]])))
@@ -118,7 +118,7 @@ async def test_what_was_said_beside_the_configs_of_a_list_comes_back_for_each(bi
     ]
 
 
-async def test_what_was_said_beside_a_config_within_a_message_comes_back_too() -> None:
+async def test_side_content_of_a_config_within_a_message_comes_back() -> None:
     agent = Agent()
     request = send().request
     request.configuration.task_push_notification_config.CopyFrom(config(""))
@@ -149,7 +149,7 @@ async def test_a_deleted_config_is_forgotten() -> None:
     assert await agent.list(caller()) is None
 
 
-async def test_what_is_too_long_to_remember_is_not() -> None:
+async def test_too_long_side_content_is_not_remembered() -> None:
     agent = Agent()
     assert await agent.create(caller(side_channel="x" * 5000)) is None
 

@@ -61,13 +61,13 @@ async def streamed(probe: Probe, *events: Any, call: Any = subscribe, version: s
     return found
 
 
-async def test_nobody_wraps_a_service_that_only_speaks_1_0() -> None:
+async def test_a_service_of_1_0_only_is_not_wrapped() -> None:
     probe = Probe()
     assert stream_compat([V1_0])(probe) is probe
 
 
 @pytest.mark.parametrize("version", ["1.0", ""])
-async def test_other_callers_get_what_comes(version: str) -> None:
+async def test_other_callers_get_unchanged_events(version: str) -> None:
     events = [status(COMPLETED), status(WORKING), artifact()]
     assert await streamed(Probe(), *events, version=version) == events
 
@@ -118,7 +118,7 @@ async def test_the_status_is_asked_for_when_only_artifacts_came() -> None:
     assert got[1].status_update.status.state == COMPLETED
 
 
-async def test_a_status_nobody_knows_is_no_failure() -> None:
+async def test_an_unknown_status_is_no_failure() -> None:
     probe = Probe()
 
     async def on_unary(call: Call[Any, Any]) -> Any:

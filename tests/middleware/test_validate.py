@@ -52,7 +52,7 @@ def probe() -> Probe:
 
 
 @pytest.mark.parametrize(("operation", "request_", "fields"), LACKING)
-async def test_what_is_absent_is_named(
+async def test_absent_members_are_named(
     operation: Any, request_: Any, fields: list[str], probe: Probe
 ) -> None:
     with pytest.raises(A2AError) as caught:
@@ -63,7 +63,7 @@ async def test_what_is_absent_is_named(
 
 
 @pytest.mark.parametrize("operation", ops.ALL, ids=[operation.name for operation in ops.ALL])
-async def test_what_has_all_that_is_required_passes(operation: Any, probe: Probe) -> None:
+async def test_complete_requests_pass(operation: Any, probe: Probe) -> None:
     call = Call(operation, minimal(operation.request), CallContext())
     await ask(validate()(probe), call)
     assert probe.calls == [call]
@@ -73,7 +73,7 @@ async def test_what_has_all_that_is_required_passes(operation: Any, probe: Probe
     ("version", "elsewhere"),
     [("0.3", True), ("0.2.5", True), ("1.0", True), ("", True), ("0.3", False), ("0.2.5", False)],
 )
-async def test_an_agent_elsewhere_decides_about_what_older_versions_let_be_empty(
+async def test_a_remote_agent_decides_about_members_that_0_x_allows_to_be_empty(
     version: str, elsewhere: bool, probe: Probe
 ) -> None:
     allowed = elsewhere and version.startswith("0.")

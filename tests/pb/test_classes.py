@@ -85,7 +85,7 @@ def test_the_modules_hold_every_message_of_their_files() -> None:
 
 
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.DESCRIPTOR.full_name)
-def test_a_class_is_found_where_it_says_it_is(cls: Any) -> None:
+def test_a_class_is_found_under_its_module_name(cls: Any) -> None:
     found: Any = importlib.import_module(cls.__module__)
     for name in cls.__qualname__.split("."):
         found = getattr(found, name)

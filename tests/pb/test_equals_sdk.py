@@ -67,7 +67,7 @@ def test_a2a_v1_keeps_the_numbers_of_its_tag(name: str) -> None:
     assert {field.name: field.number for field in fields if field.name not in younger} == OF_THE_TAG[name]
 
 
-def test_a2a_v1_has_what_is_younger_than_its_tag() -> None:
+def test_a2a_v1_has_the_fields_added_after_its_tag() -> None:
     found = facts(a2a_v1.DESCRIPTOR)
     assert {path: found[f"{path} number"] for path in YOUNGER_THAN_THE_TAG} == YOUNGER_THAN_THE_TAG
     path = found["A2AService.CreateTaskPushNotificationConfig http rule 0"]["path"]

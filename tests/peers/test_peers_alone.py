@@ -77,7 +77,7 @@ async def test_a_client_finds_every_binding_by_the_card(
         ]
 
 
-def test_every_fault_is_of_somebody_who_is_here() -> None:
+def test_every_fault_belongs_to_a_known_peer() -> None:
     for fault in FAULTS:
         programs = CLIENTS if fault.role == CLIENT and fault.release in CLIENTS else AGENTS
         assert set(fault.bindings) <= set(programs[fault.release].bindings), fault

@@ -116,7 +116,7 @@ async def test_agents_get_files_as_the_options_or_their_profile_say(
         assert answer.message.parts[0].raw == read
 
 
-async def test_bridges_pass_files_to_each_other_whatever_they_look_like() -> None:
+async def test_bridges_pass_files_to_each_other_with_any_content() -> None:
     service = Scripted()
     contents = [b"test", b"deadbeefdeadbeef", PNG, b"\xff\xfe", b64encode(PNG)]
     parts = [
@@ -181,7 +181,7 @@ async def test_error_data_of_0_3_has_a_type_that_the_caller_reads(
         ("", "curl/8", [1], [1]),
     ],
 )
-async def test_data_that_an_agent_of_0_3_said_changes_only_for_callers_that_cannot_read_it(
+async def test_error_data_of_an_agent_of_0_3_changes_only_for_callers_that_cannot_read_it(
     version: str, agent: str, data: Any, expected: Any
 ) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "m", "data": data}})
@@ -228,7 +228,7 @@ async def test_a_history_length_of_0_is_none_in_tasks_get_of_0_3() -> None:
 @pytest.mark.parametrize(
     "given", [None, hub.SendMessageConfiguration(), hub.SendMessageConfiguration(history_length=2)]
 )
-async def test_a_caller_that_waits_says_so_to_agents_of_0_3(kind: str, given: Any) -> None:
+async def test_agents_of_0_3_get_blocking_from_a_waiting_caller(kind: str, given: Any) -> None:
     message = hub.SendMessageRequest(message=FILE.message, configuration=given)
     async with peering(http(b"{}")) as peer, dialling(peer.url, kind, dialect=V0_3) as near:
         with pytest.raises(A2AError):

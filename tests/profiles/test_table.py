@@ -82,7 +82,7 @@ def test_agents_are_recognised_by_the_answer_that_holds_their_card() -> None:
     assert table.agent({}, frozenset({"acme", "supportedInterfaces"})) is UNKNOWN
 
 
-def test_what_callers_choose_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_chosen_by_callers_are_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recognition, "_REMEMBERED", 8)
     table = Profiles()
     for number in range(100):

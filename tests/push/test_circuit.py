@@ -65,7 +65,7 @@ def test_a_success_in_between_closes_it() -> None:
     assert ours.room("x") == 4
 
 
-def test_what_tells_nothing_changes_nothing() -> None:
+def test_inconclusive_results_change_nothing() -> None:
     ours = circuits(Clock())
     fail(ours, 2)
     ours.begin("x")
@@ -86,7 +86,7 @@ def test_the_pause_has_an_end() -> None:
         fail(ours)
 
 
-def test_what_has_failed_for_too_long_is_hopeless_and_gets_everything_once() -> None:
+def test_a_target_that_failed_for_too_long_gets_each_notification_once() -> None:
     clock = Clock()
     ours = circuits(clock)
     fail(ours, 3)
@@ -104,7 +104,7 @@ def test_what_has_failed_for_too_long_is_hopeless_and_gets_everything_once() -> 
 
 
 @pytest.mark.parametrize("failures", [2, 3])
-def test_a_target_that_nobody_has_tried_for_long_begins_anew(failures: int) -> None:
+def test_a_target_without_recent_attempts_starts_anew(failures: int) -> None:
     clock = Clock()
     ours = circuits(clock, patience=24 * 3600.0)
     fail(ours, failures)
@@ -122,7 +122,7 @@ def test_a_target_that_nobody_has_tried_for_long_begins_anew(failures: int) -> N
 
 
 @pytest.mark.parametrize("between", [PushOptions().longest, PushOptions().longest_wish, 300.0 + SLACK])
-def test_what_was_tried_all_the_while_stays_hopeless(between: float) -> None:
+def test_a_target_with_continuous_failures_stays_given_up(between: float) -> None:
     clock = Clock()
     ours = circuits(clock, patience=24 * 3600.0)
     fail(ours, 3)
@@ -134,7 +134,7 @@ def test_what_was_tried_all_the_while_stays_hopeless(between: float) -> None:
     assert ours.room("x") == 4
 
 
-def test_what_tells_nothing_makes_nothing_hopeless_that_nobody_has_tried_for_long() -> None:
+def test_inconclusive_results_do_not_give_up_an_untried_target() -> None:
     clock = Clock()
     ours = circuits(clock)
     fail(ours, 3)
@@ -160,7 +160,7 @@ def test_targets_do_not_come_back_together() -> None:
     assert 0 in waits
 
 
-def test_what_is_known_is_bounded_and_the_oldest_goes_unless_it_is_busy() -> None:
+def test_the_table_of_targets_is_bounded_and_evicts_the_oldest_idle_one() -> None:
     clock = Clock()
     ours = circuits(clock, trip=1, most=3)
     ours.begin("busy")

@@ -65,7 +65,7 @@ async def test_events_arrive_in_order_with_their_headers() -> None:
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 408, 409, 425, 429])
-async def test_what_is_worth_another_attempt_keeps_its_id_and_its_place(status: int) -> None:
+async def test_a_retried_notification_keeps_its_id_and_its_place(status: int) -> None:
     async with receiving() as receiver, delivering() as (store, _):
         receiver.statuses = [status, status]
         await register(store, receiver.url)
@@ -79,7 +79,9 @@ async def test_what_is_worth_another_attempt_keeps_its_id_and_its_place(status: 
 
 
 @pytest.mark.parametrize("status", [300, 302, 307, 400, 401, 403, 404, 410, 413, 422])
-async def test_what_is_final_is_a_dead_letter_at_once(status: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_final_failure_is_a_dead_letter_at_once(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
     async with receiving() as receiver, delivering() as (store, _):
         receiver.statuses = [status]
         await register(store, f"{receiver.url}/{SECRET}", token=SECRET)
@@ -255,7 +257,7 @@ async def test_a_target_that_fails_is_left_alone_and_tried_now_and_then(
     assert any("left alone" in record.message for record in caplog.records)
 
 
-async def test_a_target_that_stays_dead_gives_up_what_waits_for_it() -> None:
+async def test_notifications_for_a_dead_target_become_dead_letters() -> None:
     clock = Clock()
     how = options(trip=2, age=60.0, longest=5.0)
     async with (
@@ -299,7 +301,7 @@ async def test_the_wall_clock_may_jump() -> None:
         assert len(posted) == 5
 
 
-async def test_an_outbox_that_cannot_be_told_is_told_again(
+async def test_a_failed_outbox_update_is_repeated(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("a2a_bridge.push.delivery_worker._MEND", 0.001)
@@ -341,7 +343,7 @@ async def test_whole_tasks_are_those_of_the_event() -> None:
         assert ["artifacts" in one.tree for one in posted] == [False, False, False, True, True]
 
 
-async def test_closing_sends_what_is_due_and_leaves_the_rest() -> None:
+async def test_closing_sends_due_notifications_and_leaves_the_rest() -> None:
     async with receiving() as receiver, receiving() as failing, delivering() as (store, worker):
         failing.fault = lambda: "500"
         await register(store, receiver.url)

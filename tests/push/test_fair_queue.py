@@ -55,7 +55,7 @@ def test_fair_queue_wait_for_their_time() -> None:
     assert ours.wait() is None
 
 
-def test_what_was_put_again_is_due_once() -> None:
+def test_a_repeated_entry_is_due_once() -> None:
     clock = Clock()
     ours = lines(clock)
     for seconds in range(200, 0, -1):
@@ -112,7 +112,7 @@ def test_no_more_targets_are_asked_than_lines_are_wanted() -> None:
     assert ours.take(0, room) == []
 
 
-def test_turns_go_on_where_they_ended() -> None:
+def test_turns_continue_where_they_ended() -> None:
     ours = lines()
     for target in "xyz":
         for number in range(2):

@@ -79,7 +79,7 @@ async def test_configs_are_kept_for_so_many_tasks_and_so_is_their_mail() -> None
     assert len(outbox) == 2
 
 
-async def test_what_was_dropped_while_it_was_out_is_no_trouble() -> None:
+async def test_notifications_evicted_during_delivery_are_no_error() -> None:
     configs = MemoryPushConfigStore()
     outbox = MemoryOutbox(configs)
     await configs.put(HERE, config(URL))
@@ -93,7 +93,7 @@ async def test_what_was_dropped_while_it_was_out_is_no_trouble() -> None:
     assert await outbox.wait() is None
 
 
-async def test_what_an_old_url_has_brought_about_ends_with_it() -> None:
+async def test_failures_of_an_old_url_end_with_it() -> None:
     configs = MemoryPushConfigStore()
     outbox = MemoryOutbox(configs)
     told: list[int] = []
@@ -115,7 +115,7 @@ async def test_what_an_old_url_has_brought_about_ends_with_it() -> None:
     assert await drained(outbox) == [1, 2]
 
 
-async def test_who_is_sent_again_does_not_overtake_what_is_on_its_way() -> None:
+async def test_a_retried_notification_does_not_overtake_one_in_delivery() -> None:
     configs = MemoryPushConfigStore()
     outbox = MemoryOutbox(configs)
     await configs.put(HERE, config(URL))

@@ -88,7 +88,7 @@ def test_only_http_urls_can_be_sent_to(url: str, fine: bool) -> None:
         ({"authentication": {"scheme": "Bearer", "credentials": "x\0"}}, "authentication.credentials"),
     ],
 )
-def test_what_cannot_be_a_header_is_refused(members: dict[str, Any], field: str) -> None:
+def test_values_invalid_in_a_header_are_refused(members: dict[str, Any], field: str) -> None:
     refusal = deliverable(config(**members))
     assert refusal is not None
     assert [one.field for one in refusal.violations] == [field]
@@ -112,7 +112,7 @@ def test_a_task_made_of_an_event() -> None:
         (b'{"task": {}, "message": {}}', Reason.INVALID_PARAMS),
     ],
 )
-def test_what_is_no_notification_is_refused(body: bytes, reason: Reason) -> None:
+def test_an_invalid_notification_is_refused(body: bytes, reason: Reason) -> None:
     with pytest.raises(A2AError) as caught:
         read(body)
     assert caught.value.reason is reason
@@ -130,7 +130,7 @@ def test_names_are_the_receivers() -> None:
     assert TASK.id == "t"
 
 
-def test_what_an_agent_of_0_1_posts_is_read_as_such() -> None:
+def test_notifications_of_an_agent_of_0_1_are_read() -> None:
     body = json.dumps(
         {
             "id": "t",

@@ -61,14 +61,14 @@ def test_more_is_read_than_written(tree: dict[str, Any], payload: str) -> None:
         ({}, ""),
     ],
 )
-def test_what_is_no_notification_is_refused(tree: dict[str, Any], field: str) -> None:
+def test_an_invalid_notification_is_refused(tree: dict[str, Any], field: str) -> None:
     with pytest.raises(A2AError) as caught:
         FORM.decode(tree)
     assert caught.value.reason is Reason.INVALID_PARAMS
     assert [one.field for one in caught.value.violations] == [field]
 
 
-def test_what_json_cannot_say_is_an_error_of_ours() -> None:
+def test_an_event_that_json_cannot_express_is_our_error() -> None:
     broken = hub.StreamResponse(task=task())
     broken.task.metadata["n"] = float("nan")
     with pytest.raises(A2AError) as caught:

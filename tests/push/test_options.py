@@ -94,7 +94,7 @@ async def test_by_default_an_agent_sends_nothing_to_its_own_network(binding: str
         assert receiver.posted == []
 
 
-async def test_an_agent_that_is_told_so_sends_nothing() -> None:
+async def test_an_agent_without_push_sends_nothing() -> None:
     options = ServeOptions(push=False)
     async with receiving() as receiver, serve_agent(ScriptedAgent(), INTERFACES, options) as server:
         async with connect(server.card, binding="JSONRPC", version="1.0") as client:
@@ -183,7 +183,7 @@ async def test_listing_tasks_of_an_older_agent_can_be_switched_off() -> None:
 
 
 @pytest.mark.parametrize("store", [None, "memory://"])
-async def test_a_relay_that_could_not_sign_says_so(store: str | None) -> None:
+async def test_a_relay_that_cannot_sign_reports_it(store: str | None) -> None:
     key = ECKey.generate_key("P-256").as_pem(private=True).decode()
     options = ServeOptions(
         push_relay="http://127.0.0.1", store=store, push_options=replace(ALLOWED, signing_keys=(key,))

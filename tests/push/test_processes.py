@@ -90,7 +90,7 @@ def of(task_id: str, posted: list[Posted]) -> list[str]:
 WHOLE = ["task", "TASK_STATE_WORKING", "artifactUpdate", "TASK_STATE_COMPLETED"]
 
 
-async def test_what_a_killed_server_owes_is_delivered_by_the_next_one(tmp_path: Path) -> None:
+async def test_notifications_of_a_killed_server_are_delivered_by_the_next_one(tmp_path: Path) -> None:
     place = Place(tmp_path)
     async with receiving() as receiver, receiving() as fine:
         receiver.fault = lambda: "500"
@@ -173,13 +173,13 @@ async def test_stores_that_cannot_be_looked_into(name: str, tmp_path: Path) -> N
     assert not (tmp_path / "none.db").exists()
 
 
-async def test_a_database_where_nobody_answers() -> None:
+async def test_a_database_that_does_not_answer() -> None:
     done = await command("push", "list", "--store", "postgresql://127.0.0.1:1/x")
     assert done.code == 3, done
     assert "Traceback" not in done.err
 
 
-async def test_retry_wants_to_know_what() -> None:
+async def test_retry_requires_numbers_or_all() -> None:
     for arguments in ((), ("7", "--all")):
         done = await command("push", "retry", *arguments, "--store", "sqlite:///x.db")
         assert done.code == 2

@@ -29,7 +29,7 @@ def agent() -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
-async def test_what_the_agent_posts_arrives_in_the_registrants_version(
+async def test_notifications_arrive_in_the_version_of_the_receiver(
     agent: dict[str, str], binding: str, version: str, inline: bool
 ) -> None:
     upstream = Candidate(interface(binding, agent[binding], version="0.3"), V0_3)

@@ -77,7 +77,7 @@ async def test_nothing_else_does(kind: str) -> None:
 @pytest.mark.parametrize(
     ("raised", "status"), [(A2AError(Reason.PARSE_ERROR), 400), (RuntimeError("secret"), 500)]
 )
-async def test_what_is_raised_becomes_a_status(
+async def test_exceptions_become_a_status(
     kind: str, raised: Exception, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "a2a_bridge.http"):

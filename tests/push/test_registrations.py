@@ -16,7 +16,7 @@ def config(config_id: str = "p", url: str = "http://hook/", **members: Any) -> h
     return hub.TaskPushNotificationConfig(task_id="t", id=config_id, url=url, **members)
 
 
-def test_what_was_said_belongs_to_a_config() -> None:
+def test_side_content_belongs_to_a_config() -> None:
     known = Registrations()
     known.note(ALICE, config("old"), "said")
     known.note(ALICE, config("new", "http://other/"), "")
@@ -37,7 +37,7 @@ def test_a_receiver_is_known_before_its_config_has_an_id() -> None:
     assert known.of(ALICE, config("later", token="y")) == ""  # noqa: S106
 
 
-def test_what_is_said_last_counts() -> None:
+def test_the_last_side_content_counts() -> None:
     known = Registrations()
     known.note(ALICE, config(), "said")
     known.note(ALICE, config(), "")

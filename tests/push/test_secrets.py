@@ -33,7 +33,7 @@ LOGIN = {"scheme": "Bearer", "credentials": SECRET}
 # ---------------------------------------------------------------------- the vault
 
 
-def test_what_is_sealed_is_opened_by_its_key_and_by_newer_ones() -> None:
+def test_encrypted_content_is_decrypted_by_its_key_and_with_newer_ones() -> None:
     old, new = new_key(), new_key()
     sealed = Vault([old]).encrypt(b"octets")
     assert b"octets" not in sealed
@@ -52,13 +52,13 @@ def test_without_a_key_nothing_is_sealed_and_stays_readable_with_one() -> None:
 
 
 @pytest.mark.parametrize("kept", [b"", b"x", b"\x01", b"\x01nonsense"])
-def test_what_nobody_sealed_is_unreadable(kept: bytes) -> None:
+def test_content_without_encryption_is_unreadable(kept: bytes) -> None:
     for vault in (Vault(), Vault([new_key()])):
         with pytest.raises(DecryptionError):
             vault.decrypt(kept)
 
 
-def test_a_bad_key_is_refused_and_not_told() -> None:
+def test_a_bad_key_is_refused_and_not_printed() -> None:
     with pytest.raises(ValueError, match="URL-safe base64") as caught:
         Vault([SECRET])
     assert SECRET not in str(caught.value)
@@ -218,7 +218,7 @@ def test_masks() -> None:
 
 
 @pytest.mark.parametrize("schemes", [[], ["Digest", "Bearer"]])
-async def test_what_0_3_said_beside_it_is_masked_too(schemes: list[str]) -> None:
+async def test_side_content_of_0_3_is_masked_too(schemes: list[str]) -> None:
     """Schemes that 1.0 cannot express, and with an empty list all of the authentication, are carried beside
     the config.
     """
@@ -245,7 +245,7 @@ async def test_what_0_3_said_beside_it_is_masked_too(schemes: list[str]) -> None
         assert one["pushNotificationConfig"]["authentication"] == {"schemes": schemes, "credentials": MASK}
 
 
-def test_what_is_not_understood_beside_a_config_is_not_told_if_it_may_be_secret() -> None:
+def test_unknown_side_content_of_a_config_is_not_returned_if_it_may_be_secret() -> None:
     assert redacted_side_channel("") == ""
     assert redacted_side_channel("said") == "said"
     assert redacted_side_channel('{"credentials": "x"}') == ""

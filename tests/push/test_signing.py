@@ -97,7 +97,7 @@ def test_nothing_private_is_published(rsa: RSAKey) -> None:
     # Keys differ from one process to the next; the names of tests must not.
     ids=["none", "nonsense", "empty", "half", "cut", "shared", "ed25519", "p521", "public pem", "public jwk"],
 )
-def test_what_cannot_sign_is_refused_and_not_told(text: str) -> None:
+def test_an_invalid_signing_key_is_refused_and_not_printed(text: str) -> None:
     with pytest.raises(ValueError, match=r"a key to sign with has to be") as caught:
         Signer([text], "us")
     assert len(str(caught.value)) < 100
@@ -140,7 +140,7 @@ async def test_a_secret_signs_as_standard_webhooks_has_it_and_is_not_sent() -> N
 
 
 @pytest.mark.parametrize("token", ["whsec_", "whsec_?", "plain"])
-async def test_what_is_no_secret_is_a_token(token: str) -> None:
+async def test_a_value_that_is_no_secret_is_a_token(token: str) -> None:
     async with receiving() as receiver, delivering() as (store, _):
         await register(store, receiver.url, token=token)
         await author(store)

@@ -30,13 +30,13 @@ OPEN = [
 
 
 @pytest.mark.parametrize("text", CLOSED)
-def test_what_is_not_for_everybody_is_closed(text: str) -> None:
+def test_addresses_that_are_not_global_are_refused(text: str) -> None:
     assert not is_public(ipaddress.ip_address(text))
     assert SsrfPolicy().refusal("hook.example", 443, [text])
 
 
 @pytest.mark.parametrize("text", OPEN)
-def test_what_is_for_everybody_is_open(text: str) -> None:
+def test_global_addresses_are_allowed(text: str) -> None:
     assert is_public(ipaddress.ip_address(text))
     assert SsrfPolicy().refusal("hook.example", 443, [text]) == ""
 
@@ -93,7 +93,7 @@ def test_schemes() -> None:
         ("hooks.internal", "evil.hooks.internal", 443, "10.0.0.1", False),
     ],
 )
-def test_what_the_operator_allows(allowed: str, host: str, port: int, address: str, fine: bool) -> None:
+def test_allowed_targets(allowed: str, host: str, port: int, address: str, fine: bool) -> None:
     guard = SsrfPolicy([Allowed.parse(allowed)])
     assert (guard.refusal(host, port, [address]) == "") is fine
 
@@ -101,6 +101,6 @@ def test_what_the_operator_allows(allowed: str, host: str, port: int, address: s
 @pytest.mark.parametrize(
     "text", ["", " ", "http://localhost", "localhost/x", "a@b", "localhost:x", "[::1", "host?x", "host:70000"]
 )
-def test_what_cannot_be_allowed(text: str) -> None:
+def test_invalid_allow_entries(text: str) -> None:
     with pytest.raises(ValueError, match="is no host, address or network"):
         Allowed.parse(text)

@@ -39,7 +39,7 @@ def made(receiver: Receiver) -> Notification:
         ([302, 200], False, 1),
     ],
 )
-async def test_what_is_tried_again(
+async def test_retried_failures(
     statuses: list[int], taken: bool, attempts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "a2a_bridge.push"):
@@ -54,7 +54,7 @@ async def test_what_is_tried_again(
     assert SECRET not in caplog.text
 
 
-async def test_nobody_there() -> None:
+async def test_no_listener() -> None:
     async with receiving() as receiver:
         gone = made(receiver)
     async with webhook() as hook:
@@ -81,7 +81,7 @@ async def test_a_silent_receiver_is_given_up() -> None:
     ],
     ids=repr,
 )
-async def test_errors_are_told_in_words_of_ours_and_refusals_are_final(
+async def test_errors_have_our_texts_and_refusals_are_final(
     error: A2AError, attempts: int, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     posted: list[str] = []

@@ -75,7 +75,7 @@ async def test_names_are_refused_when_registered() -> None:
     assert await refused("http://hook.example:9200/", ["127.0.0.1"], allow=["hook.example"]) == ""
 
 
-async def test_a_name_that_nobody_knows_yet_may_be_registered() -> None:
+async def test_an_unresolvable_name_may_be_registered() -> None:
     assert await refused("https://hook.example/", []) == ""
     assert await refused("https://hook.example:22/", [])
 
@@ -196,7 +196,9 @@ async def test_https_only() -> None:
         ({"token": "a\r\nX: y"}, "token"),
     ],
 )
-async def test_what_is_too_long_or_breaks_a_header_is_refused(members: dict[str, object], field: str) -> None:
+async def test_values_too_long_or_invalid_in_a_header_are_refused(
+    members: dict[str, object], field: str
+) -> None:
     given = {"task_id": "t", "url": "https://hook.example/"} | members
     error = await resolver(["1.1.1.1"]).check(hub.TaskPushNotificationConfig(**given))  # type: ignore[arg-type]
     assert error is not None

@@ -123,7 +123,7 @@ async def test_receivers_of_both_versions_on_one_task() -> None:
 
 
 @pytest.mark.parametrize("upstream", [None, "1.0", "0.3"])
-async def test_what_0_3_said_of_its_config_and_1_0_cannot_hold_comes_back(upstream: str | None) -> None:
+async def test_config_content_of_0_3_that_1_0_lacks_comes_back(upstream: str | None) -> None:
     async with receiving() as receiver, hosted(ScriptedAgent()) as agent:
         config = hook(receiver, "0.3") | {"x-own": [1.0]}
         config["authentication"]["schemes"] = ["Digest", "Bearer", "Basic"]

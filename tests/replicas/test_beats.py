@@ -31,7 +31,7 @@ async def test_a_replica_is_there_once_it_has_joined_and_gone_once_it_has_left(f
     assert _alive(fleet.url) == {one.me}
 
 
-async def test_who_starts_and_who_stays_when_one_leaves_looks_for_orphans(fleet: Fleet) -> None:
+async def test_replicas_look_for_orphans_at_start_and_after_a_departure(fleet: Fleet) -> None:
     one, heard = await fleet.join()
     await heard.until(lambda: heard.orphans == 1)
     two, other = await fleet.join()
@@ -50,7 +50,9 @@ async def test_one_that_no_longer_beats_is_declared_dead_by_the_others(fleet: Fl
     assert _alive(fleet.url) == {one.me}
 
 
-async def test_one_that_was_declared_dead_lets_go_and_goes_on_under_a_new_name(fleet: Fleet) -> None:
+async def test_a_replica_declared_dead_releases_its_tasks_and_continues_under_a_new_name(
+    fleet: Fleet,
+) -> None:
     one, heard = await fleet.join()
     before = one.me
     with psycopg.connect(fleet.url, autocommit=True) as connection:
@@ -86,7 +88,7 @@ async def test_a_busy_loop_is_not_death(fleet: Fleet) -> None:
     assert _alive(fleet.url) == {before} == {one.me}
 
 
-async def test_an_outage_of_the_database_is_nobodys_death(
+async def test_an_outage_of_the_database_declares_no_replica_dead(
     own_postgres: Postgres, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = own_postgres.create()

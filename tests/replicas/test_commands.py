@@ -106,7 +106,7 @@ async def test_who_waits_no_longer_takes_the_question_back(fleet: Fleet) -> None
     assert await asyncio.wait_for(one.remote.ask(two.me, b"again", None), PATIENCE) == b"late"
 
 
-async def test_who_was_taken_for_dead_gets_the_answers_to_what_it_asked_before(fleet: Fleet) -> None:
+async def test_a_replica_declared_dead_gets_the_answers_to_its_earlier_commands(fleet: Fleet) -> None:
     one, heard = await fleet.join()
     two, _ = await fleet.join()
     asked, go_on = asyncio.Event(), asyncio.Event()
@@ -153,7 +153,7 @@ async def test_a_question_that_breaks_the_answerer_is_answered_with_nothing(
     assert "a call of another replica failed" in caplog.text
 
 
-async def test_questions_and_answers_that_nobody_hints_at_are_found(fleet: Fleet) -> None:
+async def test_commands_and_answers_without_a_notification_are_found(fleet: Fleet) -> None:
     one, _ = await fleet.join(poll=0.2)
     two, _ = await fleet.join(poll=0.2)
     two.remote.serve(_echo)

@@ -83,7 +83,7 @@ async def _begun(talk: Talk, steps: Steps, **more: Any) -> str:
     return task.id
 
 
-async def test_what_another_replica_works_on_is_seen_here(beside: Any) -> None:
+async def test_tasks_of_another_replica_are_visible(beside: Any) -> None:
     steps = Steps()
     one, two = await beside(steps.agent()), await beside(steps.agent())
     task_id = await _begun(one, steps)
@@ -163,7 +163,7 @@ async def test_a_task_is_canceled_where_it_runs(beside: Any) -> None:
     assert steps.runs[0].cancelled
 
 
-async def test_what_waits_for_its_user_is_continued_wherever_the_message_arrives(beside: Any) -> None:
+async def test_a_waiting_task_is_continued_by_any_replica(beside: Any) -> None:
     steps = Steps()
     steps.gate.open()
     one, two = await beside(steps.agent()), await beside(steps.agent())
@@ -251,7 +251,9 @@ async def test_a_caller_that_goes_away_stops_nothing_that_was_taken(beside: Any)
 
 
 @pytest.mark.parametrize("asked", ["unary", "stream"])
-async def test_who_asks_a_replica_that_dies_gets_what_becomes_of_the_task(beside: Any, asked: str) -> None:
+async def test_a_forwarded_message_to_a_dying_replica_gets_the_outcome_of_the_task(
+    beside: Any, asked: str
+) -> None:
     """The message was not accepted, so it meets a task that has failed with its process."""
     steps = Steps()
     one, two = await beside(steps.agent()), await beside(steps.agent())
@@ -285,7 +287,7 @@ async def test_who_cancels_at_a_replica_that_dies_ends_the_task_or_finds_it_ende
     assert ended in (CANCELED, FAILED)
 
 
-async def test_a_message_that_a_replica_took_before_it_died_is_answered_with_what_became_of_it(
+async def test_an_accepted_message_of_a_dead_replica_is_answered_with_the_outcome(
     beside: Any,
 ) -> None:
     steps = Steps()
@@ -302,7 +304,7 @@ async def test_a_message_that_a_replica_took_before_it_died_is_answered_with_wha
     assert shapes(await streaming)[-1] == FAILED
 
 
-async def test_readers_of_other_replicas_go_on_when_a_task_is_taken_over(beside: Any) -> None:
+async def test_readers_of_other_replicas_continue_after_a_takeover(beside: Any) -> None:
     gate = Gate()
 
     class Resumes:
@@ -328,7 +330,7 @@ async def test_readers_of_other_replicas_go_on_when_a_task_is_taken_over(beside:
     assert "".join(part.text for part in (await three.get(task.id)).artifacts[0].parts) == "12"
 
 
-async def test_who_tries_to_take_a_task_over_shows_what_the_quicker_one_has_made_of_it(beside: Any) -> None:
+async def test_a_lost_takeover_race_shows_the_winners_task(beside: Any) -> None:
     steps, gate = Steps(), Gate()
     one, two, three = await beside(steps.agent()), await beside(steps.agent()), await beside(steps.agent())
     task_id = await _begun(one, steps)

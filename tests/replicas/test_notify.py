@@ -38,7 +38,7 @@ async def test_the_others_hear_which_tasks_have_changed(fleet: Fleet) -> None:
     assert own.tasks == [None], "nobody has to be told what it did itself"
 
 
-async def test_who_is_alone_says_nothing_until_somebody_joins(fleet: Fleet) -> None:
+async def test_a_single_replica_sends_no_notifications_until_another_joins(fleet: Fleet) -> None:
     one, _ = await fleet.join()
     assert one._replicas.alone
     await fleet.join(lease=60)
@@ -52,7 +52,7 @@ async def test_who_is_alone_says_nothing_until_somebody_joins(fleet: Fleet) -> N
     assert said.payload == payload(Kind.TASKS, one.me, "t")
 
 
-async def test_many_ids_are_told_in_payloads_that_fit() -> None:
+async def test_many_ids_are_sent_in_payloads_within_the_limit() -> None:
     ids = [f"task-{number:04}" for number in range(3000)]
     said = list(payloads("sender", ids))
     assert len(said) > 1

@@ -103,7 +103,7 @@ async def test_any_replica_answers_any_call_and_tasks_outlive_the_one_that_works
     assert {executed[task_id] for task_id in resumed} == {1}
 
 
-async def test_all_are_replaced_again_and_again_while_everybody_works_on(fleet: Fleet) -> None:
+async def test_a_rolling_restart_under_load_loses_nothing(fleet: Fleet) -> None:
     """One process after the other. Readers continue at any serving process; accepted work is done."""
     line = [await fleet.join(), await fleet.join()]
 

@@ -92,7 +92,7 @@ async def test_callers_of_older_versions_resume_too(front: str, version: str) ->
 
 
 @fronts
-async def test_what_this_gateway_never_gave_is_a_gap(front: str) -> None:
+async def test_an_id_of_another_gateway_is_a_gap(front: str) -> None:
     events = whole(CHUNKS)
     async with bridged(front, "JSONRPC") as bridge:
         log = bridge.play(Log(*events[:4], numbered=False))
@@ -147,7 +147,7 @@ async def cut_behind(
 
 @upstreams
 @numberings
-async def test_cut_behind_the_gateway_while_the_task_goes_on(upstream: str, own: bool) -> None:
+async def test_cut_behind_the_gateway_while_the_task_continues(upstream: str, own: bool) -> None:
     events = whole(CHUNKS)
     async with bridged("JSONRPC", upstream) as bridge:
         for place in range(1, len(events) - 1):
@@ -229,7 +229,7 @@ async def test_an_agent_that_numbers_the_events_of_each_connection(upstream: str
 
 @pytest.mark.parametrize("version", ["0.3", "0.2.5"])
 @pytest.mark.parametrize("upstream", ["JSONRPC", "GRPC"])
-async def test_agents_of_older_versions_are_taken_up_too(upstream: str, version: str) -> None:
+async def test_streams_of_older_agents_are_resumed_too(upstream: str, version: str) -> None:
     """They show their state with their next event only, and the gateway reads the task then."""
     events = whole(CHUNKS)
     async with bridged("JSONRPC", upstream, agent=dialect(version)) as bridge:

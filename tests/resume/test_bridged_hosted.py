@@ -71,7 +71,7 @@ async def test_cut_before_the_gateway(tmp_path: Path, kind: str, front: str) -> 
 
 
 @stores
-async def test_cut_on_both_sides_while_the_task_goes_on(tmp_path: Path, kind: str) -> None:
+async def test_cut_on_both_sides_while_the_task_continues(tmp_path: Path, kind: str) -> None:
     async with bridged(kind, tmp_path, "GRPC", "HTTP+JSON") as (scene, service, near, direct):
         far = scene.cutter("HTTP+JSON")
         scene.steps.hold_after(3)

@@ -88,7 +88,7 @@ def check(seen: list[Seen], told: hub.Task, *, repeats: bool = False) -> None:
 
 @upstreams
 @pytest.mark.parametrize("place", range(1, 5))
-async def test_cut_behind_the_gateway_while_the_task_goes_on(
+async def test_cut_behind_the_gateway_while_the_task_continues(
     peer_agents: Agents, upstream: str, place: int
 ) -> None:
     gate = uuid.uuid4().hex

@@ -89,7 +89,7 @@ async def test_the_task_has_ended_when_the_caller_is_back(kind: str, binding: st
 
 @stores
 @bindings
-async def test_the_task_goes_on_while_the_caller_is_away(kind: str, binding: str, tmp_path: Path) -> None:
+async def test_the_task_continues_while_the_caller_is_away(kind: str, binding: str, tmp_path: Path) -> None:
     async with opened(kind, tmp_path) as store, served(store) as scene, scene.dial(binding, V1_0) as service:
         for place in range(EVENTS):
             scene.steps.hold_after(place)
@@ -180,7 +180,7 @@ async def test_a_question_that_is_open_ends_a_resumed_stream(binding: str) -> No
 
 
 @bindings
-async def test_what_is_kept_no_longer_is_a_gap(binding: str) -> None:
+async def test_dropped_events_are_a_gap(binding: str) -> None:
     store = MemoryStore(window=2, window_bytes=400)
     async with served(store) as scene, scene.dial(binding, V1_0) as service:
         task_id = await begun(service)
@@ -225,7 +225,7 @@ async def test_ids_that_never_were_are_a_gap(kind: str, binding: str, tmp_path: 
 
 
 @bindings
-async def test_a_store_that_is_opened_again_goes_on_where_it_was(binding: str, tmp_path: Path) -> None:
+async def test_a_reopened_store_continues_the_log(binding: str, tmp_path: Path) -> None:
     async with (
         opened("sqlite", tmp_path) as store,
         served(store) as scene,

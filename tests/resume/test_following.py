@@ -103,7 +103,7 @@ async def test_a_subscription_is_followed_too_from_its_first_connection_on(bindi
 
 
 @bindings
-async def test_what_is_kept_no_longer_comes_as_a_snapshot(binding: str) -> None:
+async def test_dropped_events_are_replaced_by_a_snapshot(binding: str) -> None:
     log = Log(*whole(4)[:3])
     async with following(log, binding) as (events, cutter):
         assert await anext(events) == log.events[0]
@@ -131,7 +131,7 @@ async def test_an_agent_without_ids_gives_snapshots(binding: str) -> None:
 
 
 @bindings
-async def test_of_a_task_that_ended_unseen_the_end_is_told(binding: str) -> None:
+async def test_the_end_of_an_unwatched_task_is_sent(binding: str) -> None:
     log = Log(*whole(2)[:3], numbered=False)
     async with following(log, binding) as (events, cutter):
         for _ in log.events[:]:
@@ -177,7 +177,7 @@ async def test_snapshots_alone_are_no_progress() -> None:
     assert tried == 1 + AT_ONCE.attempts
 
 
-async def test_a_stream_that_ends_early_is_taken_up_once_more() -> None:
+async def test_a_stream_that_ends_early_is_resumed_once() -> None:
     """A proxy that ends long responses without an error has this effect."""
     events = whole(2)
     log = Log(*events)
@@ -221,7 +221,7 @@ async def test_a_task_at_rest_is_not_followed() -> None:
     ],
     ids=lambda error: error.name,
 )
-async def test_what_is_no_outage_of_the_other_side_ends_it(error: A2AError) -> None:
+async def test_errors_other_than_an_outage_end_it(error: A2AError) -> None:
     probe = Probe()
     calls = 0
 
@@ -237,7 +237,7 @@ async def test_what_is_no_outage_of_the_other_side_ends_it(error: A2AError) -> N
     assert (raised.value, calls) == (error, 1)
 
 
-async def test_a_message_that_nobody_answered_is_not_sent_again() -> None:
+async def test_a_message_without_an_answer_is_not_sent_again() -> None:
     probe = Probe()
     calls = 0
 

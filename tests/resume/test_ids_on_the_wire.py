@@ -98,7 +98,7 @@ async def test_an_id_that_is_none_never_reaches_the_wire(
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-async def test_an_asgi_application_says_the_same(binding: str) -> None:
+async def test_an_asgi_application_reports_the_same(binding: str) -> None:
     app = AsgiHost(HostOptions())
     HTTP_BINDINGS[binding].mount(app, "", Log(*whole(1)), [V1_0])
     headers = {"A2A-Version": "1.0", "Last-Event-ID": "2"}
@@ -118,7 +118,7 @@ async def subscribed(service: Any, *metadata: tuple[str, str]) -> AsyncIterator[
         yield raw.unary_stream(SUBSCRIBE)(wire, metadata=metadata)
 
 
-async def test_grpc_says_the_first_id_before_the_first_message() -> None:
+async def test_grpc_sends_the_first_id_before_the_first_message() -> None:
     async with subscribed(Log(*whole(1)), ("last-event-id", "1")) as rpc:
         assert len(await finished(rpc)) == 3
         said = dict(await rpc.initial_metadata())
@@ -126,14 +126,14 @@ async def test_grpc_says_the_first_id_before_the_first_message() -> None:
     assert RESUME_PARAMETER not in said
 
 
-async def test_grpc_says_a_gap_in_the_metadata() -> None:
+async def test_grpc_sends_a_gap_in_the_metadata() -> None:
     async with subscribed(Log(*whole(1), kept=2), ("last-event-id", "1")) as rpc:
         assert len(await finished(rpc)) == 1
         said = dict(await rpc.initial_metadata())
     assert (said[EVENT_PARAMETER], said[RESUME_PARAMETER]) == ("4", "gap")
 
 
-async def test_grpc_says_nothing_where_there_are_no_ids() -> None:
+async def test_grpc_sends_no_metadata_without_ids() -> None:
     probe = Probe()
     probe.on_stream = yielding(begun())
     async with subscribed(probe) as rpc:
@@ -170,7 +170,7 @@ cells = pytest.mark.parametrize(
 
 @cells
 @pytest.mark.parametrize("after", ["a b", "1,2", "x" * 65])
-async def test_what_can_be_no_id_is_refused_alike(binding: str, dialect: Dialect, after: str) -> None:
+async def test_invalid_ids_are_refused_alike(binding: str, dialect: Dialect, after: str) -> None:
     """Sent as a constant parameter, which our client side does not check."""
     log = Log(*whole(2))
     found = find(binding)
@@ -224,7 +224,7 @@ async def test_our_client_sends_nothing_that_can_be_no_id(binding: str) -> None:
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_other_calls_do_not_say_where_to_go_on(binding: str) -> None:
+async def test_other_calls_do_not_send_last_event_id(binding: str) -> None:
     """A gateway would otherwise forward a caller's header to agents with other numbers."""
     probe = Probe()
     probe.on_unary = answering(begun().task)
@@ -238,7 +238,7 @@ async def test_other_calls_do_not_say_where_to_go_on(binding: str) -> None:
 
 
 @http
-async def test_who_declares_the_extension_is_told_that_it_is_active(binding: str) -> None:
+async def test_a_caller_that_declares_the_extension_sees_that_it_is_active(binding: str) -> None:
     card = hub.AgentCard(capabilities=hub.AgentCapabilities(streaming=True))
     service = extensions(offer_resume(card))(Log(*whole(1)))
     async with hosting(service) as host:

@@ -101,7 +101,7 @@ async def test_a_snapshot_has_the_id_of_the_last_event_it_holds(binding: str) ->
 
 @bindings
 @pytest.mark.parametrize("after", ["1", "99", "never-1", "never", "01"])
-async def test_a_gap_is_said_twice_and_a_snapshot_stands_for_it(binding: str, after: str) -> None:
+async def test_a_gap_is_marked_twice_and_followed_by_a_snapshot(binding: str, after: str) -> None:
     log = Log(*whole(4), kept=3)
     call = subscribing(TASK, after)
     async with through_a_cutter(log, binding) as (service, _):
@@ -113,7 +113,7 @@ async def test_a_gap_is_said_twice_and_a_snapshot_stands_for_it(binding: str, af
 
 
 @bindings
-async def test_after_a_gap_the_events_go_on(binding: str) -> None:
+async def test_after_a_gap_the_events_continue(binding: str) -> None:
     events = whole(4)
     log = Log(*events[:5], kept=4)
     call = subscribing(TASK, "2")
@@ -125,7 +125,7 @@ async def test_after_a_gap_the_events_go_on(binding: str) -> None:
 
 
 @bindings
-async def test_a_gap_in_the_middle_says_where_the_counting_goes_on(binding: str) -> None:
+async def test_a_gap_in_the_middle_has_the_next_number(binding: str) -> None:
     events = whole(6)
 
     async def lossy(call: Any) -> Any:

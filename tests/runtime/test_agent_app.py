@@ -99,7 +99,7 @@ async def test_the_order_of_closing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert order.count("store") == 1
 
 
-async def test_nothing_stays_open_when_nobody_can_listen(tmp_path: Path) -> None:
+async def test_nothing_stays_open_if_the_listener_fails(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     async with serve(echo, [interface("JSONRPC")]) as other:
         taken = interface("JSONRPC", f"http://{other.http}")
@@ -110,7 +110,7 @@ async def test_nothing_stays_open_when_nobody_can_listen(tmp_path: Path) -> None
         pass
 
 
-async def test_what_was_left_behind_is_taken_over(tmp_path: Path) -> None:
+async def test_orphaned_tasks_are_taken_over(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     task_id = await left_behind(url)
     async with (
@@ -168,7 +168,7 @@ async def test_an_application_takes_over_with_its_first_call(tmp_path: Path) -> 
                     await asyncio.sleep(0)
 
 
-async def test_a_server_of_somebody_elses_takes_over_with_its_first_call(tmp_path: Path) -> None:
+async def test_an_application_server_takes_over_with_its_first_call(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     task_id = await left_behind(url)
     server = grpc.aio.server()

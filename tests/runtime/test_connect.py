@@ -39,7 +39,7 @@ async def test_a_url_an_address_a_card_an_interface_and_an_agent() -> None:
                 assert (await peer.send("hi")).text == "hi!", target
 
 
-async def test_what_a_peer_knows_of_its_agent() -> None:
+async def test_properties_of_a_peer() -> None:
     async with serve(agent()) as server:
         async with connect(f"http://{server.http}") as peer:
             assert peer.card == server.card
@@ -59,7 +59,7 @@ async def test_what_a_peer_knows_of_its_agent() -> None:
         ({"version": "0.3"}, Reason.UNSUPPORTED_OPERATION),
     ],
 )
-async def test_what_the_card_does_not_offer(options: dict[str, str], reason: Reason) -> None:
+async def test_operations_that_the_card_does_not_offer(options: dict[str, str], reason: Reason) -> None:
     card = hub.AgentCard(supported_interfaces=[interface("JSONRPC", "http://127.0.0.1:1/")])
     with pytest.raises(A2AError) as caught:
         async with connect(card, **options):
@@ -68,13 +68,13 @@ async def test_what_the_card_does_not_offer(options: dict[str, str], reason: Rea
 
 
 @pytest.mark.parametrize("target", ["ftp://a.example", "ws://a.example"])
-async def test_what_is_no_address(target: str) -> None:
+async def test_invalid_addresses(target: str) -> None:
     with pytest.raises(ValueError, match=target):
         async with connect(target):
             pytest.fail("it was connected")
 
 
-async def test_nobody_there() -> None:
+async def test_no_listener() -> None:
     with pytest.raises(A2AError) as caught:
         async with connect(f"http://127.0.0.1:{closed_port()}"):
             pytest.fail("it was connected")
@@ -199,7 +199,7 @@ def test_an_answer_that_holds_nothing() -> None:
     assert (caught.value.reason, caught.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
 
 
-def test_messages_are_made_of_what_people_have() -> None:
+def test_messages_are_made_of_texts_parts_and_files() -> None:
     request = request_of(["text", b"raw", {"a": [1]}, 5, None, hub.Part(url="http://x")], context_id="c")
     kinds = [part.WhichOneof("content") for part in request.message.parts]
     assert kinds == ["text", "raw", "data", "data", "data", "url"]

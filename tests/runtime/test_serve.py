@@ -78,7 +78,7 @@ async def test_a_message_of_0_3_without_parts_is_refused_as_in_1_0(path: str, bo
     assert answer.get("code", error["code"]) == -32602
 
 
-async def test_what_is_not_declared_is_not_there() -> None:
+async def test_undeclared_interfaces_are_not_served() -> None:
     async with serve(agent(), [interface("JSONRPC", "/rpc")]) as server:
         assert server.grpc is None
         assert listed(server.card) == [("JSONRPC", f"http://{server.http}/rpc")]
@@ -173,7 +173,7 @@ async def test_the_options_say_where() -> None:
         (interface("JSONRPC", "https://127.0.0.1:0"), ValueError),
     ],
 )
-async def test_what_cannot_be_served_is_refused(declared: hub.AgentInterface, error: type[Exception]) -> None:
+async def test_invalid_declarations_are_refused(declared: hub.AgentInterface, error: type[Exception]) -> None:
     with pytest.raises(error):
         async with serve(agent(), [interface("JSONRPC"), interface("GRPC"), declared]):
             pytest.fail("it was served")
@@ -245,7 +245,7 @@ async def test_drain_may_be_repeated() -> None:
         assert caught.value.reason is Reason.UNAVAILABLE
 
 
-async def test_drain_ends_what_runs() -> None:
+async def test_drain_ends_running_calls() -> None:
     async with serve(agent()) as server, connect(server.card) as peer:
         events = peer.stream("hang")
         async with asyncio.timeout(PATIENCE):

@@ -65,7 +65,7 @@ async def test_many_tasks_share_a_transaction(url: str) -> None:
         assert len(ids(await pages(store))) == 100
 
 
-async def test_what_nobody_waits_for_is_written_after_the_delay(url: str) -> None:
+async def test_changes_without_a_waiter_are_written_after_the_delay(url: str) -> None:
     async with opened(url, StoreOptions(commit_delay=0.01, ack_timeout=PATIENCE)) as store:
         reader = store.subscribe("t", 0)
         Author(store).begin("t")
@@ -95,7 +95,7 @@ async def test_nothing_is_shown_before_it_is_in_the_database(sqlite_url: str) ->
     assert [bool(rows[0][1]) for _, rows in seen] == [True, True, False]
 
 
-async def test_one_task_of_a_group_that_is_not_ours_keeps_nobody_else(url: str) -> None:
+async def test_a_lost_task_in_a_group_does_not_block_the_others(url: str) -> None:
     async with opened(url, QUIET) as store:
         await Author(store).begin("t3").released()
         taken = await Author(store).reopen("t3")
@@ -122,7 +122,7 @@ def _seize(connection: Connection, task_id: str) -> None:
     )
 
 
-async def test_what_cannot_be_stored_keeps_nobody_else(
+async def test_a_change_that_cannot_be_stored_does_not_block_others(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(sqlite_url, QUIET) as store:
@@ -144,7 +144,7 @@ async def test_what_cannot_be_stored_keeps_nobody_else(
         assert store.refusal() is None
 
 
-async def test_what_is_too_long_for_an_index_keeps_nobody_else(postgres_url: str) -> None:
+async def test_a_value_too_long_for_an_index_does_not_block_others(postgres_url: str) -> None:
     """PostgreSQL compresses values, so this one has to be random."""
     long = random.Random(1).randbytes(3000).hex()
     async with opened(postgres_url, QUIET) as store:
@@ -285,7 +285,7 @@ def _in_doubt(store: Any, monkeypatch: pytest.MonkeyPatch, end: Callable[[Any], 
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_a_commit_in_doubt_is_not_taken_for_what_another_replica_has_written_since(
+async def test_a_commit_in_doubt_is_not_confused_with_later_writes_of_another_replica(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, *, committed: bool
 ) -> None:
     async with opened(postgres_url, QUIET) as store:
@@ -332,7 +332,7 @@ async def test_a_server_that_gives_a_number_of_a_transaction_twice_makes_no_comm
 
 
 @pytest.mark.parametrize("what", ["task", "job"])
-async def test_a_connection_that_its_server_does_not_know_to_be_lost_blocks_nobody(
+async def test_a_half_open_connection_does_not_block_others(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """The COMMIT did not arrive, and its rows are locked meanwhile."""
@@ -356,7 +356,7 @@ async def test_a_connection_that_its_server_does_not_know_to_be_lost_blocks_nobo
             left[0].close()
 
 
-async def test_what_was_given_during_an_outage_is_written_though_nobody_waits(
+async def test_changes_during_an_outage_are_written_without_a_waiter(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
@@ -441,7 +441,7 @@ async def test_who_waits_too_long_is_sent_away_and_the_rest_is_written_all_the_s
         assert author.lost == 0
 
 
-async def test_reading_goes_on_while_nothing_can_be_written(sqlite_url: str) -> None:
+async def test_reads_continue_while_writes_fail(sqlite_url: str) -> None:
     async with opened(sqlite_url, StoreOptions(ack_timeout=0.2)) as store:
         author = await Author(store).begin("t").synced()
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
@@ -467,7 +467,7 @@ def test_every_commit_is_forced_to_the_disk(sqlite_url: str) -> None:
     database.close()
 
 
-async def test_what_was_opened_too_late_for_whoever_wanted_it_is_an_orphan(
+async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(url, StoreOptions(ack_timeout=0.1)) as store:
@@ -521,9 +521,7 @@ def _slow(store: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("alone")
-async def test_jobs_that_nobody_waits_for_any_longer_keep_no_other_waiting(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_abandoned_jobs_do_not_delay_others(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than a group holds."""
     async with opened(sqlite_url, QUIET) as store:
         with _slow(store, monkeypatch):
@@ -554,7 +552,7 @@ async def test_jobs_that_were_given_up_are_not_kept(sqlite_url: str, monkeypatch
 
 
 @pytest.mark.usefixtures("alone")
-async def test_nobody_waits_for_a_job_that_was_given_up_before_its_group(sqlite_url: str) -> None:
+async def test_a_job_cancelled_before_its_group_is_not_run(sqlite_url: str) -> None:
     async with opened(sqlite_url, QUIET) as store:
         given_up = asyncio.create_task(store.write(lambda _: None))
         await asyncio.sleep(0)
@@ -564,7 +562,7 @@ async def test_nobody_waits_for_a_job_that_was_given_up_before_its_group(sqlite_
 
 
 @pytest.mark.usefixtures("alone")
-async def test_a_hurry_is_not_forgotten_by_what_was_to_be_collected_before(sqlite_url: str) -> None:
+async def test_an_urgent_commit_is_not_lost_to_an_earlier_delayed_one(sqlite_url: str) -> None:
     """After a commit, a caller adds the next event, and another caller one more a moment later."""
     async with opened(sqlite_url, QUIET) as store:
         author, other = Author(store).begin("t"), Author(store).begin("u")

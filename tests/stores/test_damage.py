@@ -85,7 +85,7 @@ async def _send(store: Store) -> None:
         (sends, "answer", _send, True),
     ],
 )
-async def test_what_is_damaged_is_an_error_of_that_task(
+async def test_damage_is_an_error_of_that_task(
     url: str, table: Table, column: str, call: Callable[[Store], Awaitable[None]], known: bool
 ) -> None:
     await _filled(url)
@@ -99,7 +99,7 @@ async def test_what_is_damaged_is_an_error_of_that_task(
         assert good is not None
 
 
-async def test_a_list_leaves_out_what_is_damaged(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_list_leaves_out_damaged_tasks(url: str, caplog: pytest.LogCaptureFixture) -> None:
     await _filled(url)
     _alter(url, bodies, "data")
     async with open_store(url) as store:

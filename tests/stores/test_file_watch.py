@@ -53,7 +53,7 @@ def delete_log(path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("noticed", ["at a commit", "when asked"])
-async def test_nothing_is_acknowledged_that_nobody_will_find(
+async def test_nothing_is_acknowledged_after_the_file_is_gone(
     sqlite_url: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -100,7 +100,7 @@ async def test_a_file_that_is_put_back_is_written_again(
         assert connection.execute("SELECT count(*) FROM tasks").fetchone() == (1,)
 
 
-async def test_what_other_programs_may_do_to_a_file_is_no_change(
+async def test_harmless_changes_of_a_file_are_ignored(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_watch, "_PAUSE", 0.0)

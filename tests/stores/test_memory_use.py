@@ -59,7 +59,7 @@ async def test_large_and_small_rows_share_a_transaction(url: str) -> None:
             assert (await rest(store.subscribe(author.task.id, 1))) == events
 
 
-async def test_what_was_written_is_not_kept(tmp_path: Path) -> None:
+async def test_written_data_is_not_kept_in_memory(tmp_path: Path) -> None:
     (tmp_path / "writes.py").write_text(PROGRAM)
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -140,7 +140,7 @@ async def test_other_versions_are_refused(url: str, number: str | None, wanted: 
         assert caught.value.remedy.startswith("a2a-bridge db upgrade ")
 
 
-async def test_a_place_is_said_without_secrets(database: str) -> None:
+async def test_a_store_address_is_printed_without_secrets(database: str) -> None:
     with pytest.raises(StoreOpenError, match="no tables yet") as caught:
         async with open_store(f"{database}&password=hidden"):
             pass
@@ -149,7 +149,7 @@ async def test_a_place_is_said_without_secrets(database: str) -> None:
     assert parse(caught.value.remedy.removeprefix("a2a-bridge db upgrade ")).query == parse(database).query
 
 
-def test_the_command_for_push_says_a_place_without_secrets(database: str) -> None:
+def test_the_push_command_prints_an_address_without_secrets(database: str) -> None:
     said = CliRunner().invoke(app, ["list", "--store", f"{database}&password=hidden"])
     assert said.exit_code == 2
     assert "a2a-bridge db upgrade postgresql://" in said.stderr
@@ -204,7 +204,7 @@ async def test_tables_of_something_else_are_refused(tmp_path: Path, database: st
         "sqlite:////proc/nowhere/x.db",
     ],
 )
-async def test_what_cannot_be_opened_is_said_without_secrets(url: str) -> None:
+async def test_open_errors_have_no_secrets(url: str) -> None:
     with pytest.raises(StoreOpenError) as caught:
         async with open_store(url):
             pass
@@ -212,7 +212,7 @@ async def test_what_cannot_be_opened_is_said_without_secrets(url: str) -> None:
     assert caught.value.text
 
 
-async def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(b"this is no database" * 1000)
     with pytest.raises(StoreOpenError, match="cannot be used"):
@@ -250,7 +250,7 @@ async def test_keys_are_looked_at(sqlite_url: str) -> None:
         assert store.refusal() is None
 
 
-async def test_closing_writes_what_was_given(url: str) -> None:
+async def test_closing_writes_pending_changes(url: str) -> None:
     async with open_store(url, StoreOptions(commit_delay=3600.0, ack_timeout=PATIENCE)) as store:
         author = Author(store).begin("t")
         author.status(COMPLETED)
@@ -259,7 +259,7 @@ async def test_closing_writes_what_was_given(url: str) -> None:
         assert len(await rest(store.subscribe("t", 0))) == 2
 
 
-async def test_a_closed_store_keeps_nobody_waiting(sqlite_url: str) -> None:
+async def test_a_closed_store_answers_all_waiters(sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         author = await Author(store).begin("t").synced()
     author.chunk("x")

@@ -32,7 +32,7 @@ async def done(store: Any, statement: str) -> None:
     await store.writer.write(lambda connection: connection.execute(text(statement)).rowcount)
 
 
-async def test_mail_of_configs_that_belong_to_nobody_is_found(store: Any) -> None:
+async def test_notifications_of_configs_without_a_holder_are_found(store: Any) -> None:
     """The result of two replicas if one releases a config while the other adds a notification for it."""
     clock = Clock()
     store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, now=clock)
@@ -68,7 +68,7 @@ async def test_a_config_that_was_let_go_is_looked_at_soon(store: Any) -> None:
     assert told(await due(store)) == [("t", "p", 2)]
 
 
-async def test_a_claim_that_is_made_after_nobody_waits_for_it_is_not_lost(
+async def test_a_claim_after_its_caller_was_cancelled_is_not_lost(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "ab":
@@ -145,7 +145,7 @@ async def test_a_config_that_is_ours_in_its_row_alone_is_found(store: Any) -> No
 
 
 @pytest.mark.parametrize("when", ["claimed", "given out", "sent"])
-async def test_mail_that_comes_in_while_a_config_is_let_go_is_told_of(
+async def test_notifications_that_arrive_during_a_release_are_announced(
     store: Any, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Another replica commits it after the config was found empty, and before that is written."""
@@ -179,7 +179,7 @@ async def test_mail_that_comes_in_while_a_config_is_let_go_is_told_of(
     assert await due(store) == []
 
 
-async def test_what_is_another_s_by_now_is_not_given_out(store: Any) -> None:
+async def test_configs_claimed_by_another_replica_are_not_given_out(store: Any) -> None:
     """It was released and claimed by another replica without a notification here."""
     await store.push_configs.put(HERE, registered())
     await written(store)

@@ -65,7 +65,7 @@ async def test_two_replicas_send_everything_once_and_in_order(postgres_url: str)
         assert held == [("", len(TASKS))]
 
 
-async def test_what_a_dead_replica_had_claimed_is_sent_by_another(postgres_url: str) -> None:
+async def test_claims_of_a_dead_replica_are_sent_by_another(postgres_url: str) -> None:
     async with receiving() as receiver, open_store(postgres_url) as first:
         one: Any = first
         for task_id in TASKS:

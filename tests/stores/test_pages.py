@@ -35,7 +35,7 @@ from tests.patience import PATIENCE
 SECOND = 10**9
 
 
-async def test_pages_have_what_stays_where_it_is_once(url: str) -> None:
+async def test_unchanged_tasks_are_on_exactly_one_page(url: str) -> None:
     """Tasks come and change between two pages: each unchanged task is on exactly one page, in order."""
     async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         authors = [Author(store).begin(f"t{number:03}", NOON + number) for number in range(60)]
@@ -61,7 +61,7 @@ async def test_pages_have_what_stays_where_it_is_once(url: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_totals_are_what_counting_gives(url: str, seed: int) -> None:
+async def test_totals_equal_counting(url: str, seed: int) -> None:
     choose = random.Random(seed)
     spans = [1, 1000, SECOND, 70 * SECOND, 5000 * SECOND, 300_000 * SECOND, 10**8 * SECOND]
     async with opened(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
@@ -111,7 +111,7 @@ async def test_tasks_that_end_in_the_group_that_made_them_cost_few_counters() ->
     assert deltas([*places, *away]) == []
 
 
-async def test_what_a_page_costs_depends_on_no_total(url: str) -> None:
+async def test_the_cost_of_a_page_does_not_depend_on_the_total(url: str) -> None:
     """Every statement of a page is answered from an index, and reads no more rows than the page has."""
     statements: list[tuple[str, Any]] = []
     async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:

@@ -91,7 +91,7 @@ def test_ended_tasks_that_may_be_gone_are_not_at_hand() -> None:
     assert ended._size == 0
 
 
-def test_those_that_nobody_asks_for_go_first() -> None:
+def test_the_least_recently_read_tasks_are_evicted_first() -> None:
     ended = TerminalTaskCache(10_000)
     for number in range(9):
         ended.put(Scope(), str(number), b"", 1, 1)
@@ -104,7 +104,7 @@ def test_those_that_nobody_asks_for_go_first() -> None:
     assert ended.get(Scope(), "1") is None
 
 
-def test_what_is_at_hand_is_bounded() -> None:
+def test_the_cache_is_bounded() -> None:
     most = 1 << 20
     ended = TerminalTaskCache(most)
     tracemalloc.start()

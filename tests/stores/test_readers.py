@@ -13,7 +13,7 @@ from a2a_bridge.testing.store_scene import COMPLETED, PATIENCE, WORKING, Author,
 
 
 @pytest.mark.parametrize("after", [0, 5])
-async def test_readers_who_begin_together_each_look_into_the_database(sqlite_url: str, after: int) -> None:
+async def test_readers_that_begin_together_each_read_the_database(sqlite_url: str, after: int) -> None:
     """After a restart the task is not in memory yet."""
     async with opened(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         author = Author(store).begin("t")
@@ -26,7 +26,7 @@ async def test_readers_who_begin_together_each_look_into_the_database(sqlite_url
         assert told == [[("task", WORKING), *"01234567"][after:]] * 3
 
 
-async def test_readers_are_looked_at_once_for_all_who_were_given_an_event(
+async def test_readers_are_woken_once_for_all_their_events(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []

@@ -189,7 +189,7 @@ async def test_a_body_of_many_compressed_messages_costs_the_memory_of_one() -> N
     assert most < 5 * size
 
 
-async def test_a_server_without_trailers_says_so_to_grpc() -> None:
+async def test_a_server_without_trailers_refuses_grpc_clearly() -> None:
     service = Scripted()
     async with browser(application(service)) as http:
         for path in (GET, "/other.Service/Call"):
@@ -349,7 +349,7 @@ async def test_our_client_of_0_3() -> None:
 
 
 @pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON", "gRPC-Web"])
-async def test_draining_ends_what_cannot_finish(kind: str) -> None:
+async def test_draining_ends_calls_that_cannot_finish(kind: str) -> None:
     async def held(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         yield update("one")
         await asyncio.Event().wait()

@@ -102,7 +102,7 @@ async def test_no_proxy_is_asked_for_this_machine_and_errors_name_it(monkeypatch
     assert "hunter2" not in error.message
 
 
-async def test_what_travels_with_a_call() -> None:
+async def test_parameters_of_a_call() -> None:
     parameters = {
         "a2a-extensions": "https://e.example/2",
         "authorization": "Bearer caller",
@@ -282,7 +282,7 @@ async def test_a_peer_that_is_not_there(url: str) -> None:
             assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
 
 
-async def test_a_peer_that_accepts_and_says_nothing_is_not_there() -> None:
+async def test_a_peer_that_accepts_and_stays_silent_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:  # the system accepts, no process answers
         port = listening.getsockname()[1]
         async with dialling(f"127.0.0.1:{port}", connect_timeout=0.3) as client:
@@ -305,7 +305,7 @@ async def test_plain_text_where_tls_is_spoken_does_not_connect() -> None:
     assert len(seen.paths) == 1
 
 
-def test_what_tls_can_be() -> None:
+def test_tls_options() -> None:
     credentials = grpc.ssl_channel_credentials()
     assert client_side._credentials(credentials, None) is credentials
     assert client_side._credentials(None, None) is None
@@ -348,7 +348,7 @@ async def test_a_closed_client_sends_nothing() -> None:
         assert len(seen.paths) == 1
 
 
-async def test_closing_ends_what_runs_and_says_so() -> None:
+async def test_closing_ends_running_calls_with_an_error() -> None:
     arrived = asyncio.Event()
 
     async def answer(_wire: bytes, _context: Any) -> bytes:

@@ -122,7 +122,7 @@ async def test_reflection_does_not_know_everything(host: GrpcHost) -> None:
     assert answer.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
 
 
-async def test_a_taken_address_says_why(host: GrpcHost, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_an_address_in_use_is_a_clear_error(host: GrpcHost, capfd: pytest.CaptureFixture[str]) -> None:
     second = BINDING.host(host.address, HostOptions())
     with pytest.raises(OSError) as caught:
         await second.start()
@@ -173,7 +173,7 @@ def test_tls_of_a_host_is_grpcs_own() -> None:
         BINDING.host(ListenAddress(), HostOptions(tls="cert.pem"))
 
 
-async def test_the_rest_is_told_when_the_grace_is_over(host: GrpcHost, probe: Probe) -> None:
+async def test_remaining_calls_get_an_error_after_the_grace(host: GrpcHost, probe: Probe) -> None:
     probe.on_unary, probe.on_stream = waiting, holding(EVENT)
     async with channel(host.address) as raw:
         stream = raw.unary_stream(f"/{SERVICE}/SendStreamingMessage")(b"")
@@ -202,7 +202,7 @@ async def test_a_caller_that_reads_nothing_does_not_hold_a_drain(
     assert not caplog.records
 
 
-async def test_on_a_server_of_somebody_else(probe: Probe) -> None:
+async def test_on_an_application_server(probe: Probe) -> None:
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     add_to_server(probe, server, [V1_0], max_body=1000, health=True, reflection=True)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
@@ -229,7 +229,7 @@ def test_a_server_of_threads_is_refused(probe: Probe) -> None:
     server.stop(None)
 
 
-async def test_on_a_server_of_somebody_else_nothing_comes_uninvited(probe: Probe) -> None:
+async def test_on_an_application_server_health_and_reflection_are_optional(probe: Probe) -> None:
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     add_to_server(probe, server, [V1_0])
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -136,7 +136,7 @@ async def test_an_unknown_operation(raw: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "GetAgentCard"])
-async def test_the_package_of_another_version_is_told_so(raw: Any, probe: Probe, method: str) -> None:
+async def test_a_package_that_contradicts_the_version_is_refused(raw: Any, probe: Probe, method: str) -> None:
     """It is how a caller of 0.3 finds out; it sends no A2A-Version, because its version has none."""
     for make in (raw.unary_unary, raw.unary_stream):
         error = await refused(make(f"/a2a.v1.A2AService/{method}")(b"anything"))
@@ -196,7 +196,7 @@ async def test_a_text_that_cannot_be_encoded_keeps_its_error(raw: Any, probe: Pr
     "defect", [RuntimeError("a secret"), asyncio.CancelledError("a secret")], ids=["exception", "cancelled"]
 )
 @pytest.mark.parametrize("path", [SEND, STREAM])
-async def test_defects_are_logged_and_not_told(
+async def test_defects_are_logged_and_not_sent(
     raw: Any, probe: Probe, path: str, defect: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     probe.on_unary, probe.on_stream = answering(defect), yielding(defect)

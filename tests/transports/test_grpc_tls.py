@@ -55,9 +55,7 @@ async def test_a_host_that_is_not_trusted_or_not_spoken_to_in_tls(host: GrpcHost
     assert caught.value.metadata["phase"] == "connect"
 
 
-async def test_what_is_trusted_may_be_said_by_files(
-    host: GrpcHost, identity: Identity, tmp_path: Path
-) -> None:
+async def test_trusted_authorities_can_be_files(host: GrpcHost, identity: Identity, tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     ca.write_bytes(identity.certificate)
     for url, grpc_tls in (
@@ -95,7 +93,7 @@ async def test_a_client_certificate_is_shown(identity: Identity, tmp_path: Path)
         (False, True, "does not speak TLS"),
     ],
 )
-async def test_why_tls_fails_is_said_in_words(
+async def test_a_tls_failure_has_a_clear_text(
     identity: Identity, secure: bool, grpc_tls: bool | None, words: str
 ) -> None:
     credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)])

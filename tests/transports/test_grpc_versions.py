@@ -179,7 +179,9 @@ async def test_extensions_under_either_name(
     ],
 )
 @pytest.mark.parametrize("where", ["context", "options"])
-async def test_what_clients_say(probe: Probe, dialect: Dialect, expected: dict[str, str], where: str) -> None:
+async def test_declared_versions_of_clients(
+    probe: Probe, dialect: Dialect, expected: dict[str, str], where: str
+) -> None:
     async def unary(call: Call[Any, Any]) -> Any:
         call.context.reply["a2a-extensions"] = ONE
         return TASK
@@ -208,7 +210,7 @@ def noting(probe: Probe) -> Probe:
     return probe
 
 
-async def test_what_is_said_beside_messages(probe: Probe) -> None:
+async def test_side_content_of_messages(probe: Probe) -> None:
     async with hosting(noting(probe), dialects=ALL) as host, channel(host.address) as raw:
         rpc = get(raw, PACKAGE, (SIDE_CHANNEL, "forged"), wire=REQUEST + NOTE)
         answer = await rpc
@@ -225,7 +227,7 @@ async def test_what_is_said_beside_messages(probe: Probe) -> None:
     assert got == ["note", "", "", "from a bridge"]
 
 
-async def test_what_is_said_beside_messages_crosses_two_bridges(probe: Probe) -> None:
+async def test_side_content_of_messages_crosses_two_bridges(probe: Probe) -> None:
     async with AsyncExitStack() as stack:
         far = await stack.enter_async_context(hosting(noting(probe), dialects=(OLD,)))
         to_far = await stack.enter_async_context(dialling(far.address, dialect=OLD))
@@ -265,7 +267,7 @@ async def test_the_tap_shows_old_messages_as_the_hub_has_them(probe: Probe) -> N
         (ops.GET_TASK, "is gone", 5, Reason.TASK_NOT_FOUND),
     ],
 )
-async def test_a_status_of_several_meanings_is_read_by_what_was_asked(
+async def test_an_ambiguous_status_is_read_by_its_operation(
     operation: Any, text: str, status: int, reason: Reason
 ) -> None:
 
@@ -290,7 +292,7 @@ async def test_a_status_of_several_meanings_is_read_by_what_was_asked(
     assert (caught.value.reason, caught.value.message) == (reason, text)
 
 
-async def test_tools_can_ask_what_all_the_packages_hold(probe: Probe) -> None:
+async def test_reflection_lists_all_packages(probe: Probe) -> None:
     async with hosting(probe, dialects=KNOWN) as host, channel(host.address) as raw:
         stub = reflection_pb2_grpc.ServerReflectionStub(raw)
         for symbol in ("a2a.v1.A2AService", "a2a.v1.Message", "lf.a2a.v1.A2AService"):
@@ -301,7 +303,7 @@ async def test_tools_can_ask_what_all_the_packages_hold(probe: Probe) -> None:
             assert symbol.rpartition(".")[0] in {one.package for one in found}
 
 
-async def test_all_versions_on_a_server_of_somebody_else(probe: Probe) -> None:
+async def test_all_versions_on_an_application_server(probe: Probe) -> None:
     server = grpc.aio.server()
     add_to_server(probe, server, KNOWN, health=True, reflection=True)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -330,7 +332,7 @@ async def test_errors_of_streams_in_every_version(probe: Probe, dialect: Dialect
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-async def test_the_status_depends_on_who_declares_0_3(probe: Probe, streaming: bool) -> None:
+async def test_the_status_depends_on_a_declared_0_3(probe: Probe, streaming: bool) -> None:
     """Clients of 0.3 expect UNIMPLEMENTED for an unsupported operation; SDKs of 1.0 declare 0.3 and read as
     in 1.0.
     """

@@ -50,7 +50,7 @@ def test_values_that_metadata_cannot_have_are_not_repeated(value: str) -> None:
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9-]{0,9}x", fullmatch=True), st.text(max_size=20)))
-def test_what_metadata_carries_comes_back(parameters: dict[str, str]) -> None:
+def test_metadata_comes_back(parameters: dict[str, str]) -> None:
     try:
         pairs = wire.metadata_of(parameters)
     except ValueError:
@@ -197,7 +197,7 @@ def test_too_large(status: int, text: str, reason: Reason | None) -> None:
         (GrpcStatus.UNAVAILABLE, "Stream removed", False),
     ],
 )
-def test_what_grpc_says_of_a_broken_connection(status: GrpcStatus, text: str, is_broken: bool) -> None:
+def test_broken_connections_over_grpc(status: GrpcStatus, text: str, is_broken: bool) -> None:
     error = wire.broken(ErrorReply(int(status), None, text))
     assert (error is not None) is is_broken
     if error is not None:

@@ -61,7 +61,7 @@ async def test_streams_too() -> None:
         assert event["task"]["status"]["state"] == state
 
 
-async def test_a_stream_is_taken_up_by_either_verb() -> None:
+async def test_a_stream_is_subscribed_to_by_either_verb() -> None:
     service = working()
     async with hosting(service, dialects=KNOWN) as host:
         for method, path in (("GET", "/v1/tasks/t:subscribe"), ("POST", "/v1/tasks/t%3Asubscribe")):
@@ -129,7 +129,7 @@ async def test_bad_input_names_the_member() -> None:
         ),
     ],
 )
-async def test_what_agents_answer_to_delete(answer: bytes, expected: Reason | None) -> None:
+async def test_answers_of_agents_to_delete(answer: bytes, expected: Reason | None) -> None:
     asked = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="c")
     async with peering(http(answer)) as peer, dialling(peer.url, "JSONRPC", dialect=V0_3) as near:
         call = Call(ops.DELETE_PUSH_CONFIG, asked, CallContext())
@@ -270,9 +270,7 @@ EVENTS, BOTH = "text/event-stream", "application/json, text/event-stream"
         ("1.0", {}, "application/json"),
     ],
 )
-async def test_what_a_stream_that_is_refused_looks_like(
-    version: str, headers: dict[str, str], media: str
-) -> None:
+async def test_refused_streams(version: str, headers: dict[str, str], media: str) -> None:
     async def stream(_: Call[Any, Any]) -> Any:
         raise A2AError(Reason.TASK_NOT_FOUND)
         yield
@@ -317,7 +315,7 @@ async def test_a_request_without_an_id_is_refused_after_all_else(body: dict[str,
     assert not service.calls
 
 
-async def test_a_method_of_1_0_without_a_version_is_told_which_header_to_send() -> None:
+async def test_a_method_of_1_0_without_a_version_names_the_header_to_send() -> None:
     message = {"role": "ROLE_USER", "parts": [{"text": "Hello"}], "messageId": "1"}
     async with hosting(Scripted(), dialects=KNOWN) as host:
         raw = request("POST", "/", frame("SendMessage", {"message": message}), version="")
@@ -366,7 +364,7 @@ async def test_a_refusal_of_other_calls_is_json(version: str) -> None:
         ("POST", "/tasks/7:cancel", "/v1/tasks/{id}:cancel"),
     ],
 )
-async def test_the_paths_of_another_0_3_are_told_ours(
+async def test_paths_of_another_0_3_get_an_error_with_ours(
     dialects: Any, method: str, path: str, place: str
 ) -> None:
     """a2a-go 2 requests 0.3 at the paths of 1.0, with objects of another form."""
@@ -382,7 +380,7 @@ async def test_the_paths_of_another_0_3_are_told_ours(
     assert answer.json()["error"]["details"][0]["reason"] == "METHOD_NOT_FOUND"
 
 
-async def test_an_agent_with_other_paths_for_0_3_is_told_from_one_without_the_method() -> None:
+async def test_an_agent_with_other_paths_for_0_3_differs_from_one_without_the_method() -> None:
     data = http("404 page not found\n", "404 Not Found", "text/plain; charset=utf-8")
     async with peering(data) as peer, dialling(peer.url, "HTTP+JSON", dialect=V0_3) as service:
         with pytest.raises(A2AError) as caught:

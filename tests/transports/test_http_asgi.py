@@ -373,7 +373,7 @@ async def test_silence_is_filled(kind: str) -> None:
         await stream.aclose()
 
 
-async def test_an_endless_producer_starves_nobody() -> None:
+async def test_an_endless_producer_does_not_starve_other_calls() -> None:
     async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         while True:
             yield update("x")

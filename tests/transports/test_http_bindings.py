@@ -104,7 +104,7 @@ async def test_the_version_in_the_query(binding: Spelling) -> None:
 
 
 @both
-async def test_a_lenient_host_takes_what_the_address_implies(binding: Spelling) -> None:
+async def test_a_lenient_host_uses_the_version_of_the_address(binding: Spelling) -> None:
     async with hosting(Scripted(), options=HostOptions(lenient_versions=True)) as host:
         binding.result(await ask(host, binding.send(version="")))
         wrong = await ask(host, binding.send(version="0.3"))
@@ -116,7 +116,7 @@ async def test_a_lenient_host_takes_what_the_address_implies(binding: Spelling) 
     "raw",
     [b"{", b'{"a":NaN}', b"{} {}", b"[" * 50_000, b'{"a":' * 50_000, b'"\xff"', b'{"a":1e}', b"\xff"],
 )
-async def test_what_is_no_json(binding: Spelling, raw: bytes) -> None:
+async def test_invalid_json(binding: Spelling, raw: bytes) -> None:
     async with hosting(Scripted()) as host:
         answer = await ask(host, binding.raw(raw))
     assert answer.reason == "PARSE_ERROR"

@@ -40,7 +40,7 @@ def test_a_kept_connection_is_given_up_before_the_server_closes_it() -> None:
 
 
 @both
-async def test_nobody_listens(kind: str) -> None:
+async def test_no_listener(kind: str) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -57,7 +57,7 @@ async def test_nobody_listens(kind: str) -> None:
 
 @both
 @pytest.mark.parametrize("url", ["", "ftp://x/", "http://", "http://[::1", "grpc://x:1"])
-async def test_what_is_no_url(kind: str, url: str) -> None:
+async def test_invalid_urls(kind: str, url: str) -> None:
     error = await failure(send(url, kind))
     assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
 
@@ -175,7 +175,7 @@ async def test_integers_beyond_64_bits_become_the_nearest_double(kind: str) -> N
 
 
 @both
-async def test_what_goes_out(kind: str) -> None:
+async def test_sent_headers(kind: str) -> None:
     async with peering(http(result(kind, RESULT))) as peer:
         await send(f"{peer.url}/base", kind)
     [(first, headers, body)] = peer.requests
@@ -208,7 +208,7 @@ async def test_an_id_that_comes_back_as_text() -> None:
 
 
 @pytest.mark.parametrize("id_", [2, "2", "01", None, True, 1.0])
-async def test_an_answer_to_somebody_else(id_: Any) -> None:
+async def test_an_answer_with_another_id(id_: Any) -> None:
     async with peering(http(result("JSONRPC", RESULT, id_))) as peer:
         assert (await failure(send(peer.url, "JSONRPC"))).reason is Reason.INVALID_AGENT_RESPONSE
 
@@ -437,7 +437,7 @@ async def test_fetching_follows_no_redirect() -> None:
         assert (await fetch(peer.url, {})).status == 301
 
 
-async def test_fetching_what_is_not_there() -> None:
+async def test_fetching_an_unknown_document() -> None:
     async with http_fetch(DialOptions()) as fetch:
         error = await failure(fetch("http://127.0.0.1:1/", {}))
         assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")

@@ -31,7 +31,7 @@ async def connecting(host: HttpHost) -> None:
             pass
 
 
-async def test_draining_answers_what_is_open_and_takes_nothing_new() -> None:
+async def test_draining_answers_open_calls_and_accepts_no_new_ones() -> None:
     entered, go = asyncio.Event(), asyncio.Event()
 
     async def wait(call: Call[Any, Any]) -> Any:

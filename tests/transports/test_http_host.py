@@ -263,7 +263,7 @@ async def test_a_chunked_body() -> None:
 
 
 @pytest.mark.parametrize("first", ["", "3\r\n{  \r\n"])
-async def test_broken_chunks_are_the_clients_fault_and_nobody_waits_for_more(first: str) -> None:
+async def test_broken_chunks_are_refused_at_once(first: str) -> None:
     # Longer than the test waits: only the disconnect can end the call.
     options = HostOptions(header_timeout=10 * PATIENCE)
     async with hosting(Scripted(), options=options) as host, wire(host) as connection:
@@ -276,7 +276,7 @@ async def test_broken_chunks_are_the_clients_fault_and_nobody_waits_for_more(fir
         assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
 
 
-async def test_continue_is_sent_to_those_who_wait_for_it() -> None:
+async def test_continue_is_sent_to_clients_that_expect_it() -> None:
     async with hosting(Scripted()) as host, wire(host) as connection:
         body = rpc()
         head = request("POST", "/", body, Expect="100-continue").removesuffix(body)
@@ -348,7 +348,7 @@ async def test_absolute_form() -> None:
         ("OPTIONS", "/tasks/7:subscribe", 204, "GET, POST, OPTIONS"),
     ],
 )
-async def test_what_is_not_there(method: str, path: str, status: int, allow: str | None) -> None:
+async def test_unknown_paths(method: str, path: str, status: int, allow: str | None) -> None:
     async with hosting(Scripted()) as host:
         if path == "/card.json":
             host.publish(path, lambda base: base.encode())
@@ -374,7 +374,7 @@ async def test_what_is_not_there(method: str, path: str, status: int, allow: str
         "BREW /",
     ],
 )
-async def test_odd_targets_are_nobodys_fault_but_the_callers(line: str) -> None:
+async def test_odd_targets_are_errors_of_the_caller(line: str) -> None:
     async with hosting(Scripted()) as host, wire(host) as connection:
         connection.send(f"{line} HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\n\r\n")
         answer = await connection.answer()
@@ -527,7 +527,7 @@ async def test_a_client_that_hangs_up_cancels_its_call() -> None:
 
 
 @pytest.mark.parametrize(("path", "body", "status"), [("/", rpc(), 200), ("/message:send", SEND, 503)])
-async def test_what_outlasts_the_grace_is_told(path: str, body: bytes | str, status: int) -> None:
+async def test_calls_that_outlast_the_grace_get_an_error(path: str, body: bytes | str, status: int) -> None:
     entered = asyncio.Event()
 
     async def wait(call: Call[Any, Any]) -> Any:
@@ -544,7 +544,7 @@ async def test_what_outlasts_the_grace_is_told(path: str, body: bytes | str, sta
 
 
 @pytest.mark.parametrize(("path", "body"), [("/", rpc("SendStreamingMessage")), ("/message:stream", SEND)])
-async def test_a_stream_that_outlasts_the_grace_is_told(path: str, body: bytes | str) -> None:
+async def test_a_stream_that_outlasts_the_grace_gets_an_error(path: str, body: bytes | str) -> None:
     async def endless(call: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         yield update("one")
         await asyncio.Event().wait()

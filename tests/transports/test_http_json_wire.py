@@ -271,7 +271,7 @@ def test_where_requests_go(operation: Any, request_: Any, target: tuple[str, str
     assert first == (*target, None)
 
 
-def test_a_body_leaves_out_what_the_path_says() -> None:
+def test_a_body_omits_the_members_of_the_path() -> None:
     [target] = imploded(ops.CANCEL_TASK, hub.CancelTaskRequest(id="7", tenant="acme"))
     assert target == ("POST", "/acme/tasks/7:cancel", "", {})
 

@@ -24,7 +24,7 @@ def test_hosts(host: str) -> None:
     "host",
     ["", " ", "a b", "u@a", "a/b", "a,b", "a:b", "a:", "::1", "[::1", "a?b", "a#b", "a\\b", "é", "a:123456"],
 )
-def test_what_is_no_host(host: str) -> None:
+def test_invalid_hosts(host: str) -> None:
     assert not is_host(host)
 
 

@@ -103,7 +103,7 @@ def test_reply_parameters_in_their_usual_spelling() -> None:
     )
 
 
-def test_what_travels_on() -> None:
+def test_forwarded_parameters() -> None:
     context = CallContext(
         parameters={
             "a2a-version": "0.3",
@@ -136,7 +136,7 @@ def test_a_deadline_in_the_past_is_zero() -> None:
     assert sent["Request-Timeout"] == "0.000000"
 
 
-def test_what_a_response_says() -> None:
+def test_response_parameters() -> None:
     assert parameters.response_parameters(headers(("a2a-extensions", "x"), ("server", "y")), V1_0) == {
         "a2a-extensions": "x"
     }

@@ -72,7 +72,7 @@ async def until(condition: Callable[[], bool]) -> None:
         CHUNKED + b"2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n",
     ],
 )
-async def test_what_servers_frame_in_different_ways_is_refused(raw: bytes) -> None:
+async def test_ambiguous_framing_is_refused(raw: bytes) -> None:
     service = Scripted()
     async with hosting(service) as host, wire(host) as connection:
         connection.send(raw + request("POST", "/", RPC))
@@ -287,7 +287,9 @@ async def test_a_body_that_no_handler_reads_is_not_kept() -> None:
             await connection.writer.drain()
 
 
-async def test_who_goes_on_after_a_refusal_is_cut_off_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_keeps_sending_after_a_refusal_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(protocol, "LINGER", 0.05)
     async with hosting(Scripted(), options=HostOptions(header_timeout=0.1)) as host, wire(host) as connection:
         connection.send(b"nonsense\r\n\r\n")
@@ -340,7 +342,7 @@ async def test_requests_of_a_connection_do_not_share_context_variables() -> None
     assert seen == ["", "", ""]
 
 
-async def test_what_a_handler_raises_stays_here(caplog: pytest.LogCaptureFixture) -> None:
+async def test_exceptions_of_a_handler_are_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(_: Request) -> Reply:
         raise KeyError("a secret")
 
@@ -370,7 +372,7 @@ async def test_a_header_cannot_split_an_answer(value: str, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("size", [100, 2_000_000])
-async def test_an_answer_that_nobody_reads_ends_with_its_client(size: int) -> None:
+async def test_an_unread_answer_ends_with_its_client(size: int) -> None:
     async def large(_: Request) -> Reply:
         return Reply(200, JSON, b"x" * size)
 

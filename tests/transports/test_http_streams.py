@@ -341,7 +341,7 @@ async def test_a_reader_that_does_not_read_costs_little(
 
 
 @both
-async def test_an_endless_producer_starves_nobody(asked: bytes) -> None:
+async def test_an_endless_producer_does_not_starve_other_calls(asked: bytes) -> None:
     async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         while True:
             yield update("x")

@@ -45,7 +45,7 @@ async def test_a_context_means_tls(kind: str, scheme: str) -> None:
 
 @both
 @pytest.mark.parametrize(("scheme", "tls"), [("https://", None), ("http://", True), ("", True)])
-async def test_strangers_are_not_trusted(kind: str, scheme: str, tls: Any) -> None:
+async def test_unknown_proxies_are_not_trusted(kind: str, scheme: str, tls: Any) -> None:
     service = Scripted()
     async with (
         hosting(service, options=serving()) as host,
@@ -66,7 +66,7 @@ async def test_tls_can_be_refused(kind: str) -> None:
         assert (await Client(near).get_task(hub.GetTaskRequest(id="7"))).id == "7"
 
 
-def test_what_is_no_tls_is_not_taken_for_none() -> None:
+def test_invalid_tls_options_are_not_ignored() -> None:
     with pytest.raises(TypeError):
         HttpHost(ListenAddress(), HostOptions(tls="cert.pem"))
 
@@ -111,7 +111,7 @@ async def test_a_handshake_that_ends_after_draining_is_too_late() -> None:
 
 @both
 @pytest.mark.parametrize("files", [TlsFiles(ca=str(PEM)), TlsFiles(verify=False)])
-async def test_what_is_trusted_may_be_said_by_files(kind: str, files: TlsFiles) -> None:
+async def test_trusted_authorities_can_be_files(kind: str, files: TlsFiles) -> None:
     async with (
         hosting(Scripted(), options=serving()) as host,
         dialling(f"https://{host.address}", kind, DialOptions(tls=files)) as near,
@@ -143,7 +143,7 @@ async def test_a_client_certificate_is_shown() -> None:
         ("http", serving(), None, r"where TLS is wanted \(https://\)"),
     ],
 )
-async def test_why_tls_fails_is_said_in_words(
+async def test_a_tls_failure_has_a_clear_text(
     kind: str, scheme: str, options: HostOptions, files: TlsFiles | None, words: str
 ) -> None:
     async with (

@@ -153,13 +153,13 @@ async def test_a_new_address_of_a_caller_that_declares_an_old_version(binding: S
 
 @both
 @pytest.mark.parametrize("lenient", [False, True])
-async def test_a_version_that_nobody_speaks(binding: Spelling, lenient: bool) -> None:
+async def test_an_unknown_version(binding: Spelling, lenient: bool) -> None:
     for version in ("2.0", "0.1", "x", "1.7"):
         said = await spoken(binding, ALL, old=False, version=version, lenient=lenient)
         assert said.startswith("VERSION_NOT_SUPPORTED")
 
 
-async def test_a_refusal_says_what_there_is() -> None:
+async def test_a_refusal_lists_the_served_versions() -> None:
     for dialects, old in ((ALL, False), ((OLD, OLDER), True)):
         async with hosting(Scripted(), dialects=dialects) as host:
             tree = (await ask(host, REST.send(old=True, version="0.1"))).json()
@@ -169,7 +169,7 @@ async def test_a_refusal_says_what_there_is() -> None:
 
 
 @both
-async def test_what_nobody_has(binding: Spelling) -> None:
+async def test_unknown_methods(binding: Spelling) -> None:
     async with hosting(Scripted(), dialects=ALL) as host:
         for version, old in (("", True), ("0.3", True), ("0.2.5", True), ("1.0", False)):
             raw = (
@@ -184,7 +184,7 @@ async def test_what_nobody_has(binding: Spelling) -> None:
 
 
 @both
-async def test_what_cannot_be_read_is_answered_in_the_words_of_old_callers(binding: Spelling) -> None:
+async def test_unreadable_requests_are_answered_in_the_form_of_old_callers(binding: Spelling) -> None:
     path = "/" if binding == RPC else "/v1/message:send"
     async with hosting(Scripted(), dialects=ALL) as host:
         for version, text in (("", "Invalid JSON payload"), ("1.0", "")):
@@ -314,7 +314,9 @@ async def test_who_named_no_extension_gets_the_names_of_its_version(binding: Spe
         (OLD, {"a2a-extensions": ONE, "x-a2a-extensions": ONE}),
     ],
 )
-async def test_what_clients_say(binding: Spelling, dialect: Dialect, expected: dict[str, str]) -> None:
+async def test_declared_versions_of_clients(
+    binding: Spelling, dialect: Dialect, expected: dict[str, str]
+) -> None:
     service = Scripted()
     context = CallContext(parameters={"a2a-extensions": ONE, "a2a-version": "9.9"})
     async with (
@@ -344,7 +346,7 @@ def noting() -> Scripted:
 
 
 @both
-async def test_what_an_old_request_says_beside_its_message(binding: Spelling) -> None:
+async def test_side_content_of_an_old_request(binding: Spelling) -> None:
     service = noting()
     async with hosting(service, dialects=ALL) as host:
         answer = await ask(host, binding.get("from-the-caller"))
@@ -393,7 +395,7 @@ async def test_old_clients_say_it_in_the_message_and_new_ones_beside_it(binding:
 
 
 @both
-async def test_what_is_said_beside_messages_crosses_two_bridges(binding: Spelling) -> None:
+async def test_side_content_of_messages_crosses_two_bridges(binding: Spelling) -> None:
     agent = noting()
     async with AsyncExitStack() as stack:
         far = await stack.enter_async_context(hosting(agent, dialects=(OLD,)))
@@ -422,7 +424,7 @@ async def test_an_old_agent_cannot_speak_to_the_bridge_in_headers(binding: Spell
 
 
 @pytest.mark.parametrize("version", ["0.3", "0.2.5", "1.0", "0.9"])
-async def test_a_service_may_know_better_what_its_caller_speaks(version: str) -> None:
+async def test_a_service_may_override_the_version_of_its_caller(version: str) -> None:
     async def unary(call: Call[Any, Any]) -> Any:
         call.context.reply.version = version
         if call.request.id == "t":
@@ -518,7 +520,7 @@ async def test_the_statuses_of_the_document(reason: Reason, status: int) -> None
     assert caught.value.reason is reason
 
 
-async def test_a_document_that_two_agents_lay_claim_to_is_nobodys() -> None:
+async def test_a_document_path_of_two_agents_is_not_served() -> None:
     host = HttpHost(ListenAddress(), HostOptions())
     for path, name in (("/a", "one"), ("/b", "two"), ("/c", "three"), ("/x/y", "other")):
         service = carded(hub.AgentCard(name=name, capabilities=hub.AgentCapabilities()))
@@ -531,7 +533,7 @@ async def test_a_document_that_two_agents_lay_claim_to_is_nobodys() -> None:
         await host.drain(0)
 
 
-async def test_what_is_mounted_on_purpose_stays() -> None:
+async def test_explicit_mounts_have_priority() -> None:
     for host in (HttpHost(ListenAddress(), HostOptions()), AsgiHost(HostOptions())):
         host.publish(CARD_PATH, lambda _: b"{}")
         BINDINGS["JSONRPC"].mount(host, "/a", Scripted(), [OLDER])

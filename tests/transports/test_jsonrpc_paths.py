@@ -52,7 +52,7 @@ async def test_which_paths_these_are() -> None:
     assert jsonrpc_paths(card) == ("/jsonrpc", "/v2/rpc")
 
 
-async def test_a_served_agent_answers_where_its_card_said() -> None:
+async def test_a_served_agent_answers_at_the_address_of_its_card() -> None:
     card = hub.AgentCard(name="a")
     card.supported_interfaces.add(
         protocol_binding="JSONRPC", url="http://old:1/jsonrpc", protocol_version="1.0"

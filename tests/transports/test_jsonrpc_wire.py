@@ -52,7 +52,7 @@ def test_ids_that_are_none(token: str) -> None:
         b'{"a":' * 100_000,
     ],
 )
-def test_what_is_no_json(body: bytes) -> None:
+def test_invalid_json(body: bytes) -> None:
     with pytest.raises(wire.MalformedRequestError) as caught:
         wire.parse(body)
     assert caught.value.error.reason is Reason.PARSE_ERROR
@@ -76,7 +76,7 @@ def test_what_is_no_json(body: bytes) -> None:
         (b'{"jsonrpc":"2.0","id":1,"method":5}', Reason.INVALID_REQUEST, b"1"),
     ],
 )
-def test_what_is_no_request(body: bytes, reason: Reason, id_: bytes) -> None:
+def test_invalid_requests(body: bytes, reason: Reason, id_: bytes) -> None:
     with pytest.raises(wire.MalformedRequestError) as caught:
         wire.parse(body)
     assert caught.value.error.reason is reason
@@ -93,7 +93,7 @@ def test_of_duplicate_keys_the_last_counts() -> None:
     assert wire.parse(body) == (b"2", "B", {"a": 2}, True)
 
 
-def test_a_request_without_an_id_is_told_from_one_with_null() -> None:
+def test_a_request_without_an_id_differs_from_one_with_null() -> None:
     assert wire.parse(b'{"jsonrpc":"2.0","method":"M"}') == (b"null", "M", None, False)
     assert wire.parse(b'{"jsonrpc":"2.0","id":null,"method":"M"}') == (b"null", "M", None, True)
 
@@ -109,7 +109,7 @@ def test_integers_of_64_bits_survive() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b'"x"', b"null", b"[" * 100_000])
-def test_what_is_no_response(data: bytes) -> None:
+def test_invalid_responses(data: bytes) -> None:
     with pytest.raises(A2AError) as caught:
         wire.answer(data)
     assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE

@@ -55,7 +55,7 @@ async def test_the_probe_of_http() -> None:
         assert "retry-after" not in ready.headers
 
 
-async def test_figures_are_told_to_whoever_asks_for_them() -> None:
+async def test_verbose_readiness_has_figures() -> None:
     state = State(FULL)
     async with hosting(Scripted(), options=HostOptions(refusal=state, status=lambda: {"left": 3})) as host:
         refused = await ask(host, request("GET", "/readyz?verbose"))
@@ -99,7 +99,7 @@ async def test_who_watches_the_health_learns_of_both_turns(monkeypatch: pytest.M
         watch.cancel()
 
 
-async def test_the_health_on_a_server_of_somebody_else() -> None:
+async def test_the_health_service_on_an_application_server() -> None:
     server = grpc.aio.server()
     grpc_attach(Probe(), server, health=True, reflection=False, refusal=State(FULL))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -124,7 +124,7 @@ async def test_how_long_to_wait_arrives_on_every_binding(binding: str, operation
     assert (refused.value.reason, refused.value.retry_after) == (Reason.UNAVAILABLE, 1.2)
 
 
-async def test_grpc_says_it_in_a_detail() -> None:
+async def test_grpc_sends_it_in_a_detail() -> None:
     probe = Probe()
     probe.on_unary = answering(FULL)
     async with grpc_hosting(probe) as host, channel(host.address) as raw:
@@ -142,7 +142,7 @@ async def test_grpc_says_it_in_a_detail() -> None:
     ("header", "seconds"),
     [("7", 7.0), (" 7 ", 7.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None), ("1e3", None)],
 )
-async def test_what_a_proxy_says_in_its_header_is_heard(
+async def test_forwarded_headers_of_a_trusted_proxy_are_used(
     binding: str, header: str, seconds: float | None
 ) -> None:
     said = f"HTTP/1.1 503 Busy\r\nRetry-After: {header}\r\nContent-Length: 4\r\n\r\nbusy".encode()

@@ -44,7 +44,7 @@ def test_ids_that_nothing_could_be_asked_for_with_are_left_out(id_: bytes) -> No
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_what_is_cut_anywhere_is_a_whole_event_with_its_id_or_none(end: str) -> None:
+def test_a_truncated_stream_gives_whole_events_with_their_ids_only(end: str) -> None:
     stream = (
         "".join(f"id: {number}\ndata: {number}\n\n" for number in (9, 10, 11)).replace("\n", end).encode()
     )
@@ -61,7 +61,7 @@ def test_an_event_with_an_id() -> None:
 
 
 @pytest.mark.parametrize("id_", ["1\n2", "1\r", "\0", "\u0661", "9" * 65])
-def test_what_is_no_id_is_not_written(id_: str) -> None:
+def test_invalid_ids_are_not_written(id_: str) -> None:
     with pytest.raises(ValueError, match="id of an event"):
         encode(b"{}", b"", id_)
 
@@ -88,7 +88,7 @@ def test_byte_order_mark(cut: int) -> None:
     assert read(stream[:cut], stream[cut:]) == [Event("message", b"a")]
 
 
-def test_what_only_begins_like_a_mark_is_kept() -> None:
+def test_text_that_only_begins_like_a_byte_order_mark_is_kept() -> None:
     assert read(b"\xef", b"\xbb", b"x\ndata: a\n\n") == [Event("message", b"a")]
 
 
@@ -168,7 +168,7 @@ def test_chunks_do_not_matter(lines: list[str], data: st.DataObject) -> None:
 
 
 @given(st.recursive(st.text() | st.integers() | st.none(), st.lists))
-def test_what_is_written_is_read(tree: object) -> None:
+def test_written_events_can_be_read(tree: object) -> None:
     data = json.dumps(tree, ensure_ascii=False).encode()
     [event] = read(encode(data, b"error"))
     assert event.type == "error"

@@ -30,7 +30,7 @@ def error_of(code: int, message: str = "said so", data: Any = None) -> A2AError:
         (-32011, Reason.UNAVAILABLE),
     ],
 )
-def test_the_colliding_numbers_mean_what_0_1_says(code: int, reason: Reason) -> None:
+def test_colliding_error_numbers_have_the_meaning_of_0_1(code: int, reason: Reason) -> None:
     error = error_of(code)
     assert error.reason is reason
     assert error.code == reason.code
@@ -85,7 +85,7 @@ def test_a_legacy_code_that_does_not_mean_the_error_is_not_believed() -> None:
     assert encode_jsonrpc(A2AError(Reason.TASK_NOT_FOUND, metadata={LEGACY_CODE: "x"})).body["code"] == -32001
 
 
-def test_a_number_nobody_knows_is_kept() -> None:
+def test_an_unknown_error_number_is_kept() -> None:
     error = error_of(-32055)
     assert error.code == -32055
     assert encode_jsonrpc(error).body["code"] == -32055

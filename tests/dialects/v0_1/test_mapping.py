@@ -50,7 +50,7 @@ def test_ids_in_the_message_itself_do_not_count() -> None:
     assert params.encode_send(params.decode_send(wire)) == wire
 
 
-def test_a_message_gets_an_id_that_depends_on_what_it_says_and_where() -> None:
+def test_a_message_gets_an_id_from_its_content_and_place() -> None:
     def id_of(text: str, where: str) -> str:
         wire = {"role": "user", "parts": [{"type": "text", "text": text}]}
         return str(messages.decode_message(wire, where)["messageId"])
@@ -106,7 +106,7 @@ def test_members_that_0_1_lacks_go_along_under_their_own_names() -> None:
 
 
 @pytest.mark.parametrize(("true", "shown"), [("rejected", "failed"), ("auth-required", "input-required")])
-def test_states_that_0_1_lacks_are_downgraded_and_known_to_who_asks(true: str, shown: str) -> None:
+def test_states_that_0_1_lacks_are_downgraded_and_kept_in_metadata(true: str, shown: str) -> None:
     tree = {**messages.decode_task(TASK), "status": {"state": true}}
     wire = messages.encode_task(tree)
     assert wire["status"] == {"state": shown}
@@ -185,13 +185,13 @@ def test_an_event_names_its_task_by_id() -> None:
     assert tree == status_event("completed", final=True)
 
 
-def test_final_is_false_unless_said() -> None:
+def test_final_is_false_by_default() -> None:
     wire = {"id": "t", "status": {"state": "completed"}}
     assert events.decode_event(wire)["final"] is False
     assert events.encode_event(events.decode_event(wire)) == wire
 
 
-def test_an_event_without_an_artifact_that_says_final_is_a_status() -> None:
+def test_an_event_with_final_and_without_an_artifact_is_a_status() -> None:
     wire = {"id": "t", "status": {"state": "working"}, "final": False, "artifacts": []}
     assert events.decode_event(wire)["kind"] == "status-update"
 
@@ -200,11 +200,11 @@ def test_a_task_that_an_agent_sends_as_an_event_is_read_as_one() -> None:
     assert events.decode_event(task(sessionId="s"))["kind"] == "task"
 
 
-def test_the_session_of_an_event_is_told_where_it_is_known() -> None:
+def test_an_event_has_its_session_if_it_is_known() -> None:
     assert events.encode_event(status_event("working", contextId="c", final=False))["sessionId"] == "c"
 
 
-def test_a_message_is_answered_as_a_completed_task_that_says_so() -> None:
+def test_a_message_is_answered_as_a_marked_completed_task() -> None:
     message = {
         "kind": "message",
         "role": "agent",
@@ -219,7 +219,7 @@ def test_a_message_is_answered_as_a_completed_task_that_says_so() -> None:
     assert events.decode_result(wire) == message
 
 
-def test_a_message_in_a_stream_is_a_completed_status_that_says_so() -> None:
+def test_a_message_in_a_stream_is_a_marked_completed_status() -> None:
     message = {"kind": "message", "role": "agent", "messageId": "m", "parts": [], "taskId": "t"}
     wire = events.encode_event(message)
     assert (wire["id"], wire["status"]["state"], wire["final"]) == ("t", "completed", True)
@@ -364,7 +364,7 @@ def test_each_type_of_part(wire: Any, tree: Any) -> None:
         {"kind": "text", "text": "a", "metadata": {"origType": 5}},
     ],
 )
-def test_a_part_that_only_looks_like_one_of_ours_stays_what_it_is(tree: Any) -> None:
+def test_a_part_that_only_resembles_ours_is_unchanged(tree: Any) -> None:
     wire = parts.encode_part(tree)
     assert wire["type"] == tree["kind"]
     again = parts.decode_part(wire)
@@ -391,7 +391,7 @@ def test_who_asks_for_all_the_history_asks_for_a_large_number() -> None:
     assert "configuration" not in params.decode_send(sent)
 
 
-def test_what_else_is_configured_goes_along() -> None:
+def test_other_configuration_is_carried() -> None:
     tree = {
         "message": {"kind": "message", "taskId": "t", "messageId": "m", "parts": []},
         "configuration": {"blocking": False, "acceptedOutputModes": ["text"], "historyLength": 0},
@@ -455,7 +455,7 @@ def secured(schemes: list[str], credentials: str = "") -> dict[str, Any]:
     return tree
 
 
-def test_what_became_required_later_is_filled_in() -> None:
+def test_members_required_since_then_are_filled_in() -> None:
     tree = card.decode_tree(CARD)
     assert (tree["protocolVersion"], tree["preferredTransport"]) == ("0.1.0", "JSONRPC")
     assert (tree["description"], tree["defaultInputModes"], tree["defaultOutputModes"]) == (
@@ -539,5 +539,5 @@ def test_an_authentication_that_is_none_is_named(authentication: Any, path: str)
         ({"description": "", "defaultInputModes": [], "defaultOutputModes": []}, False),
     ],
 )
-def test_a_card_of_0_1_is_told_by_what_it_has_and_lacks(members: dict[str, Any], claimed: bool) -> None:
+def test_a_card_of_0_1_is_recognised_by_its_members(members: dict[str, Any], claimed: bool) -> None:
     assert card.claims({**CARD, **members}) is claimed

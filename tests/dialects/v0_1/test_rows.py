@@ -168,7 +168,7 @@ def test_no_error_of_the_codec_gets_out() -> None:
 
 
 @pytest.mark.parametrize("method", ["tasks/send", "tasks/sendSubscribe"])
-def test_what_is_nested_too_deeply_is_refused(method: str) -> None:
+def test_too_deep_nesting_is_refused(method: str) -> None:
     deep: Any = "x"
     for _ in range(950):
         deep = [deep]

@@ -164,7 +164,7 @@ IRREGULAR: list[tuple[str, Any, Any]] = [
 @pytest.mark.parametrize(
     ("decode", "wire"), [row[1:] for row in IRREGULAR], ids=[row[0] for row in IRREGULAR]
 )
-def test_irregular_input_is_told_by_a_stash(decode: Any, wire: Any) -> None:
+def test_irregular_input_is_kept_in_a_stash(decode: Any, wire: Any) -> None:
     assert stashes(decode(wire)) != []
 
 

@@ -131,7 +131,7 @@ def test_errors_come_back(reason: Reason) -> None:
         assert form.decode_error(form.encode_error(A2AError(reason, "why"))).reason is reason
 
 
-def test_what_the_dialect_says_about_itself() -> None:
+def test_properties_of_the_dialect() -> None:
     assert DIALECT.version == "0.2.5"
     assert DIALECT.card.paths == ("/.well-known/agent.json",)
     assert not DIALECT.declares

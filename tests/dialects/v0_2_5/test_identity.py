@@ -116,7 +116,7 @@ def test_unknown_ends_a_stream_here_and_nowhere_else(method: str) -> None:
         assert NEWER[method].encode_response(event)["final"] is (final and state != "unknown")
 
 
-def test_what_an_unknown_event_says_otherwise_is_known_to_others() -> None:
+def test_final_of_an_unknown_state_is_known_to_other_versions() -> None:
     tree = {
         "kind": "status-update",
         "taskId": "t",
@@ -133,7 +133,7 @@ def test_what_an_unknown_event_says_otherwise_is_known_to_others() -> None:
     assert says(row.encode_response(row.decode_response(silent)), silent)
 
 
-def test_media_types_are_listed_even_where_nobody_asked_for_any() -> None:
+def test_media_types_are_listed_even_if_none_were_requested() -> None:
     for method in SENDING:
         row = ROW[method]
         asked = NEWER[method].decode_request({"message": MESSAGE, "configuration": {"blocking": True}})
@@ -172,7 +172,7 @@ def test_events_of_0_3_pass_through_a_hop_of_0_2_5(tree: Any) -> None:
     assert says(codec.loads_exact(codec.dumps(back)), wanted)
 
 
-def test_a_final_event_of_0_3_keeps_what_stands_beside_it() -> None:
+def test_a_final_event_of_0_3_keeps_its_other_members() -> None:
     tree = {"kind": "status-update", "taskId": "t", "contextId": "c", "final": True, "metadata": {}}
     tree["status"] = {"state": "unknown", "message": None}
     newer_row, row = NEWER["message/stream"], ROW["message/stream"]
@@ -184,7 +184,7 @@ def test_a_final_event_of_0_3_keeps_what_stands_beside_it() -> None:
 
 
 @given(tree=VALID["MessageSendParams"])
-def test_what_0_3_asks_is_valid_in_0_2_5(tree: Any) -> None:
+def test_requests_of_0_3_are_valid_in_0_2_5(tree: Any) -> None:
     try:
         request = reading(NEWER["message/send"].decode_request, codec.dumps(tree))
     except A2AError:

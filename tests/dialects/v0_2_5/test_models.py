@@ -100,7 +100,7 @@ def test_members_are_those_of_the_schema(name: str, expected: dict[str, bool]) -
     assert {member for member in found if expected[member] != found[member]} <= TOLERATED.keys()
 
 
-def test_what_0_3_added_has_no_name_here() -> None:
+def test_names_added_in_0_3_are_absent() -> None:
     own = {"check", "decode", "encode", "read", "write"}
     assert set(newer.__all__) - set(models.__all__) == LATER
     assert set(models.__all__) - own <= set(newer.__all__)
@@ -121,7 +121,7 @@ def test_media_types_have_to_be_listed() -> None:
         assert models.check(models.A2ARequest, request)[0].field == "params.configuration.acceptedOutputModes"
 
 
-def test_a_card_of_0_3_keeps_what_is_new() -> None:
+def test_a_card_of_0_3_keeps_new_members() -> None:
     signed = CARD | {"signatures": [{"protected": "p", "signature": "s"}]}
     signed["skills"] = [{"id": "s", "name": "s", "description": "", "tags": [], "security": [{"key": []}]}]
     card = models.read(models.AgentCard, signed)

@@ -55,7 +55,7 @@ def reread(tree: Any) -> Any:
 
 
 @pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE])
-def test_what_jsonrpc_says_survives_an_agent_of_http_json(operation: Any) -> None:
+def test_content_of_jsonrpc_survives_an_agent_of_http_json(operation: Any) -> None:
     rest, rpc = row(HTTP_JSON, operation), row(JSONRPC, operation)
     given = reread(ODD)
     request = rpc.decode_request(given)

@@ -143,7 +143,7 @@ def test_l2_numbers_come_back_as_they_were_written(number: str, place: str) -> N
     round_trip(text)
 
 
-def test_l2_numbers_that_are_doubles_mean_what_they_say() -> None:
+def test_l2_numbers_that_are_doubles_keep_their_value() -> None:
     text = b'{"uri":"u","params":{"n":1.0,"big":9007199254740993,"e":1e2,"huge":1e400}}'
     decoded = round_trip(dumps(card(capabilities={"extensions": ["!"]})).replace(b'"!"', text))
     fields = decoded.capabilities.extensions[0].params.fields
@@ -207,7 +207,7 @@ def test_null_is_as_good_as_absent(name: str) -> None:
     assert decoded == without_carrier(round_trip(card(**{name: ...})))
 
 
-def test_l17_the_transport_that_is_not_said_is_jsonrpc() -> None:
+def test_l17_the_default_transport_is_jsonrpc() -> None:
     absent = round_trip(card(preferredTransport=...))
     said = round_trip(card())
     assert interfaces(absent) == interfaces(said) == [("http://a.example/", "JSONRPC", "0.3.0")]
@@ -303,7 +303,7 @@ def test_l20_signatures_as_they_are() -> None:
     assert decoded.signatures[0].signature == "_-8"
 
 
-def test_l25_what_0_2_5_does_not_know_stays_as_further_members() -> None:
+def test_l25_members_unknown_to_0_2_5_are_kept() -> None:
     decoded = hub.AgentCard(name="a")
     decoded.supported_interfaces.add(url="u", protocol_binding="JSONRPC", protocol_version="0.2.5")
     decoded.signatures.add(protected="p", signature="s")
@@ -390,7 +390,7 @@ def test_a_member_of_the_wrong_kind_is_named(members: Any, path: str) -> None:
 
 
 @pytest.mark.parametrize("tree", [[], "x", None, 5, True])
-def test_what_is_no_object_is_no_card(tree: Any) -> None:
+def test_a_card_must_be_an_object(tree: Any) -> None:
     with pytest.raises(A2AError) as caught:
         FORM.decode(tree)
     assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
@@ -418,7 +418,7 @@ def with_text(text: str, **members: Any) -> hub.AgentCard:
     return decoded
 
 
-def test_a_change_in_between_survives_and_what_has_no_part_in_it_still_applies() -> None:
+def test_a_change_in_between_survives_and_other_entries_still_apply() -> None:
     decoded = decode_card(
         read(
             card(preferredTransport=..., iconUrl=None, capabilities={"stateTransitionHistory": True}, x=[1.0])
@@ -437,7 +437,7 @@ def test_a_change_in_between_survives_and_what_has_no_part_in_it_still_applies()
 
 
 @pytest.mark.parametrize("version", ["0.3.0", "0.3", "0.2.5", "dev"])
-def test_other_interfaces_make_no_foreigner_of_what_is_carried(version: str) -> None:
+def test_carried_content_survives_other_interfaces(version: str) -> None:
     decoded = decode_card(read(card(protocolVersion=version, additionalInterfaces=[])))
     del decoded.supported_interfaces[:]
     decoded.supported_interfaces.extend(MIXED)
@@ -457,7 +457,7 @@ def test_a_residue_of_a_0_x_caller_is_the_callers_own() -> None:
     assert "x" not in tree
 
 
-def test_what_no_member_of_0_x_says_comes_back_by_a_hop_through_0_x() -> None:
+def test_content_that_0_x_lacks_survives_a_hop_through_0_x() -> None:
     bare = hub.AgentCard(name="a")
     tree = encode_card(bare)
     assert tree["capabilities"]["extensions"][0]["uri"] == KEY
@@ -495,7 +495,7 @@ def test_a_residue_of_the_other_direction_that_0_x_forged_is_its_own(entries: st
     assert same(read(encode_card(decoded)), given)
 
 
-def test_what_no_member_of_0_x_says_stands_beside_other_extensions() -> None:
+def test_content_that_0_x_lacks_is_carried_beside_other_extensions() -> None:
     source = hub.AgentCard(name="a")
     source.capabilities.extensions.add(uri="u")
     source.security_schemes["o"].oauth2_security_scheme.description = "no flows, not even none"

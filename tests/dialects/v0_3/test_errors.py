@@ -120,7 +120,7 @@ def test_numbers_and_statuses(reason: Reason) -> None:
 
 
 @reasons
-def test_jsonrpc_says_only_what_the_number_does_not(reason: Reason) -> None:
+def test_jsonrpc_data_has_only_content_beyond_the_number(reason: Reason) -> None:
     explained = reason.level in ("http", "call") or TABLE[reason.name][0] in (-32008, -32009)
     assert ("data" in errors.encode_jsonrpc(A2AError(reason)).body) == explained
     if reason is Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED:
@@ -249,7 +249,7 @@ def test_data_that_looks_like_details_comes_back() -> None:
 
 @example(code=-31401, message="m")
 @given(code=st.integers(-40_000, 40_000), message=texts())
-def test_numbers_nobody_knows_pass(code: int, message: str) -> None:
+def test_unknown_numbers_pass(code: int, message: str) -> None:
     body = {"code": code, "message": message or "m"}
     heard = rpc(body)
     for version in ("0.3", "1.0"):
@@ -323,7 +323,7 @@ def test_a_name_outweighs_a_number_and_a_reason_a_name() -> None:
         (400, {"type": "about:blank", "title": "x"}, None, Reason.INVALID_REQUEST),
     ],
 )
-def test_what_http_servers_say(status: int, body: Any, operation: Any, reason: Reason) -> None:
+def test_errors_of_http_servers(status: int, body: Any, operation: Any, reason: Reason) -> None:
     assert rest(status, body, operation).reason is reason
 
 
@@ -366,7 +366,7 @@ def test_jsonrpc_without_a_body_goes_by_the_status() -> None:
         (2, "KeyError in agent.py", None, Reason.INTERNAL_ERROR, "Internal error"),
     ],
 )
-def test_what_grpc_servers_say(status: int, text: str, operation: Any, reason: Reason, message: str) -> None:
+def test_errors_of_grpc_servers(status: int, text: str, operation: Any, reason: Reason, message: str) -> None:
     error = proto(status, text, operation)
     assert (error.reason, error.message) == (reason, message)
 

@@ -115,7 +115,7 @@ def test_a_message_is_read_in_every_spelling(operation: Any, body: Any) -> None:
         {"messageId": "m", "parts": [{"kind": "text", "text": "hi"}]},
     ],
 )
-def test_what_speaks_as_json_rpc_does_is_answered_so(message: Any) -> None:
+def test_requests_in_the_shape_of_json_rpc_are_answered_in_it(message: Any) -> None:
     answer = asked(ops.SEND_MESSAGE, {"message": message}).encode_response(hub.SendMessageResponse(task=TASK))
     assert answer == {"task": KIND_TASK}
 
@@ -132,7 +132,7 @@ def test_what_speaks_as_json_rpc_does_is_answered_so(message: Any) -> None:
         {"message": 7},
     ],
 )
-def test_what_speaks_as_the_proto_does_or_not_at_all_is_answered_so(body: Any) -> None:
+def test_requests_in_the_shape_of_the_proto_or_without_a_shape_are_answered_in_it(body: Any) -> None:
     answer = asked(ops.SEND_MESSAGE, body).encode_response(hub.SendMessageResponse(task=TASK))
     assert answer == {"task": PROTO_TASK}
 
@@ -232,7 +232,7 @@ def test_files_of_callers_that_write_base64_are_answered_in_base64() -> None:
 # --- other requests ---
 
 
-def test_history_length_0_is_not_said() -> None:
+def test_history_length_0_is_not_written() -> None:
     get = row(ops.GET_TASK)
     assert get.decode_request({"id": "t", "historyLength": 2}).history_length == 2
     assert not get.decode_request({"id": "t", "historyLength": 0}).HasField("history_length")
@@ -259,7 +259,7 @@ def test_history_length_0_is_not_said() -> None:
         (ops.LIST_TASKS, {"status": "nonsense"}, "status"),
     ],
 )
-def test_what_is_wrong_is_named(operation: Any, tree: Any, field: str) -> None:
+def test_violations_are_named(operation: Any, tree: Any, field: str) -> None:
     with pytest.raises(A2AError) as caught:
         asked(operation, tree).decode_request(tree)
     assert caught.value.reason is Reason.INVALID_PARAMS
@@ -381,7 +381,7 @@ def test_any_json_is_refused_or_understood(tree: Any, data: st.DataObject) -> No
         assert refused.reason in (Reason.INVALID_PARAMS, Reason.INVALID_AGENT_RESPONSE)
 
 
-def test_cancelling_says_all_that_peers_may_look_for() -> None:
+def test_a_cancel_request_has_every_member_that_peers_read() -> None:
     request = hub.CancelTaskRequest(id="a/b")
     request.metadata["k"] = 1
     tree = row(ops.CANCEL_TASK).encode_request(request)
@@ -504,7 +504,7 @@ def respelled(draw: st.DrawFn, tree: Any) -> Any:
 
 
 @pytest.mark.parametrize("depth", [200, 490])
-def test_a_deep_stranger_goes_back_as_it_came(depth: int) -> None:
+def test_a_deep_unknown_member_comes_back_unchanged(depth: int) -> None:
     tree: Any = {"message": PROTO_MESSAGE, "stranger": loads("[" * depth + "]" * depth)}
     one = row(ops.SEND_MESSAGE)
     again = loads(dumps(one.encode_request(one.decode_request(tree))))

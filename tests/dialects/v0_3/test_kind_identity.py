@@ -35,7 +35,7 @@ def test_params_come_back(method: str, data: Any) -> None:
 @pytest.mark.parametrize("method", [name for name in strategies_v0.PARAMS if name not in UNITS_ONLY])
 @some
 @given(data=st.data())
-def test_params_come_back_with_what_was_told_aside(method: str, data: Any) -> None:
+def test_params_come_back_with_their_side_content(method: str, data: Any) -> None:
     row = ROW[method]
     tree = data.draw(strategies_v0.PARAMS[method]().filter(strategies_v0.is_small))
     text = codec.dumps(tree)
@@ -65,7 +65,7 @@ def test_results_come_back(method: str, data: Any) -> None:
 @pytest.mark.parametrize("method", [name for name in strategies_v0.RESULTS if "push" in name])
 @some
 @given(data=st.data())
-def test_push_configs_in_results_come_back_with_what_was_told_aside(method: str, data: Any) -> None:
+def test_push_configs_in_results_come_back_with_their_side_content(method: str, data: Any) -> None:
     row = ROW[method]
     tree = data.draw(strategies_v0.RESULTS[method]().filter(strategies_v0.is_small))
     text = codec.dumps(tree)

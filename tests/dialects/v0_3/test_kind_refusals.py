@@ -73,14 +73,14 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("tree", "path", "problem"), FAULTS)
-def test_what_cannot_be_understood_is_refused_with_its_place(tree: Any, path: str, problem: str) -> None:
+def test_invalid_content_is_refused_with_its_place(tree: Any, path: str, problem: str) -> None:
     with pytest.raises(codec.DecodeError) as raised:
         shapes.EVENT.decode(tree)
     assert raised.value.path == path
     assert problem in raised.value.problem
 
 
-def test_all_that_is_wrong_is_told_but_not_without_end() -> None:
+def test_all_violations_are_listed_up_to_a_limit() -> None:
     tree = {
         **TASK,
         "id": 5,
@@ -135,7 +135,7 @@ def test_a_config_without_an_id_is_asked_for_by_its_task_alone() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_what_json_cannot_say_is_told_with_its_place(number: float) -> None:
+def test_values_that_json_cannot_express_are_refused_with_their_place(number: float) -> None:
     task = hub.Task(id="t", artifacts=[hub.Artifact(parts=[hub.Part()])])
     task.artifacts[0].parts[0].data.struct_value["n"] = number
     with pytest.raises(A2AError) as raised:

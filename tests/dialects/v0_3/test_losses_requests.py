@@ -75,7 +75,7 @@ def test_L12_blocking_is_the_reverse_of_returning_immediately(configuration: Any
     "configuration",
     [{"blocking": True}, {"acceptedOutputModes": ["text"], "blocking": True}, {"blocking": False}],
 )
-def test_L12_what_the_official_clients_send_takes_no_slow_path(
+def test_L12_requests_of_official_clients_take_no_slow_path(
     configuration: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(irregular, "read", None)
@@ -107,7 +107,7 @@ def test_L13_no_length_is_not_zero() -> None:
 
 
 @pytest.mark.parametrize("length", ["3", True, ExactFloat("1.5"), [1]])
-def test_L13_what_is_no_integer_is_refused_by_name(length: Any) -> None:
+def test_L13_non_integers_are_refused_by_name(length: Any) -> None:
     with pytest.raises(A2AError) as raised:
         ROW["message/send"].decode_request({"message": MESSAGE, "configuration": {"historyLength": length}})
     assert raised.value.reason is Reason.INVALID_PARAMS
@@ -178,7 +178,7 @@ def test_L14_ids_that_a_server_assigns_and_credentials_it_hides_are_its_answer()
         "tasks/pushNotificationConfig/list",
     ],
 )
-def test_L15_metadata_of_requests_without_any_is_told_aside(method: str) -> None:
+def test_L15_metadata_of_requests_without_the_member_uses_the_side_channel(method: str) -> None:
     params = {"id": "t", "metadata": {"k": ["é", ExactFloat("1.0")]}, "x": 1}
     told = ROW[method].extract(params)
     assert list(told) == [SIDE_CHANNEL]
@@ -199,7 +199,7 @@ def test_L15_more_than_a_header_holds_is_refused() -> None:
     assert raised.value.reason is Reason.INVALID_PARAMS
 
 
-def test_L15_what_is_told_aside_about_another_request_changes_nothing() -> None:
+def test_L15_the_side_channel_of_another_request_has_no_effect() -> None:
     row = ROW["tasks/get"]
     for told in (unmapped.write(unmapped.KIND, [["/id", "other"]]), "junk", ""):
         assert row.restore({"id": "t"}, {SIDE_CHANNEL: told}) == {"id": "t"}

@@ -145,7 +145,7 @@ def test_every_name_of_the_module_is_of_the_specification() -> None:
         (models.A2A, {"any": [1, None]}),
     ],
 )
-def test_what_is_read_is_written_as_it_was(model: type[BaseModel], tree: Any) -> None:
+def test_read_content_is_written_unchanged(model: type[BaseModel], tree: Any) -> None:
     assert repr(models.write(models.read(model, tree))) == repr(
         ordered(models.write(models.read(model, tree)), tree)
     )
@@ -198,7 +198,7 @@ def test_a_missing_kind_follows_from_the_other_members(model: Any, tree: Any, ex
         ),
     ],
 )
-def test_events_without_kind_are_told_by_their_members(result: Any, expected: type) -> None:
+def test_events_without_kind_are_recognised_by_their_members(result: Any, expected: type) -> None:
     answer = models.read(models.SendStreamingMessageSuccessResponse, {"id": 1, "result": result})
     assert type(answer.result) is expected
 
@@ -340,7 +340,7 @@ def test_findings_are_bounded() -> None:
     assert len(models.check(models.Message, MESSAGE | {"parts": [{}] * 5000})) == 20
 
 
-def test_what_is_right_has_no_violations() -> None:
+def test_valid_trees_have_no_violations() -> None:
     assert models.check(models.Message, MESSAGE) == []
     assert models.check(models.TaskQueryParams, {"id": "t", "historyLength": 3.0}) == []
     assert models.read(models.TaskQueryParams, {"id": "t", "historyLength": -3.0}).history_length == -3
@@ -383,7 +383,7 @@ def test_undeclared_members_are_at_hand() -> None:
     assert read.message_id == "m"
 
 
-def test_deep_and_strange_trees_pass() -> None:
+def test_deep_and_unusual_trees_pass() -> None:
     deep: Any = 1
     for _ in range(900):
         deep = {"a": [deep]}

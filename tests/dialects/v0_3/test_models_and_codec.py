@@ -140,7 +140,7 @@ def refused(decode: Callable[[Any], Any], tree: Any) -> str:
 
 @pytest.mark.parametrize("name", JUDGED)
 @given(data=st.data())
-def test_what_a_model_takes_the_codec_takes(name: str, data: st.DataObject) -> None:
+def test_trees_that_a_model_accepts_the_codec_accepts(name: str, data: st.DataObject) -> None:
     model, decode = JUDGED[name]
     tree = data.draw(VALID[name])
     assert models.check(model, tree) == []
@@ -150,7 +150,7 @@ def test_what_a_model_takes_the_codec_takes(name: str, data: st.DataObject) -> N
 
 @pytest.mark.parametrize("name", JUDGED)
 @given(data=st.data())
-def test_what_a_model_refuses_the_codec_refuses(name: str, data: st.DataObject) -> None:
+def test_trees_that_a_model_refuses_the_codec_refuses(name: str, data: st.DataObject) -> None:
     model, decode = JUDGED[name]
     tree = data.draw(broken(name))
     said = refused(decode, tree)

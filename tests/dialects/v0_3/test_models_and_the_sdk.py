@@ -101,7 +101,7 @@ def test_unions_have_the_same_branches() -> None:
             assert spelled(own, {}) == spelled(two, {}), name
 
 
-def test_what_the_sdk_writes_is_read_and_the_reverse() -> None:
+def test_the_sdk_and_we_read_each_others_messages() -> None:
     from a2a.compat.v0_3 import types
 
     task = types.Task(

@@ -66,7 +66,7 @@ def test_parts_go_with_or_without_their_root() -> None:
     assert models.encode(hub.Part(text="hi")) == models.Part(root=models.TextPart(text="hi"))
 
 
-def test_what_a_stream_holds_is_one_of_four() -> None:
+def test_a_stream_response_is_one_of_four_models() -> None:
     for model, tree in ((models.Task, TASK), (models.Message, MESSAGE)):
         read = models.read(model, tree)
         decoded = models.decode(read)
@@ -86,7 +86,7 @@ def test_numbers_keep_their_values() -> None:
     }
 
 
-def test_errors_become_what_is_raised_and_back() -> None:
+def test_errors_become_exceptions_and_back() -> None:
     error = models.decode(models.TaskNotFoundError(data={"why": "gone"}))
     assert isinstance(error, A2AError)
     assert error.reason is Reason.TASK_NOT_FOUND
@@ -103,7 +103,7 @@ def test_undeclared_members_survive_the_hub() -> None:
     assert models.encode(models.decode(message)) == message
 
 
-def test_what_peers_write_against_the_schema_is_shown_within_it() -> None:
+def test_content_of_peers_outside_of_the_schema_is_shown_within_it() -> None:
     tree = {"messageId": "m", "role": "agent", "parts": [{"data": [1, 2]}, {"kind": "file", "file": {}}]}
     assert models.check(models.Message, tree)
     message = shapes.MESSAGE.decode(tree)
@@ -114,13 +114,13 @@ def test_what_peers_write_against_the_schema_is_shown_within_it() -> None:
 
 
 @given(data=st.data())
-def test_whatever_the_codec_takes_has_a_model(data: Any) -> None:
+def test_every_tree_that_the_codec_accepts_has_a_model(data: Any) -> None:
     tree = data.draw(strategies_v0.results())
     made = models.encode(reading(shapes.RESULT.decode, codec.dumps(tree)))
     assert models.check(type(made), models.write(made)) == []
 
 
-def test_what_is_no_json_is_refused() -> None:
+def test_invalid_json_is_refused() -> None:
     with pytest.raises(A2AError) as caught:
         models.decode(models.DataPart(data={"at": datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)}))
     assert caught.value.reason is Reason.INVALID_PARAMS
@@ -140,14 +140,14 @@ def test_a_wrong_member_is_named() -> None:
     )
 
 
-def test_what_has_no_counterpart_is_a_type_error() -> None:
+def test_types_without_a_counterpart_are_a_type_error() -> None:
     with pytest.raises(TypeError, match="OAuthFlows"):
         models.decode(models.OAuthFlows())
     with pytest.raises(TypeError, match="ListTasksRequest"):
         models.encode(hub.ListTasksRequest())
 
 
-def test_subclasses_of_users_count_as_what_they_are() -> None:
+def test_subclasses_of_users_count_as_their_base() -> None:
     class Signed(models.Message):
         seal: str = "s"
 

@@ -34,7 +34,7 @@ def test_every_id_survives_in_a_name(task_id: str, config_id: str) -> None:
         ("", ""),
     ],
 )
-def test_only_what_has_to_be_is_escaped(task_id: str, name: str) -> None:
+def test_only_necessary_characters_are_escaped(task_id: str, name: str) -> None:
     assert names.encode_task(task_id) == name
 
 
@@ -63,13 +63,13 @@ def test_a_configuration_may_have_no_id_yet(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["tasks/a/b", "tasks/", "tasks", "t", "task/t", "/tasks/t", "tasks/t/", "xtasks/t", "tasks/t\n/x"]
 )
-def test_what_is_no_name_of_a_task_is_refused_as_a_whole(name: str) -> None:
+def test_an_invalid_task_name_is_refused_as_a_whole(name: str) -> None:
     with pytest.raises(A2AError) as caught:
         names.decode_task(name, "name")
     assert caught.value.reason is Reason.INVALID_PARAMS
     assert [violation.field for violation in caught.value.violations] == ["name"]
 
 
-def test_an_empty_name_is_said_to_be_missing() -> None:
+def test_an_empty_name_counts_as_missing() -> None:
     with pytest.raises(A2AError, match="parent: is required"):
         names.decode_parent("")

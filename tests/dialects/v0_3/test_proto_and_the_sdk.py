@@ -123,7 +123,7 @@ MODEL = {
 }
 
 
-def test_a_task_of_the_sdk_is_read_over_grpc_whoever_it_came_from() -> None:
+def test_a_task_of_the_sdk_is_read_over_grpc_from_any_peer() -> None:
     written = sdk(**{"class": "Task", "model": MODEL})
     octets = bytes.fromhex(written["hex"])
     for row in (

@@ -70,7 +70,7 @@ def octets(message: Any) -> bytes:
     return made
 
 
-def test_a_card_says_the_same_in_the_hub() -> None:
+def test_a_card_has_the_same_content_in_the_hub() -> None:
     card = proto_card.decode_bytes(full().SerializeToString())
     assert (card.name, card.icon_url, card.documentation_url) == ("n", "https://i", "https://d")
     assert [(one.url, one.protocol_binding, one.protocol_version) for one in card.supported_interfaces] == [
@@ -171,7 +171,7 @@ def test_over_http_protojson_is_read_too() -> None:
 @pytest.mark.parametrize(
     "tree", [None, [], "card", {"securitySchemes": {"a": {"type": []}}, "name": []}, {"skills": 1}]
 )
-def test_what_is_no_card_is_the_agents_fault(tree: Any) -> None:
+def test_an_invalid_card_is_an_error_of_the_agent(tree: Any) -> None:
     with pytest.raises(A2AError) as caught:
         card_row().decode_response(tree)
     assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE

@@ -62,7 +62,7 @@ def test_content_is_read_as_content(octets: bytes, media_type: str) -> None:
         (b"<a/>", "image/svg+xml"),
     ],
 )
-def test_base64_is_recognised_by_what_it_decodes_to(content: bytes, media_type: str) -> None:
+def test_base64_is_recognised_by_its_content(content: bytes, media_type: str) -> None:
     assert decode_octets(b64encode(content), media_type, Files.AUTO) == (content, Files.BASE64)
 
 
@@ -74,7 +74,7 @@ def test_a_peer_known_for_base64_gets_every_content_through(content: bytes) -> N
 
 
 @given(st.binary() | st.binary().map(b64encode), st.sampled_from(list(Files)))
-def test_how_it_was_written_tells_what_was_written(octets: bytes, files: Files) -> None:
+def test_the_encoding_of_a_file_is_restored(octets: bytes, files: Files) -> None:
     content, written = decode_octets(octets, "", files)
     assert encode_octets(content, written) == octets
 
@@ -109,7 +109,9 @@ def answered(agent: str, declared: str | None = None) -> bytes:
         ("", None, PNG),
     ],
 )
-def test_callers_get_files_as_their_profile_says(agent: str, declared: str | None, written: bytes) -> None:
+def test_callers_get_files_in_the_encoding_of_their_profile(
+    agent: str, declared: str | None, written: bytes
+) -> None:
     assert answered(agent, declared) == written
 
 
@@ -146,7 +148,7 @@ def from_a2a_v1(agent: str) -> CallContext:
         (Files.BASE64, from_a2a_v1("node"), b64encode(PNG)),
     ],
 )
-def test_agents_get_files_as_their_profile_says_or_else_as_they_came(
+def test_agents_get_files_in_the_encoding_of_their_profile_or_of_the_caller(
     files: Files, context: CallContext, written: bytes
 ) -> None:
     form = V0_3.form(GRPC, files=files)

@@ -208,7 +208,7 @@ def test_usual_messages_carry_nothing(data: st.DataObject) -> None:
     assert not unmapped.present(decode_bytes(pairs.TASK, octets(task), Files.AUTO))
 
 
-def test_an_agent_may_change_what_is_carried_about() -> None:
+def test_an_agent_may_change_content_with_carried_data() -> None:
     octets_ = v0.Task(id="t", context_id="c").SerializeToString() + UNKNOWN[0]
     task = decode_bytes(pairs.TASK, octets_, Files.AUTO)
     task.context_id = "other"

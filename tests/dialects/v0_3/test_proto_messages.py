@@ -64,7 +64,7 @@ def test_payload_23_bytes_are_the_content() -> None:
     assert (file.file_with_bytes, file.mime_type, file.name) == (b"\x00\xff", "image/x", "a.x")
 
 
-def test_payload_23_base64_text_is_read_as_what_it_says_and_goes_back_as_it_came() -> None:
+def test_payload_23_base64_text_is_decoded_and_returned_unchanged() -> None:
     octets = b64encode(b"hello world")
     part = read(pairs.PART, file=v0.FilePart(file_with_bytes=octets, mime_type="text/plain"))
     assert part.raw == b"hello world"
@@ -92,7 +92,7 @@ def test_payload_24_later_members_are_written_and_read() -> None:
     assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.AUTO) == part
 
 
-def test_payload_25_what_is_not_said_is_the_default_of_1_0() -> None:
+def test_payload_25_absent_members_have_the_default_of_1_0() -> None:
     sent = read(pairs.SEND, request=v0.Message(message_id="m"), configuration=v0.SendMessageConfiguration())
     assert not sent.configuration.HasField("history_length")
     assert sent.configuration.return_immediately
@@ -146,7 +146,7 @@ def test_an_answer_that_holds_nothing_is_the_agents_fault(operation: Any) -> Non
 
 
 @pytest.mark.parametrize("one", GRPC_FORM.rows, ids=lambda one: one.operation.name)
-def test_what_is_no_protobuf_is_refused_in_plain_words(one: Row[str, bytes]) -> None:
+def test_invalid_protobuf_is_refused_with_a_plain_text(one: Row[str, bytes]) -> None:
     with pytest.raises(A2AError, match=r"a2a\.v1|google\.protobuf") as caught:
         one.decode_request(b"\xff\xff\xff")
     assert caught.value.reason is Reason.PARSE_ERROR

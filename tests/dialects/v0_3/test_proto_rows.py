@@ -94,7 +94,7 @@ def test_a_request_without_ids_cannot_be_sent(operation: Any, _: Any, message: A
 
 
 @pytest.mark.parametrize(("operation", "wire", "_"), REQUESTS)
-def test_what_the_hub_has_no_place_for_travels_beside(operation: Any, wire: Any, _: Any) -> None:
+def test_content_that_the_hub_lacks_travels_beside(operation: Any, wire: Any, _: Any) -> None:
     one = row(operation)
     plain = wire.SerializeToString()
     if one.extract is None or one.restore is None:
@@ -108,7 +108,7 @@ def test_what_the_hub_has_no_place_for_travels_beside(operation: Any, wire: Any,
     assert one.restore(plain, {}) == plain
 
 
-def test_what_is_told_is_bounded() -> None:
+def test_the_side_channel_is_bounded() -> None:
     extract = row(ops.GET_TASK).extract
     assert extract is not None
     with pytest.raises(A2AError, match="4096") as caught:
@@ -119,14 +119,14 @@ def test_what_is_told_is_bounded() -> None:
 @pytest.mark.parametrize(
     "told", ["", "x", "[]", '{"v":1,"proto":[["/name",null,"tasks/evil"]]}', '{"v":1,"proto":7}']
 )
-def test_what_was_told_cannot_change_a_request(told: str) -> None:
+def test_the_side_channel_cannot_change_a_request(told: str) -> None:
     restore = row(ops.GET_TASK).restore
     assert restore is not None
     wire = v0.GetTaskRequest(name="tasks/t").SerializeToString()
     assert restore(wire, {SIDE_CHANNEL: told}) == wire
 
 
-def test_what_was_told_cannot_rename_a_task() -> None:
+def test_the_side_channel_cannot_rename_a_task() -> None:
     one = row(ops.GET_TASK)
     assert one.extract is not None
     assert one.restore is not None
@@ -222,7 +222,7 @@ def test_one_of_several_schemes_is_taken_and_all_are_answered(schemes: list[str]
     assert (answer.name, answer.push_notification_config.id) == (NAME + "c", "c")
 
 
-def test_a_list_says_beside_it_what_each_configuration_says() -> None:
+def test_a_list_carries_the_side_content_of_each_configuration() -> None:
     one = row(ops.LIST_PUSH_CONFIGS)
     assert one.extract_response is not None
     assert one.restore_response is not None

@@ -57,7 +57,7 @@ def test_payload_04_odd_base64(text: str) -> None:
     check(parts.PART.decode, parts.PART.encode, {"kind": "file", "file": {"bytes": text}})
 
 
-def test_payload_05_a_file_with_an_empty_name_and_with_a_stranger() -> None:
+def test_payload_05_a_file_with_an_empty_name_and_an_unknown_member() -> None:
     check(
         parts.PART.decode, parts.PART.encode, {"kind": "file", "file": {"bytes": "aGk=", "name": "", "x": 1}}
     )
@@ -80,7 +80,7 @@ def test_payload_06_odd_timestamps(time: str) -> None:
 @pytest.mark.parametrize(
     ("state", "final"), [("input-required", True), ("completed", False), ("unknown", True), ("working", True)]
 )
-def test_payload_07_final_is_what_the_peer_said(state: str, final: bool) -> None:
+def test_payload_07_final_is_the_value_of_the_peer(state: str, final: bool) -> None:
     tree = {
         "kind": "status-update",
         "taskId": "t",
@@ -166,7 +166,7 @@ def test_payload_20_metadata_of_requests(method: str) -> None:
     assert row.restore(row.encode_request(row.decode_request(params)), row.extract(params)) == params
 
 
-def test_what_is_regular_leaves_no_trace() -> None:
+def test_regular_content_leaves_no_unmapped_entry() -> None:
     """The whole of a usual conversation: no residue, no note, nothing but the hub's own members."""
     task = {
         **TASK,

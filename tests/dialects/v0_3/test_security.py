@@ -72,7 +72,7 @@ def test_each_type(scheme: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("scheme", [{}, {"type": "future", "x": 1}, {"type": None}, {"type": 5, "flows": 5}])
-def test_a_type_nobody_knows_is_a_scheme_without_content(scheme: Any) -> None:
+def test_an_unknown_type_is_a_scheme_without_content(scheme: Any) -> None:
     decoded = round_trip(card(securitySchemes={"s": scheme}, security=[{"s": []}]))
     assert decoded.security_schemes["s"].WhichOneof("scheme") is None
     assert requirements(decoded.security_requirements) == [{"s": []}]
@@ -188,7 +188,7 @@ def test_payload_19_pkce_and_the_device_flow_have_a_place() -> None:
         round_trip(card(securitySchemes={"o": {"type": "oauth2", "flows": flow}}))  # fmt: skip
 
 
-def test_flows_have_what_0_x_requires() -> None:
+def test_flows_have_the_required_members_of_0_x() -> None:
     for name, (field, _, _) in FLOWS.items():
         source = hub.AgentCard()
         getattr(source.security_schemes["o"].oauth2_security_scheme.flows, field).SetInParent()

@@ -79,7 +79,7 @@ def test_agents_that_parse_strictly_get_no_younger_member() -> None:
     written(row.strict(row.encode_request(request))["message"], "content")
 
 
-def test_empty_metadata_of_parts_is_written_for_nobody() -> None:
+def test_empty_metadata_of_parts_is_never_written() -> None:
     """Java 1.x writes it on each part, and Java 0.3 refuses the member: the two meet only without it."""
     part = hub.Part(text="x")
     part.metadata.SetInParent()
