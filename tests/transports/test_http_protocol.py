@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextvars import ContextVar
+from math import inf
 from typing import Any
 
 import pytest
@@ -17,9 +19,9 @@ from a2a_bridge.core.call import Call
 from a2a_bridge_transports._http import protocol
 from a2a_bridge_transports._http.exchange import JSON, Reply, Request
 from a2a_bridge_transports._http.parser import MOST_HEADERS, RequestParser
-from a2a_bridge_transports._http.protocol import READ_AHEAD
+from a2a_bridge_transports._http.protocol import READ_AHEAD, Connection
 from tests.patience import PATIENCE
-from tests.transports.http_scene import MESSAGE, Scripted, ask, frame, hosting, reply, request, wire
+from tests.transports.http_scene import MESSAGE, Scripted, ask, frame, hosting, reply, request, update, wire
 
 SEND = json.dumps({"message": MESSAGE})
 RPC = frame("SendMessage", {"message": MESSAGE})
@@ -312,6 +314,65 @@ async def test_idle_connections_end(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.send(request("GET", "/livez"))
         assert (await connection.answer()).status == 200
         assert await connection.ended()
+
+
+@pytest.mark.parametrize("path", ["/message:send", "/message:stream"])
+async def test_a_client_that_never_reads_is_cut_off(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(_: Call[Any, Any]) -> Any:
+        return reply("x" * 8_000_000)
+
+    async def pour(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        while True:
+            yield update("x" * 4000)
+
+    monkeypatch.setattr(protocol, "UNREAD", 0.05)
+    service = Scripted(on_unary=answer, on_stream=pour)
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        async with hosting(service, options=HostOptions(header_timeout=0.1)) as host:
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, (host.address.host, host.address.port))
+            await until(lambda: bool(host.connections))
+            await loop.sock_sendall(client, f"{head}Content-Length: {len(SEND)}\r\n\r\n{SEND}".encode())
+            await until(lambda: not host.connections)
+            assert service.calls
+
+
+async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
+    class Slow(asyncio.Transport):
+        unread = 100_000
+        aborted = False
+
+        def get_write_buffer_size(self) -> int:
+            return self.unread
+
+        def get_extra_info(self, name: str, default: Any = None) -> Any:
+            return default
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    async with hosting(Scripted()) as host:
+        connection, transport = Connection(host), Slow()
+        connection.connection_made(transport)
+        connection.deadline = inf
+        connection.pause_writing()
+        now = asyncio.get_running_loop().time()
+        late = now + 10 * protocol.UNREAD
+        connection.end_late(now)
+        for _ in range(3):
+            transport.unread -= 1
+            connection.end_late(late)
+            assert not transport.aborted
+        connection.resume_writing()
+        connection.end_late(late)
+        assert not transport.aborted
+        connection.pause_writing()
+        connection.end_late(late)
+        assert transport.aborted
+        connection.connection_lost(None)
 
 
 async def test_a_client_that_closes_its_half_is_answered() -> None:

@@ -110,7 +110,7 @@ async def answers(host: HttpHost, pieces: list[bytes]) -> bytes:
         await settled(connection)
     if connection.request is not None:
         # It waits for the rest of a body, but not for ever.
-        connection.expire()
+        connection.end_late(connection.deadline)
         async with asyncio.timeout(PATIENCE):
             while connection.request is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0)

@@ -152,8 +152,8 @@ class HttpHost(Mounts):
         """Looks for connections whose deadline has passed; reschedules itself."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for connection in [late for late in self.connections if late.deadline <= now]:
-            connection.expire()
+        for connection in list(self.connections):
+            connection.end_late(now)
         self._sweep = loop.call_later(min(self.options.header_timeout, KEEP_CONNECTION) / 4, self._sweep_late)
 
     def has_room(self) -> bool:

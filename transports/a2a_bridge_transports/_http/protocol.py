@@ -4,9 +4,10 @@ Rules:
 1. One request at a time. What a client sends ahead waits here, within a limit, and then in its own system.
 2. A request starts when its head is complete. If the body came with it, it need not wait, and if the handler
    does not wait either, all is done before the next look at the network.
-3. A connection has no timer: the host looks at `deadline` from time to time.
+3. A connection has no timer: the host calls `end_late` from time to time.
 4. A client whose request is refused may still be sending. Its connection is closed for writing only, or the
    answer could be lost; what it sends is thrown away for a while.
+5. A client that reads nothing of its answer for a while is cut off, because the answer takes memory.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ _log = logging.getLogger("a2a_bridge.http")
 
 #: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
 KEEP_CONNECTION = 75.0
+#: how long a client may read nothing of what waits for it; common proxies give up after 60 s
+UNREAD = 120.0
 #: how long data of a refused client is thrown away before the connection is closed (seconds)
 LINGER = 5.0
 #: bytes that are read ahead of the answer, or of a handler that has not asked for the body
@@ -93,6 +96,8 @@ class Connection(asyncio.Protocol):
         "_is_deaf",
         "_is_reading",
         "_loop",
+        "_reads_by",
+        "_unread",
         "_writable",
         "deadline",
         "host",
@@ -114,8 +119,11 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         #: the request that is being answered
         self.request: Answering | None = None
-        #: when the host calls `expire`, on the clock of the loop
+        #: when `end_late` ends the connection or its request, on the clock of the loop
         self.deadline = inf
+        #: bytes that the client has not read at the last look, and when it has to have read some of them
+        self._unread = 0
+        self._reads_by = inf
         #: True until the first request has begun
         self.is_fresh = True
         #: True while the client does not read what has been written
@@ -266,9 +274,11 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_full = True
+        self._watch_reader()
 
     def resume_writing(self) -> None:
         self.is_full = False
+        self._reads_by = inf
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
 
@@ -291,8 +301,7 @@ class Connection(asyncio.Protocol):
         parser = self.parser
         if not (keep and parser.complete):
             if parser.complete and not self._ahead:
-                self._is_deaf = True
-                self.transport.close()
+                self.close()
             else:
                 self._linger()
             return
@@ -308,19 +317,33 @@ class Connection(asyncio.Protocol):
             self._is_deaf or not (self.is_fresh or self.parser.fed or self._ahead)
         )
 
-    def expire(self) -> None:
-        """The deadline has passed."""
-        self.deadline = inf
-        if self.request is not None:
-            self.request.body_is_late()
-        else:
-            self.close()
+    def end_late(self, now: float) -> None:
+        """Ends what has taken too long. now: on the clock of the loop."""
+        if self.deadline <= now:
+            self.deadline = inf
+            if self.request is not None:
+                self.request.body_is_late()
+            else:
+                self.close()
+        if self._reads_by <= now and self.transport is not None:
+            if self.transport.get_write_buffer_size() >= self._unread:
+                _log.debug("closed the connection of %s, which does not read its answer", self.peer)
+                self.abort()
+            else:
+                self._watch_reader()
+
+    def _watch_reader(self) -> None:
+        """Gives the client time to read some of what has been written."""
+        if self.transport is not None:
+            self._unread = self.transport.get_write_buffer_size()
+            self._reads_by = self._loop.time() + UNREAD if self._unread else inf
 
     def close(self) -> None:
         """Closes the connection when what has been written is sent."""
         self._is_deaf = True
         if self.transport is not None:
             self.transport.close()
+            self._watch_reader()
 
     def abort(self) -> None:
         """Closes the connection at once."""
