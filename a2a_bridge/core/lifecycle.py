@@ -73,6 +73,17 @@ def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactU
     return state
 
 
+def fold(task: hub.Task, event: hub.StreamResponse) -> None:
+    """Applies an event of a log to `task` in place; a snapshot replaces it. Raises IllegalTransitionError."""
+    which = event.WhichOneof("payload")
+    if which == "task":
+        task.CopyFrom(event.task)
+    elif which == "status_update":
+        advance(task, event.status_update)
+    elif which == "artifact_update":
+        advance(task, event.artifact_update)
+
+
 def join(task: hub.Task, message: hub.Message) -> None:
     """Adds a further message of the caller to the history of `task`, with the ids of the task.
 

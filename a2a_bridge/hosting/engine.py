@@ -75,9 +75,11 @@ class Engine:
         clock = clock or SystemClock()
         # Not `or`: an empty store may be false.
         self._store: Store = MemoryStore(clock=clock) if store is None else store
+        self._readers = EventReaders(self._store, self._shown)
         self._context = EngineContext(
             executor=agent.executor,
             store=self._store,
+            readers=self._readers,
             clock=clock,
             options=options,
             push=push_sender is not None and agent.card.capabilities.push_notifications,
@@ -89,8 +91,7 @@ class Engine:
         self.list_task_push_notification_configs = self._push.list_task_push_notification_configs
         self.delete_task_push_notification_config = self._push.delete_task_push_notification_config
         self._runs = RunRegistry(self._context)
-        self._readers = EventReaders(self._store, self._shown)
-        self._sending = Sending(agent, self._context, self._runs, self._readers, self._push)
+        self._sending = Sending(agent, self._context, self._runs, self._push)
         self._idempotency = None
         self._reply = None
         if options.idempotent_sends:
@@ -140,7 +141,11 @@ class Engine:
         message to a working task waits until the present run ends. If the task ends with it, the answer is
         UNSUPPORTED_OPERATION, as for any message to an ended task.
         """
-        limit = await self._sending.check(request) if request.HasField("configuration") else None
+        limit, wants = None, Wants.OUTCOME
+        if request.HasField("configuration"):
+            limit = await self._sending.check(request)
+            if request.configuration.return_immediately:
+                wants = Wants.TASK
         if self._closing:
             raise closing()
         message = request.message
@@ -148,7 +153,6 @@ class Engine:
             check_names(request, context)
         if self._reply is not None and not message.task_id:
             return await self._direct(self._reply, request, context)
-        wants = Wants.TASK if request.configuration.return_immediately else Wants.OUTCOME
         answer: hub.SendMessageResponse | None
         try:
             # Two code paths, because one await less is measurable in a direct reply.

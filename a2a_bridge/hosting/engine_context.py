@@ -9,6 +9,7 @@ from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.executor import AgentExecutor
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -19,6 +20,7 @@ class EngineContext:
 
     executor: AgentExecutor
     store: Store
+    readers: EventReaders
     clock: Clock
     options: EngineOptions
     #: True if events go to the outbox

@@ -89,7 +89,8 @@ def _complete_status(status: hub.TaskStatus, task_id: str, context_id: str, cloc
     if not status.HasField("timestamp"):
         stamp = status.timestamp
         # In microseconds: the precision of common date types.
-        stamp.seconds, stamp.nanos = divmod(clock.now() // 1000 * 1000, 1_000_000_000)
+        stamp.seconds, microseconds = divmod(clock.now() // 1000, 1_000_000)
+        stamp.nanos = microseconds * 1000
     if status.HasField("message"):
         _own_message(status.message)
         _own_ids(status.message, task_id, context_id)

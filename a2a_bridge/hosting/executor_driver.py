@@ -40,9 +40,8 @@ CRASHED = "the agent failed while working on the task"
 
 #: the executor's `cancel`
 CleanUp = Callable[[Run], AsyncIterator[Event]]
-#: called when a limit has passed: with the message, the text for the caller, and whether that still applies
-#: (see RunTimer)
-TimedOut = Callable[[PendingSend, str, Callable[[], bool]], None]
+#: called when a limit of the run of a message has passed
+TimedOut = Callable[[PendingSend, RunTimer], None]
 
 
 class ExecutorDriver:
@@ -78,7 +77,7 @@ class ExecutorDriver:
                     send.run.task = task_for_agent(live.snapshot().task)
                 events = self._executor_events(send)
                 if engine.options.run_timeout > 0 or engine.options.silence_timeout > 0:
-                    timer = RunTimer(engine.clock, engine.options, lambda *expired: timed_out(send, *expired))
+                    timer = RunTimer(engine.clock, engine.options, lambda timer: timed_out(send, timer))
                     timer.ask(live.task)
                 async for event in events:
                     if timer is not None:

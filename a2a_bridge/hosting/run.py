@@ -141,7 +141,9 @@ class Run:
 
         Yielding it is optional: the engine begins a task by itself.
         """
-        task = hub.Task(id=self.task_id, context_id=self.context_id)
+        task = hub.Task()
+        task.id = self.task_id
+        task.context_id = self.context_id
         task.status.state = hub.TASK_STATE_SUBMITTED
         if metadata is not None:
             task.metadata.update(metadata)

@@ -19,47 +19,56 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 TOO_LONG = "the agent did not finish within {:g} seconds"
 SILENT = "the agent said nothing for {:g} seconds"
 
-#: called with the text for the caller and with a function that is False once the run went on or ended
-Expired = Callable[[str, Callable[[], bool]], None]
-
 
 class RunTimer:
-    """Measures one run."""
+    """Measures one run. on_expired: called when a limit has passed."""
 
-    def __init__(self, clock: Clock, options: EngineOptions, expired: Expired) -> None:
+    _silent: Timer | None = None
+    _whole: Timer | None = None
+    _is_silent = _is_late = False
+
+    def __init__(self, clock: Clock, options: EngineOptions, on_expired: Callable[[RunTimer], None]) -> None:
         self._clock = clock
-        self._expired = expired
-        self._silence = options.silence_timeout
-        self._silent: Timer | None = None
-        self._whole: Timer | None = None
-        self._over = False
+        self._options = options
+        self._on_expired = on_expired
         if options.run_timeout > 0:
-            text = TOO_LONG.format(options.run_timeout)
-            self._whole = clock.call_later(options.run_timeout, lambda: expired(text, lambda: not self._over))
+            self._whole = clock.call_later(options.run_timeout, self._expire_whole)
+
+    @property
+    def expired(self) -> str:
+        """The text for the caller if a limit has passed and the run has not gone on since; else empty."""
+        if self._is_late:
+            return TOO_LONG.format(self._options.run_timeout)
+        return SILENT.format(self._options.silence_timeout) if self._is_silent else ""
 
     def ask(self, task: hub.Task | None) -> None:
         """The engine waits for the next event of the executor."""
-        if self._silence > 0 and (task is None or task.status.state not in INTERRUPTED):
-            text = SILENT.format(self._silence)
-
-            def expire() -> None:
-                self._expired(text, lambda: not self._over and self._silent is silent)
-
-            silent = self._silent = self._clock.call_later(self._silence, expire)
+        limit = self._options.silence_timeout
+        if limit > 0 and (task is None or task.status.state not in INTERRUPTED):
+            self._silent = self._clock.call_later(limit, self._expire_silent)
 
     def hear(self) -> None:
         """The executor has yielded an event."""
+        self._is_silent = False
         if self._silent is not None:
             self._silent.cancel()
             self._silent = None
 
     def close(self) -> None:
         """The run is over."""
-        self._over = True
         self.hear()
+        self._is_late = False
         if self._whole is not None:
             self._whole.cancel()
             self._whole = None
+
+    def _expire_whole(self) -> None:
+        self._is_late = True
+        self._on_expired(self)
+
+    def _expire_silent(self) -> None:
+        self._is_silent = True
+        self._on_expired(self)
 
 
 def too_late(text: str) -> A2AError:

@@ -21,7 +21,7 @@ from a2a_bridge.hosting.modes import deliverable, overlap
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
-from a2a_bridge.hosting.reading import EventReader, EventReaders
+from a2a_bridge.hosting.reading import EventReader
 from a2a_bridge.hosting.refusals import already_ended, history_full, too_many_tasks, too_many_waiting
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
@@ -75,13 +75,12 @@ class Sending:
         agent: Agent,
         engine: EngineContext,
         runs: RunRegistry,
-        readers: EventReaders,
         push: PushConfigs,
     ) -> None:
         self._output_modes = deliverable(agent.card)
         self._engine = engine
         self._runs = runs
-        self._readers = readers
+        self._readers = engine.readers
         self._push = push
 
     async def check(self, request: hub.SendMessageRequest) -> int | None:
@@ -112,7 +111,8 @@ class Sending:
         Raises the errors of the task: TASK_NOT_FOUND, UNSUPPORTED_OPERATION, RESOURCE_EXHAUSTED,
         NotOwnerError…
         """
-        if request.message.task_id:
+        message = request.message
+        if message.task_id:
             return await self._go_on(request, context, wants)
         refusal = self._engine.store.refusal()
         if refusal is not None:
@@ -121,11 +121,11 @@ class Sending:
         made, context_id = two_ids()
         task_id = task_id or made
         config = None
-        if request.configuration.HasField("task_push_notification_config"):
+        if request.HasField("configuration"):
             config = await self._push.inline(scope, request, context, task_id)
-        task_run = self._runs.begin(scope, task_id, request.message.context_id or context_id)
+        task_run = self._runs.begin(scope, task_id, message.context_id or context_id)
         run = Run(for_agent(request), context, task_id, task_run.context_id)
-        send = PendingSend(run, request.message, wants, config)
+        send = PendingSend(run, message, wants, config)
         reading = self._readers.begin(scope, task_id, 0) if wants is Wants.STREAM else None
         task_run.submit(send)
         return Accepted(task_run, send, None, reading)

@@ -26,7 +26,6 @@ from a2a_bridge.hosting.agent_view import for_agent, task_for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, ExecutorDriver
 from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
-from a2a_bridge.hosting.lost_task import answer_from_store
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
@@ -34,7 +33,8 @@ from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.recovery import goes_on, resumed
 from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing, not_cancelable
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.run_timer import too_late
+from a2a_bridge.hosting.run_timer import RunTimer, too_late
+from a2a_bridge.hosting.views import Shown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
@@ -309,14 +309,14 @@ class TaskRun:
 
     # ------------------------------------------------------------------ ends: timeout, memory
 
-    def _timed_out(self, send: PendingSend, text: str, valid: Callable[[], bool]) -> None:
-        if self._phase.stopped or not valid():
+    def _timed_out(self, send: PendingSend, timer: RunTimer) -> None:
+        if self._phase.stopped or not timer.expired:
             return
         if self._ender is not None:  # a cancellation, which the executor may refuse
-            self._ender.add_done_callback(lambda _: self._timed_out(send, text, valid))
+            self._ender.add_done_callback(lambda _: self._timed_out(send, timer))
             return
-        log.warning("task %s: %s", self.task_id, text)
-        self._end(self._break_off(send, too_late(text)))
+        log.warning("task %s: %s", self.task_id, timer.expired)
+        self._end(self._break_off(send, too_late(timer.expired)))
 
     async def break_off(self, error: A2AError) -> None:
         """Ends the present run with an error. Only while `running`. Raises A2AError UNAVAILABLE."""
@@ -496,11 +496,19 @@ class TaskRun:
             self._phase.to(Phase.LOST)
         if self._producer is not None:
             self._producer.cancel()
-        self._rescue = asyncio.create_task(
-            answer_from_store(self._engine.store, self.scope, self.task_id, self.live, begins=self._begins),
-            name=f"a2a lost {self.task_id}",
-        )
+        self._rescue = asyncio.create_task(self._answer_from_store(), name=f"a2a lost {self.task_id}")
         self._rescue.add_done_callback(self._rescued)
+
+    async def _answer_from_store(self) -> None:
+        """Answers the senders with what the new owner makes of the task. Raises A2AError."""
+        stored = await self._engine.store.get(self.scope, self.task_id)
+        if stored is None:
+            # Senders that have not seen a task may send their messages again.
+            raise changed_hands() if self._begins else task_not_found(self.task_id)
+        self.live.settle_elsewhere(stored.task, final=False)
+        if self.live.awaited:
+            found = await self._engine.readers.outcome(self.scope, Shown(stored.task, stored.last))
+            self.live.settle_elsewhere(found.task, final=True)
 
     def _rescued(self, done: asyncio.Task[None]) -> None:
         self._rescue = None

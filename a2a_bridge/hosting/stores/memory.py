@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.lifecycle import advance
+from a2a_bridge.core.lifecycle import fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PageTokens
 from a2a_bridge.hosting.clock import Clock, SystemClock
@@ -132,7 +132,10 @@ class MemoryStore:
         if start is None:
             return entry.read()
         number, data = start
-        return folded(hub.Task.FromString(data), log.after(number, sequence - number))
+        task = hub.Task.FromString(data)
+        for event in log.after(number, sequence - number):
+            fold(task, event)
+        return task
 
     async def orphans(self, _limit: int, /) -> Sequence[tuple[Scope, str]]:
         return ()
@@ -230,7 +233,8 @@ class MemoryStore:
     def _forget_log(self) -> None:
         oldest, size = self._parked.popitem(last=False)
         self._parked_bytes -= size
-        self._logs.pop(oldest).forget()
+        self._logs.pop(oldest)
+        self.memory.add(-size)
 
     def _forget_one(self) -> None:
         if not self._ended:
@@ -322,16 +326,3 @@ class MemoryWriter:
         """Revokes the lease: another writer owns the task."""
         self._lost = True
         self._on_lost()
-
-
-def folded(task: hub.Task, events: Sequence[hub.StreamResponse]) -> hub.Task:
-    """Applies events to a task, in place. Returns it."""
-    for event in events:
-        which = event.WhichOneof("payload")
-        if which == "task":
-            task.CopyFrom(event.task)
-        elif which == "status_update":
-            advance(task, event.status_update)
-        else:
-            advance(task, event.artifact_update)
-    return task

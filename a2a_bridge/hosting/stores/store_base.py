@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.lifecycle import fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PageTokens
 from a2a_bridge.hosting.ports import (
@@ -35,7 +36,6 @@ from a2a_bridge.hosting.ports import (
     TaskQuery,
     VersionConflictError,
 )
-from a2a_bridge.hosting.stores.memory import folded
 from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -227,7 +227,10 @@ class StoreBase:
         while len(events) < sequence:
             limit = min(_BATCH, sequence - len(events))
             events += map(hub.StreamResponse.FromString, await self.read_events(task_id, len(events), limit))
-        return folded(hub.Task(), events)
+        task = hub.Task()
+        for event in events:
+            fold(task, event)
+        return task
 
     def subscribe(self, task_id: str, after: int, /) -> _Reader:
         reader = _Reader(self, task_id, after)

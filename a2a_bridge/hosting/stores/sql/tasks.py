@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
-from a2a_bridge.core.lifecycle import IllegalTransitionError, advance
+from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.ports import Scope, TaskQuery
 from a2a_bridge.hosting.stores.sql.checksums import DamagedError, parsed
@@ -94,20 +94,16 @@ def as_of(connection: Connection, scope: Scope, task_id: str, number: int) -> hu
         events = list(_events(connection, row.id, applied, number))
         if len(events) == number - applied:
             task = parsed(row.id, hub.Task.FromString, data, row.checksum if data else None)
-            fold(task, events)
+            _apply(task, events)
             return task
     return _folded(connection, row, row.data, row.checksum)
 
 
-def fold(task: hub.Task, events: Iterable[hub.StreamResponse]) -> None:
+def _apply(task: hub.Task, events: Iterable[hub.StreamResponse]) -> None:
     """Applies events of the log to a task, in place."""
     for event in events:
-        which = event.WhichOneof("payload")
-        if which == "task":
-            task.CopyFrom(event.task)
-            continue
         try:
-            advance(task, event.status_update if which == "status_update" else event.artifact_update)
+            fold(task, event)
         except IllegalTransitionError:
             # Events were checked when they were written, perhaps by weaker rules; they are not checked again.
             task.status.CopyFrom(event.status_update.status)
@@ -230,7 +226,7 @@ def _folded(connection: Connection, row: Any, data: bytes | None, checksum: int 
     """A body with the events after it. Raises DamagedError."""
     task = parsed(row.id, hub.Task.FromString, data, checksum)
     if row.applied < row.last:
-        fold(task, _events(connection, row.id, row.applied))
+        _apply(task, _events(connection, row.id, row.applied))
     return task
 
 
