@@ -2,8 +2,8 @@
 groups.
 
 Rules:
-1. Events are buffered as messages, and serialized when a group is collected: at that time the working copy is
-   the task after the last event.
+1. Events are buffered as messages, for the readers, and serialized, for the log. The working copy is
+   serialized when a group is collected: at that time it is the task after the last event.
 2. The body is written when the task begins, is amended or ends, and when the events since the last body are
    as large as it: so a read never costs much more than the task, and a stream never writes more than twice
    its size.
@@ -113,6 +113,7 @@ class TaskLease:
         "_body_size",
         "_bytes",
         "_counted",
+        "_data",
         "_ended",
         "_events",
         "_given",
@@ -171,6 +172,8 @@ class TaskLease:
             self._count(self._body_size)
         self._task: hub.Task | None = None
         self._events: list[hub.StreamResponse] = []
+        #: the same events, serialized
+        self._data: list[bytes] = []
         self._amended = kept is None
         self.lost = self._told = self._released = self._ended = False
         #: the number of changes, and the number of durable ones
@@ -189,7 +192,9 @@ class TaskLease:
         if not self.lost:
             events = self._events
             events.append(event)
-            size = len(event.SerializeToString())  # ByteSize costs more
+            data = event.SerializeToString()
+            self._data.append(data)
+            size = len(data)
             writer = self._writer
             self._bytes += size
             writer.queued += size
@@ -270,11 +275,10 @@ class TaskLease:
     def collect(self, me: str) -> Change:
         """The changes to write now. Each is returned once."""
         events, self._events = self._events, []
-        self._writer.queued -= self._bytes
-        self._bytes = 0
+        data, self._data = self._data, []
+        size, self._bytes = self._bytes, 0
+        self._writer.queued -= size
         self.dirty = False
-        data = [event.SerializeToString() for event in events]
-        size = sum(map(len, data))
         self._unfolded += size
         before, task = self._place, self._task
         ended = False
@@ -346,6 +350,7 @@ class TaskLease:
         self.lost = self._told = True
         self.dirty = False
         self._events.clear()
+        self._data.clear()
         self._task = None
         self._writer.queued -= self._bytes
         self._bytes = 0
