@@ -17,10 +17,10 @@ from tests.patience import PATIENCE
     [
         ("message", 88, 1),
         ("message, 0.3, blocking", 95, 1),
-        ("task", 184, 2),
+        ("task", 182, 2),
         ("GetTask", 86, 1),
         ("gateway to gRPC", 116, 2),
-        (f"SSE, {EVENTS} events", 26 * EVENTS, 2),
+        (f"SSE, {EVENTS} events", 25 * EVENTS, 2),
     ],
 )
 async def test_the_frames_of_a_call(row: str, frames: int, tasks: int) -> None:
