@@ -10,15 +10,15 @@ Rules:
 from __future__ import annotations
 
 import os
-import re
 import time
 
 _BATCH = 256
 #: of any octet one with the two bits that mark the variant of these ids, 10
 _VARIANT = bytes(0x80 | octet & 0x3F for octet in range(256))
 
-#: the digits of an id after the one of the version
-_PIECES = re.compile("[0-9a-f]([0-9a-f]{3})([0-9a-f]{4})([0-9a-f]{12})")
+#: the end of an id, with a separator; each # is a random digit
+_ENDING = b"-7###-####-############ "
+_COLUMNS = [column for column, sign in enumerate(_ENDING) if sign == ord("#")]
 
 _ready: list[str] = []
 #: the last millisecond in which an id was made, and the prefix of its ids
@@ -52,7 +52,12 @@ def two_ids() -> tuple[str, str]:
 def _endings() -> list[str]:
     octets = bytearray(os.urandom(10 * _BATCH))
     octets[2::10] = octets[2::10].translate(_VARIANT)
-    return [f"-7{a}-{b}-{c}" for a, b, c in _PIECES.findall(octets.hex())]
+    digits = octets.hex().encode()
+    # All ids at once, one column of digits after the other: a loop over the ids takes four times as long.
+    endings = bytearray(_ENDING * _BATCH)
+    for digit, column in enumerate(_COLUMNS, 1):  # digit 0 is where the version is
+        endings[column :: len(_ENDING)] = digits[digit::20]
+    return endings.decode().split()
 
 
 if hasattr(os, "register_at_fork"):

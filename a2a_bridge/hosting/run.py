@@ -189,8 +189,10 @@ class Run:
         event = hub.TaskArtifactUpdateEvent()
         event.task_id = self.task_id
         event.context_id = self.context_id
-        event.append = append
-        event.last_chunk = last
+        if append:
+            event.append = True
+        if last:
+            event.last_chunk = True
         artifact = event.artifact
         artifact.artifact_id = artifact_id or new_id()
         if name:
