@@ -40,6 +40,16 @@ class ListenAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+@dataclass(slots=True, eq=False)
+class InheritedListener:
+    """A bound socket that a supervisor gave to this process."""
+
+    #: its file descriptor
+    descriptor: int
+    #: True if another process accepts the connections of this socket when this one no longer does
+    has_successor: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class HostOptions:
     """Options of a listening host. Sizes in bytes, times in seconds."""
@@ -64,8 +74,8 @@ class HostOptions:
     backlog: int = 1024
     #: let other processes listen at the same address (SO_REUSEPORT); the system spreads connections
     reuse_port: bool = False
-    #: file descriptor of a bound socket that an HTTP host listens on; None: it opens one
-    listener: int | None = None
+    #: a bound socket that an HTTP host listens on; None: it opens one
+    listener: InheritedListener | None = None
     #: why the server takes no new work, None while it does; readiness probes ask this
     refusal: Callable[[], A2AError | None] | None = None
     #: open connections of the listener; further ones are closed at once. 0: no limit

@@ -6,9 +6,11 @@ Rules:
 2. Each worker has its own HTTP listener with SO_REUSEPORT. It listens once the worker is ready, and the
    supervisor keeps it open: connections that wait for a worker that ends are accepted by its successor.
    grpcio opens its listener itself, also with SO_REUSEPORT.
-3. A worker that ends is replaced. SIGTERM and SIGINT drain all of them. SIGHUP starts successors with the
-   code as it is on disk, and drains a worker once its successor is ready.
-4. A worker whose supervisor has died drains and ends.
+3. A worker that ends is replaced. SIGHUP starts successors with the code as it is on disk, and drains a
+   worker once its successor is ready; the worker is told that it has one.
+4. SIGTERM and SIGINT drain all workers. The supervisor closes its copies of the listeners, so that each
+   worker accepts what waits in its own and then really closes it, as a server without workers does.
+5. A worker whose supervisor has died drains and ends.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ import socket
 import sys
 import time
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -32,8 +35,13 @@ from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import PREFIX, Exit, listen_address
 from a2a_bridge.cli.output import data, fail, talk
 
+if TYPE_CHECKING:
+    from a2a_bridge.bindings import InheritedListener
+
 logger = logging.getLogger(__name__)
 
+#: sent to a worker before the SIGTERM that ends it after its successor has started
+_SUCCEEDED = b"succeeded\n"
 #: set for workers by their supervisor: file descriptor of the channel, of the HTTP listener or -1, addresses
 _VARIABLE = "_A2A_BRIDGE_WORKER"
 _STOP = (signal.SIGINT, signal.SIGTERM)
@@ -51,8 +59,8 @@ class Worker:
 
     #: file descriptor of the connection to the supervisor
     channel: int
-    #: file descriptor of the HTTP listener; None without HTTP
-    listener: int | None
+    #: None without HTTP
+    listener: InheritedListener | None
     #: HOST:PORT with the real ports; empty if it is not served
     http: str
     grpc: str
@@ -66,13 +74,14 @@ class Worker:
         given = os.environ.pop(_VARIABLE, None)
         if given is None:
             return None
+        from a2a_bridge.bindings import InheritedListener  # loads protobuf, which a supervisor does not need
+
         channel, listener, http, grpc = given.split(" ")
         for descriptor in (int(channel), int(listener)):
             if descriptor >= 0:
                 os.set_inheritable(descriptor, False)  # not for processes of the agent
-        return cls(
-            int(channel), int(listener) if int(listener) >= 0 else None, http.strip("-"), grpc.strip("-")
-        )
+        inherited = InheritedListener(int(listener)) if int(listener) >= 0 else None
+        return cls(int(channel), inherited, http.strip("-"), grpc.strip("-"))
 
     def ready(self, line: str) -> None:
         """Tells the supervisor that this worker is ready."""
@@ -80,15 +89,21 @@ class Worker:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Sends this process SIGTERM when the supervisor is gone, while the context is open."""
+        """Listens to the supervisor while the context is open, and sends this process SIGTERM when the
+        supervisor is gone.
+        """
         loop = asyncio.get_running_loop()
 
-        def orphaned() -> None:
+        def received() -> None:
+            if os.read(self.channel, len(_SUCCEEDED)):
+                if self.listener is not None:
+                    self.listener.has_successor = True
+                return
             loop.remove_reader(self.channel)
             logger.warning("the supervisor of this worker is gone")
             signal.raise_signal(signal.SIGTERM)
 
-        loop.add_reader(self.channel, orphaned)
+        loop.add_reader(self.channel, received)
         try:
             yield
         finally:
@@ -142,6 +157,15 @@ class _Process:
     channel: socket.socket
     line: str = ""
     since: float = field(default_factory=time.monotonic)
+    #: True if another worker has taken its place
+    succeeded: bool = False
+
+    def succeed(self) -> None:
+        """Lets the worker drain while its successor accepts the connections of the listener."""
+        self.succeeded = True
+        with suppress(OSError):  # the worker has ended meanwhile
+            self.channel.send(_SUCCEEDED)
+        self.signal(signal.SIGTERM)
 
     def signal(self, number: int) -> None:
         if self.process.returncode is None:
@@ -235,7 +259,7 @@ class _Supervisor:
             new = await self._spawn(slot)
             old, slot.current = slot.current, new
             if old is not None:
-                old.signal(signal.SIGTERM)
+                old.succeed()
             self._run(self._keep(slot, new))
 
     async def _spawn(self, slot: _Slot) -> _Process:
@@ -320,6 +344,9 @@ class _Supervisor:
 
     async def _ended(self, code: int) -> int:
         """Waits until every worker has ended; kills those that do not. The exit code of the command."""
+        for slot in self._slots:
+            if slot.listener is not None:
+                slot.listener.close()
         workers = list(self._alive)
         waiting = [asyncio.ensure_future(self._reaped(worker)) for worker in workers]
         if waiting:
@@ -331,14 +358,17 @@ class _Supervisor:
         return next((one if one > 0 else 128 - one for one in codes if one), 0)
 
     def _on_stop(self, number: int) -> None:
-        if self._stopped is None:
-            self._stopped = number
-            self._stop.set()
-            number = signal.SIGTERM
-            if sys.stderr.isatty():
-                talk("draining; again to end at once")
+        if self._stopped is not None:
+            for worker in self._alive:
+                worker.signal(number)
+            return
+        self._stopped = number
+        self._stop.set()
+        if sys.stderr.isatty():
+            talk("draining; again to end at once")
         for worker in self._alive:
-            worker.signal(number)
+            if not worker.succeeded:  # those drain already, and a second signal would end them at once
+                worker.signal(signal.SIGTERM)
 
     def _on_hangup(self) -> None:
         if self._stopped is None:

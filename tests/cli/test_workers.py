@@ -19,13 +19,16 @@ from tests.cli.commands import ANY_PORT, Running, command, ended, serving, spawn
 from tests.patience import PATIENCE
 
 AGENT = '''
-import os
+import asyncio, os
+from pathlib import Path
 
 from a2a_bridge import agent
 
 @agent
 async def worker(text: str) -> str:
-    """Says which process answers."""
+    """Says which process answers. With the path of a FIFO as text: once its writer has closed it."""
+    if text.startswith("/"):
+        await asyncio.to_thread(Path(text).read_text)
     return str(os.getpid())
 '''
 #: an agent that runs the command, too
@@ -58,17 +61,28 @@ async def two_workers(target: str) -> AsyncIterator[Running]:
         yield running
 
 
-async def asked(client: httpx.AsyncClient, url: str) -> int:
+async def asked(client: httpx.AsyncClient, url: str, text: str = "?") -> int:
     """The process that answers a JSON-RPC message."""
-    response = await client.post(url, json=SEND, headers=HEADERS)
+    message = {**MESSAGE, "parts": [{"text": text}]}
+    response = await client.post(url, json={**SEND, "params": {"message": message}}, headers=HEADERS)
     assert response.status_code == 200, response.text
     return int(response.json()["result"]["message"]["parts"][0]["text"])
 
 
-async def over_http(url: str) -> int:
+async def over_http(url: str, text: str = "?") -> int:
     """The process that answers on a connection of its own."""
     async with httpx.AsyncClient(timeout=PATIENCE) as client:
-        return await asked(client, url)
+        return await asked(client, url, text)
+
+
+@asynccontextmanager
+async def held(fifo: Path, url: str) -> AsyncIterator[asyncio.Task[int]]:
+    """A call that its worker answers when the context closes."""
+    os.mkfifo(fifo)
+    call = asyncio.create_task(over_http(url, str(fifo)))
+    async with asyncio.timeout(PATIENCE):
+        with await asyncio.to_thread(fifo.open, "w"):  # until the worker opens it, too
+            yield call
 
 
 async def over_grpc(address: str) -> int:
@@ -179,6 +193,35 @@ async def test_sighup_replaces_all_workers_without_a_failed_http_request(target:
                 # Answers of old workers end with the hand-over; only a run of new ones counts.
                 after = set() if now & before else after | now
         assert await over_grpc(running.grpc) not in before
+
+
+async def test_connections_after_sigterm_are_answered_or_refused_while_calls_run(
+    target: str, tmp_path: Path
+) -> None:
+    async with two_workers(target) as running:
+        async with held(tmp_path / "fifo", running.http) as call:
+            running.signal()
+            # The supervisor has the sockets of the workers, too: a connection to one that it keeps open after
+            # its worker has closed it would get no answer.
+            with pytest.raises(httpx.ConnectError):
+                await until(lambda _: False, running.http)
+        assert await call > 0
+        done = await running.ended()
+    assert done.code == 0, done.err
+
+
+async def test_a_replaced_worker_finishes_its_calls_after_sigterm(target: str, tmp_path: Path) -> None:
+    async with two_workers(target) as running:
+        before = await until(lambda found: len(found) == 2, running.http)
+        async with held(tmp_path / "fifo", running.http) as call:
+            running.signal(signal.SIGHUP)
+            await until(lambda found: len(found - before) == 2, running.http)
+            running.signal()
+            with pytest.raises(httpx.ConnectError):
+                await until(lambda _: False, running.http)
+        assert await call in before
+        done = await running.ended()
+    assert done.code == 0, done.err
 
 
 async def test_workers_end_with_their_supervisor(target: str) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import selectors
 import socket
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings import HostOptions, InheritedListener
 from a2a_bridge.core.call import Call
 from a2a_bridge_transports._http import host as host_module
 from a2a_bridge_transports._http.host import HttpHost
@@ -138,3 +140,42 @@ async def test_connections_that_wait_to_be_accepted_are_answered() -> None:
             writer.close()
         async with asyncio.timeout(PATIENCE):
             await draining
+
+
+async def test_a_connection_that_comes_just_before_the_listener_is_closed_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clients: list[socket.socket] = []
+
+    class LateClient(selectors.DefaultSelector):
+        """The system makes a connection when the host looks whether there is one."""
+
+        def select(self, timeout: float | None = None) -> Any:
+            if not clients:
+                clients.append(socket.create_connection((host.address.host, host.address.port)))
+            return super().select(timeout)
+
+    async with hosting(Scripted(), options=HostOptions(drain_window=0)) as host:
+        monkeypatch.setattr(selectors, "DefaultSelector", LateClient)
+        draining = asyncio.create_task(host.drain(PATIENCE))
+        async with asyncio.timeout(PATIENCE):
+            while not clients:  # noqa: ASYNC110  a list has no event
+                await asyncio.sleep(0)
+        reader, writer = await asyncio.open_connection(sock=clients[0])
+        writer.write(request("POST", "/", rpc()))
+        assert (await Wire(reader, writer).answer()).status == 200
+        writer.close()
+        async with asyncio.timeout(PATIENCE):
+            await draining
+
+
+async def test_connections_that_a_successor_accepts_are_left_to_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as successors, ExitStack() as stack:
+        inherited = InheritedListener(os.dup(successors.fileno()))
+        async with hosting(Scripted(), options=HostOptions(drain_window=0, listener=inherited)) as host:
+            inherited.has_successor = True
+            await host.drain(PATIENCE)
+        for _ in range(3):  # more than a queue that is closed holds
+            stack.enter_context(socket.create_connection(successors.getsockname(), timeout=PATIENCE))
+        for _ in range(3):
+            stack.enter_context(successors.accept()[0])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import selectors
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -31,6 +32,8 @@ _log = logging.getLogger("a2a_bridge.http")
 DRAIN_WINDOW = 0.5
 #: seconds to accept the connections that are waiting for it when the listener is closed
 LAST_ACCEPT = 0.01
+#: how often that is repeated at most, while there are more
+LAST_ACCEPTS = 100
 #: seconds for connections with an incomplete request after that
 LINGER = 0.5
 #: seconds for clients to read their last answer
@@ -80,7 +83,7 @@ class HttpHost(Mounts):
             ssl_handshake_timeout=options.header_timeout if options.tls else None,
         )
         if options.listener is not None:
-            self._listener = await listen(sock=socket.socket(fileno=options.listener))
+            self._listener = await listen(sock=socket.socket(fileno=options.listener.descriptor))
         else:
             shared = options.reuse_port or None  # False is an error where the system has no SO_REUSEPORT
             self._listener = await listen(host=self._address.host, port=self._address.port, reuse_port=shared)
@@ -100,7 +103,6 @@ class HttpHost(Mounts):
         end = loop.time() + grace
         await self._let_go(end)
         await self._accept_last(listener)
-        listener.close()
         linger = loop.time() + LINGER
         while self.connections:
             now = loop.time()
@@ -131,12 +133,23 @@ class HttpHost(Mounts):
             await asyncio.sleep(min(0.05, until - now))
 
     async def _accept_last(self, listener: asyncio.Server) -> None:
-        """Accepts the connections that the system has made already; closing the listener would reset them."""
-        if self.options.listener is None:  # else other processes accept them
+        """Closes the listener. Accepts the connections that the system has made already, which it would reset
+        otherwise.
+        """
+        inherited = self.options.listener
+        if inherited is None or not inherited.has_successor:  # else the successor accepts them
             for opened in listener.sockets:
                 with socket.fromfd(opened.fileno(), opened.family, opened.type) as same:
                     same.listen(0)  # the system makes no further ones
-        await asyncio.sleep(LAST_ACCEPT)
+        with selectors.DefaultSelector() as waiting:
+            for opened in listener.sockets:
+                waiting.register(opened.fileno(), selectors.EVENT_READ)
+            for _ in range(LAST_ACCEPTS):  # a closed queue still has room for one connection
+                await asyncio.sleep(LAST_ACCEPT)
+                if not waiting.select(0):
+                    break
+        listener.close()
+        await asyncio.sleep(LAST_ACCEPT)  # a connection is known here some turns after it is accepted
 
     async def _end_requests(self) -> None:
         """Ends the requests in progress. Their clients are told, if they read."""
