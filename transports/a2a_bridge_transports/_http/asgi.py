@@ -368,7 +368,7 @@ class _Served(AsgiRequest):
 
     def _begin(self, reply: StreamReply, *, gap: bool) -> None:
         """Makes the head. Raises A2AError for an invalid one."""
-        self._head = list(_encoded(reply.headers(gap)))
+        self._head = list(_encoded(reply.headers(gap=gap)))
 
     async def flush(self) -> None:
         await self._after_beat()

@@ -81,6 +81,7 @@ class EventWriter:
                 ):
                     await self.flush()
                     await asyncio.sleep(0)
+                del event, data  # the next event may take hours
             if self._head is not None:
                 self._start(gap=False)
         except BaseException as error:

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -83,19 +84,28 @@ class Failure(NamedTuple):
     event: bytes
 
 
-@dataclass(slots=True)
-class StreamReply:
-    """A response of events. The host closes `source` in every case."""
+class StreamReply(ABC):
+    """A response of events. source: the events; the host closes them in every case."""
 
-    #: the events
-    source: Events
-    #: makes the bytes of one event in the stream; awaitable if the event is long
-    encode: Callable[[Event], bytes | Awaitable[bytes]]
-    #: makes the headers after the first event, because the agent's parameters are not known before. The
-    #: argument is True if the stream begins with a gap
-    headers: Callable[[bool], Headers]
-    #: converts an exception of `source` or `encode` for the client
-    fail: Callable[[BaseException], Failure]
+    __slots__ = ("source",)
+
+    def __init__(self, source: Events) -> None:
+        self.source = source
+
+    @abstractmethod
+    def encode(self, event: Event) -> bytes | Awaitable[bytes]:
+        """The bytes of one event in the stream; awaitable if the event is long."""
+
+    @abstractmethod
+    def headers(self, *, gap: bool) -> Headers:
+        """The headers, asked for after the first event, because the agent's parameters are not known before.
+
+        gap: the stream begins with a gap.
+        """
+
+    @abstractmethod
+    def fail(self, error: BaseException) -> Failure:
+        """An exception of `source` or `encode` for the client."""
 
 
 Handler = Callable[[Request], Awaitable[Reply | StreamReply]]

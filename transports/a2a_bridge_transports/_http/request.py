@@ -263,7 +263,7 @@ class HostRequest(HoldsInWork):
 
         def begin(gap: bool) -> bytes:
             # Sent with the head; otherwise a client may reuse the connection at the moment it is closed.
-            headers = head(200, reply.headers(gap))
+            headers = head(200, reply.headers(gap=gap))
             self.started = True
             return b"".join((headers, date(), CHUNKED if chunked else b"", self._persistence(), b"\r\n"))
 

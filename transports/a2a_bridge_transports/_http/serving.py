@@ -25,12 +25,19 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import GAP, asked_after
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import Dialect, Form, Kind, newest_first
+from a2a_bridge.dialects import Dialect, Form, Kind, Row, newest_first
 from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
 from a2a_bridge.dialects.detect import detect, presumed
 from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge.peers import caller
-from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, HttpStatusError, Request
+from a2a_bridge_transports._http.exchange import (
+    EVENT_STREAM,
+    ClientLeftError,
+    Headers,
+    HttpStatusError,
+    Request,
+    StreamReply,
+)
 from a2a_bridge_transports._http.names import DEADLINE, SIDE_CHANNEL
 from a2a_bridge_transports._http.parameters import (
     Overlaid,
@@ -186,6 +193,39 @@ class ServerSide(Generic[Index]):
         except ValueError as error:
             self.log.error("%s: %s", name, error)  # noqa: TRY400  a trace adds nothing
             raise internal_error() from None
+
+
+Server = TypeVar("Server", bound=ServerSide[Any])
+
+
+class CallStream(StreamReply, Generic[Server]):
+    """The events of a streaming call. The binding encodes them."""
+
+    __slots__ = ("call", "request", "row", "server", "table")
+
+    def __init__(
+        self,
+        server: Server,
+        request: Request,
+        table: Table[Any],
+        row: Row[Any, Any],
+        call: Call[Any, Any],
+    ) -> None:
+        super().__init__(server.begun(call))
+        self.server = server
+        self.request = request
+        self.table = table
+        self.row = row
+        self.call = call
+
+    def headers(self, *, gap: bool) -> Headers:
+        name = self.row.operation.name
+        parameters = self.server.reply_headers(self.request, self.table, self.call.context, name, gap=gap)
+        return EVENT_STREAM + parameters
+
+    def failure(self, error: BaseException) -> A2AError:
+        """The error for the caller. Raises `error` again if the client has left."""
+        return self.server.failure(self.request, error, self.row.operation.name)
 
 
 async def _with_short_tasks(events: Events, longest: int) -> Events:

@@ -19,7 +19,6 @@ from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     A2A_JSON,
-    EVENT_STREAM,
     JSON,
     Failure,
     Headers,
@@ -34,7 +33,7 @@ from a2a_bridge_transports._http.exchange import (
 from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
-from a2a_bridge_transports._http.serving import ServerSide, Table, error_status
+from a2a_bridge_transports._http.serving import CallStream, ServerSide, Table, error_status
 from a2a_bridge_transports.http_json import wire
 
 
@@ -98,7 +97,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             context = self.context(request, table, message, beside)
             call = Call(row.operation, message, context)
             if row.streaming:
-                return self._stream(request, table, row, call)
+                return _HttpJsonStream(self, request, table, row, call)
             answer = await self.service.unary(call)
             write = partial(_written, row, context.reply)
             try:
@@ -111,39 +110,12 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             return Reply(200, media, data)
         except JsonSyntaxError as problem:
             error = A2AError(Reason.PARSE_ERROR, str(problem))
-            return self._error(request, table or self.presumed(request, having), None, error)
+            return self.error(request, table or self.presumed(request, having), None, error)
         except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
-            return self._error(request, table or self.presumed(request, having), context, failed)
+            return self.error(request, table or self.presumed(request, having), context, failed)
 
-    def _stream(
-        self,
-        request: Request,
-        table: Table[wire.Routes],
-        row: Row[Any, Any],
-        call: Call[Any, Any],
-    ) -> StreamReply:
-        name = row.operation.name
-
-        def encode(event: Event) -> bytes | Awaitable[bytes]:
-            write = partial(_event, row, event.id)
-            try:
-                return briefly(write, event.message)
-            except LengthyError:
-                return written_apart(write, event.message)
-
-        def fail(error: BaseException) -> Failure:
-            refused = self._error(request, table, call.context, self.failure(request, error, name))
-            return Failure(refused, sse.encode(refused.body, b"error"))
-
-        return StreamReply(
-            self.begun(call),
-            encode,
-            lambda gap: EVENT_STREAM + self.reply_headers(request, table, call.context, name, gap=gap),
-            fail,
-        )
-
-    def _error(
+    def error(
         self, request: Request, table: Table[wire.Routes], context: CallContext | None, error: A2AError
     ) -> Reply:
         try:
@@ -154,6 +126,23 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         headers = _media(request, table) + error_headers(error) + parameters
         status = error_status(error, encoded.status)
         return Reply(status, headers, dumps(with_status(encoded.body, status)))
+
+
+class _HttpJsonStream(CallStream[HttpJsonServer]):
+    """The events of a call, each as a bare message."""
+
+    __slots__ = ()
+
+    def encode(self, event: Event) -> bytes | Awaitable[bytes]:
+        write = partial(_event, self.row, event.id)
+        try:
+            return briefly(write, event.message)
+        except LengthyError:
+            return written_apart(write, event.message)
+
+    def fail(self, error: BaseException) -> Failure:
+        refused = self.server.error(self.request, self.table, self.call.context, self.failure(error))
+        return Failure(refused, sse.encode(refused.body, b"error"))
 
 
 def _read(row: Row[Any, Any], tree: Json) -> tuple[Any, Mapping[str, str] | None]:

@@ -35,7 +35,7 @@ from a2a_bridge_transports._http.exchange import (
 )
 from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
-from a2a_bridge_transports._http.serving import ServerSide, Table, error_status
+from a2a_bridge_transports._http.serving import CallStream, ServerSide, Table, error_status
 from a2a_bridge_transports.jsonrpc import wire
 
 Rows = dict[str, Row[str, Any]]
@@ -163,11 +163,11 @@ class JsonRpcServer(ServerSide[Rows]):
             context = self.context(request, table, message, beside)
             call = Call(row.operation, message, context)
             if isinstance(row.operation, ops.Streaming):
-                return self._stream(request, table, row, call, token)
+                return _JsonRpcStream(self, request, table, row, call, token)
             answer = await self.service.unary(call)
             reply = context.reply
             if reply.version:
-                table, row = self._in_version(table, row, reply)
+                table, row = self.in_version(table, row, reply)
             METER.left = ALLOWANCE  # as `briefly`, without a call
             data: bytes | None = None
             try:
@@ -182,45 +182,12 @@ class JsonRpcServer(ServerSide[Rows]):
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
         except wire.MalformedRequestError as malformed:
-            return self._error(request, self.presumed(request), None, malformed.id, malformed.error)
+            return self.error(request, self.presumed(request), None, malformed.id, malformed.error)
         except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
-            return self._error(request, table or self.presumed(request, having), context, token, failed, row)
+            return self.error(request, table or self.presumed(request, having), context, token, failed, row)
 
-    def _stream(
-        self, request: Request, table: Table[Rows], row: Row[str, Any], call: Call[Any, Any], token: bytes
-    ) -> StreamReply:
-        reply = call.context.reply
-        name = row.operation.name
-        before = wire.before_result(token)
-
-        def encode(event: Event) -> bytes | Awaitable[bytes]:
-            nonlocal table, row
-            if reply.version:
-                table, row = self._in_version(table, row, reply)
-            METER.left = ALLOWANCE  # as `briefly`, without two more calls for each event
-            try:
-                data = before + dumps(row.encode_response(event.message)) + wire.AFTER_RESULT
-                return sse.encode(data, b"", event.id)
-            except LengthyError:
-                return written_apart(partial(_event, token, row, event.id), event.message)
-            finally:
-                METER.left = inf
-
-        def fail(error: BaseException) -> Failure:
-            failed = self.failure(request, error, name)
-            refused = self._error(request, table, call.context, token, failed, row)
-            event = refused.body if refused.body.startswith(b"data:") else sse.encode(refused.body)
-            return Failure(refused, event)
-
-        return StreamReply(
-            self.begun(call),
-            encode,
-            lambda gap: EVENT_STREAM + self.reply_headers(request, table, call.context, name, gap=gap),
-            fail,
-        )
-
-    def _in_version(
+    def in_version(
         self, table: Table[Rows], row: Row[str, Any], reply: ResponseParameters
     ) -> tuple[Table[Rows], Row[str, Any]]:
         """The table and row of the answer: those of the version that the service reports, if it
@@ -259,7 +226,7 @@ class JsonRpcServer(ServerSide[Rows]):
 
         return handle
 
-    def _error(
+    def error(
         self,
         request: Request,
         table: Table[Rows],
@@ -269,7 +236,7 @@ class JsonRpcServer(ServerSide[Rows]):
         row: Row[str, Any] | None = None,
     ) -> Reply:
         if row is not None and context is not None:
-            table, row = self._in_version(table, row, context.reply)
+            table, row = self.in_version(table, row, context.reply)
         try:
             parameters = self.reply_headers(request, table, context, "an error")
         except A2AError as worse:
@@ -283,3 +250,41 @@ class JsonRpcServer(ServerSide[Rows]):
         if streaming and status == 200 and _wants_an_event(request.parameters(), table.older):
             return Reply(status, EVENT_STREAM + headers, sse.encode(body))
         return Reply(status, JSON + headers, body)
+
+
+class _JsonRpcStream(CallStream[JsonRpcServer]):
+    """The events of a call, each as a response."""
+
+    __slots__ = ("_before", "_token")
+
+    def __init__(
+        self,
+        server: JsonRpcServer,
+        request: Request,
+        table: Table[Rows],
+        row: Row[str, Any],
+        call: Call[Any, Any],
+        token: bytes,
+    ) -> None:
+        super().__init__(server, request, table, row, call)
+        self._token = token
+        self._before = wire.before_result(token)
+
+    def encode(self, event: Event) -> bytes | Awaitable[bytes]:
+        reply = self.call.context.reply
+        if reply.version:
+            self.table, self.row = self.server.in_version(self.table, self.row, reply)
+        METER.left = ALLOWANCE  # as `briefly`, without two more calls for each event
+        try:
+            data = self._before + dumps(self.row.encode_response(event.message)) + wire.AFTER_RESULT
+            return sse.encode(data, b"", event.id)
+        except LengthyError:
+            return written_apart(partial(_event, self._token, self.row, event.id), event.message)
+        finally:
+            METER.left = inf
+
+    def fail(self, error: BaseException) -> Failure:
+        context, failed = self.call.context, self.failure(error)
+        refused = self.server.error(self.request, self.table, context, self._token, failed, self.row)
+        event = refused.body if refused.body.startswith(b"data:") else sse.encode(refused.body)
+        return Failure(refused, event)
