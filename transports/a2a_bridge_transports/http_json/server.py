@@ -9,6 +9,7 @@ from typing import Any
 from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
@@ -99,11 +100,10 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             if row.streaming:
                 return _HttpJsonStream(self, request, table, row, call)
             answer = await self.service.unary(call)
-            write = partial(_written, row, context.reply)
             try:
-                data = briefly(write, answer)
+                data = briefly(_written, row, context.reply, answer)
             except LengthyError:
-                data = await written_apart(write, answer)
+                data = await written_apart(partial(_written, row, context.reply), answer)
             media = _media(request, table)
             if context.reply or context.reply.side_channel:
                 return Reply(200, media + self.reply_headers(request, table, context, name, message), data)
@@ -134,11 +134,10 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
     __slots__ = ()
 
     def encode(self, event: Event) -> bytes | Awaitable[bytes]:
-        write = partial(_event, self.row, event.id)
         try:
-            return briefly(write, event.message)
+            return briefly(_event, self.row, event.id, event.message)
         except LengthyError:
-            return written_apart(write, event.message)
+            return written_apart(partial(_event, self.row, event.id), event.message)
 
     def fail(self, error: BaseException) -> Failure:
         refused = self.server.error(self.request, self.table, self.call.context, self.failure(error))
@@ -151,12 +150,11 @@ def _read(row: Row[Any, Any], tree: Json) -> tuple[Any, Mapping[str, str] | None
 
 
 def _written(row: Row[Any, Any], reply: ResponseParameters, answer: Any) -> bytes:
-    tree = encoded(row, answer, reply)
-    return dumps(
-        tree
-        if row.restore_response is None
-        else row.restore_response(tree, with_side_channel(reply, reply.side_channel))
-    )
+    # A list may leave out tasks.
+    tree = encoded(row, answer, reply) if row.operation is ops.LIST_TASKS else row.encode_response(answer)
+    if row.restore_response is not None:
+        tree = row.restore_response(tree, with_side_channel(reply, reply.side_channel))
+    return dumps(tree)
 
 
 def _event(row: Row[Any, Any], id_: str, message: Any) -> bytes:

@@ -79,7 +79,8 @@ class Routes:
 
     def __init__(self, rows: Iterable[Row[HttpAddress, Any]]) -> None:
         self._root = _Node()
-        self._plain: dict[str, Methods] = {}
+        #: the matches of paths without a variable
+        self._plain: dict[str, dict[str, Match]] = {}
         for row in rows:
             for rule in row.address.rules:
                 self._add(Route(row, rule, tuple(_VARIABLE.findall(rule.template))))
@@ -90,8 +91,8 @@ class Routes:
         Raises INVALID_REQUEST if the path is not UTF-8.
         """
         plain = self._plain.get(path)
-        if plain is not None and (route := plain.get(method)) is not None:
-            return Match(route, ())
+        if plain is not None and (match := plain.get(method)) is not None:
+            return match
         allowed: set[str] = set()
         for methods, values in self._ends(path):
             route = methods.get(method)
@@ -120,7 +121,7 @@ class Routes:
                 node = node.literals.setdefault(part, _Node())
         node.ends.setdefault(verb, {})[route.rule.method] = route
         if not route.members:
-            self._plain.setdefault(route.rule.template, {})[route.rule.method] = route
+            self._plain.setdefault(route.rule.template, {})[route.rule.method] = Match(route, ())
 
     def _ends(self, path: str) -> Iterator[tuple[Methods, tuple[str, ...]]]:
         if path[:1] != "/" or path == "/":

@@ -81,7 +81,7 @@ def not_a_request() -> A2AError:
 
 def result(id: bytes, tree: Json) -> bytes:  # noqa: A002
     """A successful response."""
-    return before_result(id) + dumps(tree) + AFTER_RESULT
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, dumps(tree))
 
 
 def before_result(id: bytes) -> bytes:  # noqa: A002
