@@ -95,7 +95,7 @@ class Engine:
         self._idempotency = None
         self._reply = None
         if options.idempotent_sends:
-            self._idempotency = Idempotency(self._store, self._sending, self._readers, options.patience)
+            self._idempotency = Idempotency(self._context, self._sending)
         else:
             self._reply = getattr(agent.executor, "reply", None)
         self._recovery = Recovery(self._store, self._sending.recover)
@@ -480,7 +480,7 @@ class Engine:
         left = self._runs.close()
         await asyncio.gather(*(run.stop() for run in left))
         if self._idempotency is not None:
-            await self._idempotency.close(self._options.patience)
+            await self._idempotency.close()
         await self._written(left)
         self._readers.end(closing())
 

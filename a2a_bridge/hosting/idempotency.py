@@ -18,10 +18,10 @@ import logging
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.hosting.agent_view import for_agent
+from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.pending_send import Wants
-from a2a_bridge.hosting.ports import Scope, Sent, Store, scope_of
-from a2a_bridge.hosting.reading import EventReaders
+from a2a_bridge.hosting.ports import Scope, Sent, scope_of
 from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.sending import Accepted, Sending
 from a2a_bridge.hosting.views import Shown
@@ -54,11 +54,11 @@ class _First:
 class Idempotency:
     """Gives repeated messages the result of the first one."""
 
-    def __init__(self, store: Store, sending: Sending, readers: EventReaders, patience: float) -> None:
-        self._store = store
+    def __init__(self, engine: EngineContext, sending: Sending) -> None:
+        self._store = engine.store
         self._sending = sending
-        self._readers = readers
-        self._patience = patience
+        self._readers = engine.readers
+        self._patience = engine.options.patience
         self._firsts: dict[_Key, _First] = {}
         self._storing: set[asyncio.Task[None]] = set()
 
@@ -202,12 +202,12 @@ class Idempotency:
             raise
         return shown if any(one.message_id == message_id for one in shown.task.history) else None
 
-    async def close(self, patience: float) -> None:
+    async def close(self) -> None:
         """Waits until the results of all messages are stored, except for runs that ignore their cancellation
-        for longer than `patience` seconds: their events are dropped.
+        for too long: their events are dropped.
         """
         if self._storing:
-            _, left = await asyncio.wait(set(self._storing), timeout=patience)
+            _, left = await asyncio.wait(set(self._storing), timeout=self._patience)
             for one in left:
                 one.cancel()
             if left:

@@ -178,10 +178,6 @@ class LiveTask:
         self._on_lost = _nothing
         self._shut = True
 
-    def shut(self) -> None:
-        """Accepts no more changes: further ones raise OwnershipLostError."""
-        self._shut = True
-
     def _lose(self) -> None:
         self.lost = self._shut = True
         self._on_lost()
@@ -432,6 +428,11 @@ class LiveTask:
                 send.settle(hub.SendMessageResponse(task=task))
             elif send.wants is not Wants.OUTCOME:
                 send.settle(hub.SendMessageResponse(task=task) if send.wants is Wants.TASK else None)
+
+    def refuse(self, error: A2AError) -> None:
+        """Accepts no more changes (further ones raise OwnershipLostError), and gives up with this error."""
+        self._shut = True
+        self.give_up(error)
 
     def give_up(self, error: A2AError, *, only_queued: bool = False) -> None:
         """Fails the senders whose answer is not certain. only_queued: those whose run has not begun."""

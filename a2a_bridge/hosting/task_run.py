@@ -264,17 +264,12 @@ class TaskRun:
 
     async def _work(self) -> None:
         try:
-            while self._queue and self._phase.now is Phase.WORKING:
+            # A task that has ended takes no more messages: `_start_next` turns them away.
+            while self._queue and self._phase.now is Phase.WORKING and not self.live.ended:
                 send = self._queue.pop(0)
-                if self.live.task is None:
-                    if send.left and all(one.left for one in send.all()):
-                        send.finish()
-                        continue  # all senders have left, and nothing has begun
-                elif self.live.ended:
-                    for one in send.all():
-                        self.live.deliver(one, already_ended(self.task_id))
+                if self.live.task is None and send.left and all(one.left for one in send.all()):
                     send.finish()
-                    continue
+                    continue  # all senders have left, and nothing has begun
                 self._current = send
                 send.begin(self.live.last)
                 await self._driver.perform(send, self, self._timed_out)
@@ -334,9 +329,8 @@ class TaskRun:
         self._phase.to_ending()
         await self._stop_producer()
         if self.live.task is None:
-            self.live.shut()
             send.said = None
-            self.live.give_up(error)
+            self.live.refuse(error)
             send.finish()  # the run may ignore its cancellation; a repeated message need not wait for it
         else:
             self.live.fail(error.message)
@@ -433,14 +427,12 @@ class TaskRun:
         task = self.live.task
         if task is None or self.live.lost or self.live.writer is None:
             # There is no task to end, or it is another process's, or may become so.
-            self.live.shut()
-            self.live.give_up(closing())
+            self.live.refuse(closing())
             return
         self.live.give_up(closing(), only_queued=True)
         if resumes and not self.live.ended and goes_on(task):
             self._phase.to(Phase.HANDED_OVER)
-            self.live.shut()
-            self.live.give_up(closing())
+            self.live.refuse(closing())
         elif task.status.state in RUNNING:
             self.live.fail(STOPPED_TEXT)
         else:
