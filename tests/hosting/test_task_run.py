@@ -170,6 +170,8 @@ class Model:
                 one.expect(reason)
         elif not self.ended:
             self.become(state)
+        for one in self.queue if self.ended else ():
+            one.expect(Reason.UNSUPPORTED_OPERATION)
         self.queue.clear()
 
     def verdict(self, *, accepted: bool, began_with_run: bool) -> None:
@@ -488,6 +490,19 @@ def test_a_run_that_fails_during_a_refused_cancellation_answers_its_sender() -> 
     machine.cancel()
     machine.crash()
     machine.verdict(accepted=False)
+    machine.answers_agree()
+    machine.teardown()
+
+
+def test_a_message_that_joins_an_ended_task_is_refused_when_its_run_times_out() -> None:
+    machine = RunMachine()
+    machine.send(immediately=False)
+    machine.change_store(fails=False)
+    machine.update(WORKING)
+    machine.send(immediately=False)
+    machine.update(COMPLETED)
+    machine.change_store(fails=False)
+    machine.disturb("time out")
     machine.answers_agree()
     machine.teardown()
 
