@@ -26,7 +26,6 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import MemoryStore, open_store
-from a2a_bridge.middleware.resume import OffersResume
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH, PushService, WebhookResolver, push_service
@@ -71,13 +70,10 @@ def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False)
     host = options.host if options.host.refusal is not None else replace(options.host, refusal=store.refusal)
     if host.status is None:
         host = replace(host, status=lambda: {"tasks to take over": engine.left})
-    service: Service = service_of(engine)
-    if agent.card.capabilities.extended_agent_card:
-        service = OffersResume(service)
     return AgentApp(
         engine,
         store,
-        service,
+        service_of(engine),
         offer_resume(agent.card),
         replace(options, store=store, host=host),
         resolver,

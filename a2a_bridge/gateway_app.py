@@ -27,7 +27,6 @@ from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.memory import MemoryAccount
-from a2a_bridge.middleware.resume import OffersResume
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH, Webhook, WebhookResolver, push_service
 from a2a_bridge.push.notification import Names
@@ -84,7 +83,9 @@ async def gateway_app(
             resumes=resumes,
             memory=MemoryAccount(options.store_options.max_memory) if store is None else store.memory,
         )
-        service: Service = Router(Route(Contexts(sharing), first.interface.tenant))
+        service: Service = Contexts(sharing)
+        if first.interface.tenant:
+            service = Router(Route(service, first.interface.tenant))
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
@@ -94,8 +95,6 @@ async def gateway_app(
             service = relay.wrap(service)
             receivers[RELAY_PATH] = relay.receive
         stack.push_async_callback(sharing.aclose)
-        if options.replay.tasks:
-            service = OffersResume(service)
         yield GatewayApp(service, receivers, documents, close)
 
 

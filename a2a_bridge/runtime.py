@@ -326,7 +326,10 @@ async def serve_service(
         grpc_here=None if host is None else lambda: bool(host.trailers),
     )
     if rewrites_card or card.capabilities.extended_agent_card:
-        service = compose(service, _addressed(advertisement, only_missing=not rewrites_card))
+        service = compose(
+            service,
+            _addressed(advertisement, only_missing=not rewrites_card, resumes=offers_resume(card)),
+        )
     service = guarded(service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card)
     if host is not None:
         host.options = replace(options.host, jsonrpc_paths=paths)
@@ -412,7 +415,9 @@ def _application(
     return host
 
 
-def _addressed(advertisement: Advertisement, *, only_missing: bool = True) -> Middleware:
+def _addressed(
+    advertisement: Advertisement, *, only_missing: bool = True, resumes: bool = False
+) -> Middleware:
     """Middleware that gives extended cards the interfaces of the public card, as this caller sees them."""
     # With several listeners, the base URL of a call may belong to another listener than the card's.
     alone = len({one.address for one in advertisement.mounted if one.family == "http"}) == 1
@@ -420,7 +425,7 @@ def _addressed(advertisement: Advertisement, *, only_missing: bool = True) -> Mi
     def interfaces(context: CallContext) -> Iterable[hub.AgentInterface]:
         return advertisement.card(context.origin.base_url if alone else "").supported_interfaces
 
-    return rewrite_extended_card(interfaces, only_missing=only_missing)
+    return rewrite_extended_card(interfaces, only_missing=only_missing, resumes=resumes)
 
 
 def _publish(host: DocumentHost, advertisement: Advertisement) -> None:

@@ -19,6 +19,7 @@ from a2a_bridge.cards.schemes import expressible
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
+from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -62,23 +63,29 @@ def note_signatures(card: hub.AgentCard) -> None:
         )
 
 
-def rewrite_extended_card(interfaces: Interfaces, *, only_missing: bool = False) -> Middleware:
+def rewrite_extended_card(
+    interfaces: Interfaces, *, only_missing: bool = False, resumes: bool = False
+) -> Middleware:
     """Middleware that puts the gateway's interfaces into GetExtendedAgentCard (spec 3.1.11).
 
     only_missing: leave a card that lists its own interfaces unchanged; for agents that are hosted here.
+    resumes: offer to resume streams, as the gateway's public card does.
     """
 
     def wrap(service: Service) -> Service:
-        return _RewriteExtendedCard(service, interfaces, only_missing=only_missing)
+        return _RewriteExtendedCard(service, interfaces, only_missing=only_missing, resumes=resumes)
 
     return wrap
 
 
 class _RewriteExtendedCard:
-    def __init__(self, service: Service, interfaces: Interfaces, *, only_missing: bool) -> None:
+    def __init__(
+        self, service: Service, interfaces: Interfaces, *, only_missing: bool, resumes: bool
+    ) -> None:
         self._service = service
         self._interfaces = interfaces
         self._only_missing = only_missing
+        self._resumes = resumes
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         # Only GetExtendedAgentCard needs a change.
@@ -92,6 +99,8 @@ class _RewriteExtendedCard:
         if self._only_missing and response.supported_interfaces:
             return response
         made = rewrite(response, self._interfaces(call.context))
+        if self._resumes:
+            made = offer_resume(made)
         return cast("Res", expressible(made) if call.context.origin.version == V1_0.version else made)
 
     def stream(self, call: Call[Req, Res], /) -> Events:

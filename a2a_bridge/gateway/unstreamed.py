@@ -14,7 +14,6 @@ is shown says that it streams).
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -34,10 +33,8 @@ class Unstreamed:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self.unary = service.unary  # without a frame of its own
         self._streams = True
-
-    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
-        return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is not ops.SEND_STREAMING_MESSAGE:

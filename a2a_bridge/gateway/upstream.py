@@ -92,7 +92,8 @@ class Upstream:
         service = self._service
         if service is None:
             service = await self.open()
-        _withdraw(call)
+        if call.context.reply:
+            _withdraw(call)
         try:
             response = await service.unary(call)
         except A2AError as error:

@@ -21,7 +21,7 @@ from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, invalid_params, task_not_found
 from a2a_bridge.core.event import Event, Events, HandedOver, no_events, opened
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.core.resume import asked_after, event_id, number_of
+from a2a_bridge.core.resume import asked_after, event_id, number_of, offer_resume
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.clock import Clock, SystemClock
 from a2a_bridge.hosting.decorator import Agent
@@ -453,7 +453,7 @@ class Engine:
     async def get_extended_agent_card(
         self, _request: hub.GetExtendedAgentCardRequest, context: CallContext, /
     ) -> hub.AgentCard:
-        """Spec 3.1.11."""
+        """Spec 3.1.11. As the public card, it offers to resume streams."""
         if not self._agent.card.capabilities.extended_agent_card:
             raise A2AError(Reason.UNSUPPORTED_OPERATION, "this agent has no extended card")
         card = self._agent.extended_card
@@ -461,10 +461,10 @@ class Engine:
             raise A2AError(Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED)
         if not isinstance(card, hub.AgentCard):
             made = card(context)
-            return await made if inspect.isawaitable(made) else made
+            return offer_resume(await made if inspect.isawaitable(made) else made)
         copy = hub.AgentCard()
         copy.CopyFrom(card)
-        return copy
+        return offer_resume(copy)
 
     async def close(self, grace: float = 0) -> None:
         """Refuses new work, lets runs finish for `grace` seconds, stops the rest, and informs subscribers.

@@ -19,7 +19,7 @@ from tests.patience import PATIENCE
         ("message, 0.3, blocking", 95, 1),
         ("task", 182, 2),
         ("GetTask", 86, 1),
-        ("gateway to gRPC", 116, 2),
+        ("gateway to gRPC", 107, 2),
         (f"SSE, {EVENTS} events", 25 * EVENTS, 2),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,15 @@ from a2a_bridge import connect, interface, serve
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards import select
 from a2a_bridge.codec import rounded
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Events
+from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD
+from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.hosting.stores import StoreOpenError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import VERSIONS
-from a2a_bridge.runtime import ServeOptions, asgi_gateway, serve_gateway
+from a2a_bridge.runtime import ServeOptions, asgi_gateway, serve_gateway, serve_service
 from tests.runtime.scene import BINDINGS, agent, closed_port, uvicorn_running
 
 
@@ -35,6 +40,39 @@ async def test_an_agent_behind_a_gateway(spoken: str) -> None:
                     assert [one async for one in peer.stream_text("words")] == ["one ", "two"]
                     extended = await peer.get_extended_agent_card()
                     assert extended.supported_interfaces == server.card.supported_interfaces
+
+
+EXTENDED = hub.AgentCard(
+    name="extended",
+    version="1",
+    capabilities=hub.AgentCapabilities(streaming=True, extended_agent_card=True),
+)
+
+
+class OnlyExtendedCard:
+    """An agent that cannot resume streams."""
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        assert call.operation is GET_EXTENDED_AGENT_CARD
+        return EXTENDED
+
+    async def stream(self, _: Call[Any, Any], /) -> Events:
+        raise NotImplementedError
+        yield
+
+
+async def test_extended_cards_offer_to_resume_streams_as_public_ones_do() -> None:
+    async with (
+        serve_service(OnlyExtendedCard(), EXTENDED, [interface("GRPC")]) as upstream,
+        serve_gateway(upstream.card, select(upstream.card, known=BINDINGS)) as gateway,
+        serve(agent()) as hosted,
+    ):
+        for server, offers in ((upstream, False), (gateway, True), (hosted, True)):
+            async with connect(server.card) as peer:
+                assert offers_resume(await peer.get_extended_agent_card()) is offers
+                assert offers_resume(server.card) is offers
+    async with connect(agent()) as peer:
+        assert offers_resume(await peer.get_extended_agent_card())
 
 
 async def test_a_gateway_as_an_application() -> None:

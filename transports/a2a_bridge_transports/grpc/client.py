@@ -17,6 +17,7 @@ import grpc
 import grpc.aio
 
 from a2a_bridge.bindings import DialOptions, TlsFiles
+from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
@@ -42,7 +43,7 @@ from a2a_bridge.dialects.carrying import (
     sealed_side_channel,
 )
 from a2a_bridge.memory import in_work
-from a2a_bridge.offload import SMALL, admitted_answer, in_thread, run
+from a2a_bridge.offload import SMALL, admitted_answer, in_thread
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports._http.lists import partly, without
@@ -257,9 +258,10 @@ class _Client:
         row = method.row
         if row.relayed is not None:
             row = row.relayed(call.context)
-        wire = await run(
-            _written, row, request, with_side_channel(call.context.parameters, call.context.side_channel)
-        )
+        try:
+            wire = briefly(_written, row, request, call.context)
+        except LengthyError:
+            wire = await in_thread(_written, row, request, call.context)
         pairs = self._metadata(call)
         if row.says is not None:
             pairs = (*pairs, *row.says.items())
@@ -267,14 +269,12 @@ class _Client:
             pairs = (*pairs, (LAST_EVENT_PARAMETER, after))
         # grpcio converts pairs in any other form, which takes longer.
         metadata = self._unchanged if pairs is self._constant else grpc.aio.Metadata(*pairs)
-        timeout = _remaining(call.context, limit)
+        timeout = limit if call.context.deadline is None else _remaining(call.context.deadline)
         return method.start(wire, timeout=timeout, metadata=metadata), row
 
     def _metadata(self, call: Call[Any, Any]) -> Pairs:
         parameters = call.context.parameters
         side_channel = call.context.side_channel if self._dialect.declares else ""
-        if not parameters and not side_channel:
-            return self._constant
         wanted = {name: value for name in self._forward if (value := parameters.get(name))}
         if side_channel:
             wanted[SIDE_CHANNEL] = sealed_side_channel(side_channel, call.request)
@@ -327,9 +327,11 @@ class _Client:
         return A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF)
 
 
-def _written(row: Row[str, bytes], request: Any, parameters: Mapping[str, str]) -> bytes:
+def _written(row: Row[str, bytes], request: Any, context: CallContext) -> bytes:
     wire = row.encode_request(request)
-    if row.restore is not None and parameters:
+    if row.restore is not None and (
+        parameters := with_side_channel(context.parameters, context.side_channel)
+    ):
         wire = row.restore(wire, parameters)
     return sealed_request(wire, row.address)
 
@@ -369,11 +371,9 @@ def _pass_cancellation() -> None:
         raise  # noqa: PLE0704  called from an except clause
 
 
-def _remaining(context: CallContext, limit: float | None) -> float | None:
-    """Seconds the call may take. Raises DEADLINE_EXCEEDED if none are left."""
-    if context.deadline is None:
-        return limit
-    left = context.deadline - time.monotonic()
+def _remaining(deadline: float) -> float:
+    """Seconds until a deadline. Raises DEADLINE_EXCEEDED if none are left."""
+    left = deadline - time.monotonic()
     if left <= 0:
         raise A2AError(Reason.DEADLINE_EXCEEDED)
     return left
