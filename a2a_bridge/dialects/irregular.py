@@ -1,10 +1,8 @@
-"""The tolerant reader for JSON of older versions. It reads the input that the fast functions reject, and
+"""Units of JSON of older versions that the fast functions reject: their facts and their unmapped content. It
 knows no particular object: the modules beside it define the `Shape`s.
 
 Rules:
-1. A *canonical* tree is one that encoding a hub message produces. Reading converts a given tree to the
-   canonical tree. Decoding accepts everything that the specification's schema allows, and much other input
-   with a clear meaning.
+1. `reader` makes the canonical tree of any tree with a clear meaning, and the errors of any other.
 2. *Facts* are content of a hub message that no canonical tree can express, such as a number without a name.
    They are stored in the 0.x metadata, as source HUB (see `unmapped`).
 3. Content of a given tree beyond canonical tree and facts is stored in the hub's metadata, as source KIND.
@@ -21,10 +19,10 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, dumps_ascii
 from a2a_bridge.codec.errors import Violation
-from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.structs import read_value
-from a2a_bridge.codec.values import describe, string_octets
+from a2a_bridge.codec.values import describe
 from a2a_bridge.dialects import scalars, unmapped
+from a2a_bridge.dialects.reader import Reader, Refused
 from a2a_bridge.dialects.unmapped import EMPTY, HUB, KEY, KIND
 
 M = TypeVar("M", bound=Message)
@@ -32,143 +30,6 @@ Facts = dict[str, Any]
 
 _MOST = 20
 """Maximum number of violations in an error, as in the codec."""
-
-
-class Refused(Exception):  # noqa: N818 - control flow, never seen outside: `explained` lists the errors
-    """A tree cannot be decoded."""
-
-
-class Reader:
-    """Reads one object, member by member; `tree` becomes its canonical form."""
-
-    def __init__(self, given: JsonObject, path: str = "", *, explains: bool = False) -> None:
-        self.given = given
-        self.path = path
-        #: whether errors in free JSON are reported; otherwise the writer refuses it
-        self.explains = explains
-        self.tree: JsonObject = {}
-        self.facts: Facts = {}
-        self.problems: list[Violation] = []
-        self.mark: Json = None
-        #: pointers to members that are not carried, because only the receiver would see their content
-        self.dropped: set[str] = set()
-
-    def wrong(self, name: str, problem: str) -> None:
-        """Reports a member that cannot be decoded."""
-        self.problems.append((member(self.path, name) if name else self.path, problem))
-
-    def expected(self, name: str, what: str) -> None:
-        """Reports a member of the wrong type."""
-        self.wrong(name, f"expected {what}, got {describe(self.given.get(name))}")
-
-    def kind(self, name: str) -> None:
-        """The member `kind`, where the position determines its value: it may be absent."""
-        found = self.given.get("kind")
-        if found is not None and found != name:
-            self.wrong("kind", f'expected "{name}"')
-        self.tree["kind"] = name
-
-    def string(self, name: str, *, required: bool = False) -> None:
-        """A string; left out when empty, unless required."""
-        value = self.given.get(name)
-        if value is not None and type(value) is not str:
-            self.expected(name, "a string")
-            return
-        text = value or ""
-        self._unicode(text, member(self.path, name))
-        if text or required:
-            self.tree[name] = text
-
-    def later(self, name: str) -> None:
-        """A string that only later versions define. With any other type it is an unknown member."""
-        value = self.given.get(name)
-        if type(value) is str and value:
-            self.tree[name] = value
-
-    def strings(self, name: str, *, required: bool = False) -> None:
-        """A list of strings; left out when empty, unless required."""
-        items = self.array(name)
-        for index, item in enumerate(items):
-            if type(item) is not str:
-                self.problems.append(
-                    (f"{member(self.path, name)}[{index}]", f"expected a string, got {describe(item)}")
-                )
-                return
-            self._unicode(item, f"{member(self.path, name)}[{index}]")
-        if items or required:
-            self.tree[name] = items
-
-    def _unicode(self, text: str, path: str) -> None:
-        try:
-            string_octets(text)
-        except ValueError as error:
-            self.problems.append((path, str(error)))
-
-    def flag(self, name: str) -> bool | None:
-        """True or false, or None; left out unless true."""
-        value = self.given.get(name)
-        if value is not None and type(value) is not bool:
-            self.expected(name, "true or false")
-            return None
-        if value:
-            self.tree[name] = True
-        return value
-
-    def units(self, name: str, *, required: bool = False) -> None:
-        """A list of objects that are read separately; left out when empty, unless required."""
-        items = self.array(name)
-        if items or required:
-            self.tree[name] = items
-
-    def unit(self, name: str) -> None:
-        """An object that is read separately."""
-        value = self.given.get(name)
-        if value is not None:
-            self.tree[name] = value
-
-    def array(self, name: str) -> list[Any]:
-        """The list in a member; empty if absent."""
-        value = self.given.get(name)
-        if value is not None and type(value) is not list:
-            self.expected(name, "an array")
-        return value if type(value) is list else []
-
-    def object(self, name: str) -> JsonObject | None:
-        """The object in a member; None if absent."""
-        value = self.given.get(name)
-        if value is not None and type(value) is not dict:
-            self.expected(name, "an object")
-        return value if type(value) is dict else None
-
-    def metadata(self, *ours: str) -> None:
-        """The member `metadata`: left out when empty, without our own keys (KEY and `ours`)."""
-        found = self.object("metadata")
-        if not found:
-            return
-        if any(key in found for key in (KEY, *ours)):
-            self.mark = found.get(KEY)
-            found = {key: value for key, value in found.items() if key != KEY and key not in ours}
-        metadata = self.free(found, member(self.path, "metadata"))
-        if metadata:
-            self.tree["metadata"] = metadata
-
-    def free(self, value: Json, path: str) -> Json:
-        """Free JSON after a round trip through a Value; the same object if equal, None for a problem."""
-        try:
-            if self.explains:
-                scalars.check_free(value, path)
-            made: Json = scalars.rounded(value)
-        except scalars.FreeJsonError as error:
-            self.problems += error.problems
-            return None
-        except OverflowError:
-            raise Refused from None
-        return made
-
-    def within(self, other: Reader) -> JsonObject:
-        """Takes over the findings of a reader of an object inside this one."""
-        self.problems += other.problems
-        return other.tree
 
 
 @dataclass(frozen=True, slots=True)

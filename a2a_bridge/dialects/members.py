@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Message
@@ -11,19 +11,8 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import DecodeError, Json, JsonObject
 from a2a_bridge.codec.plan import FieldPlan, plan_of
 from a2a_bridge.codec.values import describe
-from a2a_bridge.dialects.irregular import Reader, Shape
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The spellings of an enum."""
-
-    #: names in JSON and numbers in the hub
-    numbers: Mapping[str, int]
-    #: the name that is written for a number without a name
-    default: str
-    #: other accepted spellings, and the standard name of each
-    aliases: Mapping[str, str] = field(default_factory=dict)
+from a2a_bridge.dialects.irregular import Shape
+from a2a_bridge.dialects.reader import Names, Reader
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,7 +50,8 @@ from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.irregular import Fact, Shape, marked, restored, text_of
-from a2a_bridge.dialects.members import Inline, Member, Names, fields_of
+from a2a_bridge.dialects.members import Inline, Member, fields_of
+from a2a_bridge.dialects.reader import Names
 from a2a_bridge.dialects.tolerant import reader_of
 from a2a_bridge.dialects.unmapped import KEY
 

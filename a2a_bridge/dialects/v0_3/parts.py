@@ -1,6 +1,6 @@
 """Parts of messages and artifacts, `kind` shape ↔ hub (spec 0.3.0, 6.5). Not the objects that hold them.
 
-The fast functions accept the output of `encode_part`, and count members to detect others; `irregular` reads
+The fast functions accept the output of `encode_part`, and count members to detect others; `reader` reads
 all other input.
 """
 
@@ -13,14 +13,8 @@ from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
 from a2a_bridge.codec.values import base64_octets, base64_text
 from a2a_bridge.codec.wire import VARINT
-from a2a_bridge.dialects.irregular import (
-    WRAPPED,
-    Fact,
-    Reader,
-    Shape,
-    marked,
-    restored,
-)
+from a2a_bridge.dialects.irregular import WRAPPED, Fact, Shape, marked, restored
+from a2a_bridge.dialects.reader import Reader
 from a2a_bridge.dialects.scalars import struct
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -158,9 +152,8 @@ def _read(reader: Reader) -> None:
     if kind == "file":
         _read_file(reader)
     elif kind == "text":
-        if given.get("text") is None:
-            reader.wrong("text", "is required")
-        reader.string("text", required=True)
+        reader.require("text")
+        reader.string("text", always=True)
     else:
         _read_data(reader)
     reader.metadata()
@@ -187,10 +180,9 @@ def _read_data(reader: Reader) -> None:
 def _read_file(reader: Reader) -> None:
     given = reader.object("file")
     if given is None:
-        if reader.given.get("file") is None:
-            reader.wrong("file", "is required")
+        reader.require("file")
         return
-    file = Reader(given, f"{reader.path}.file" if reader.path else "file")
+    file = reader.inner("file", given)
     text = given.get("bytes")
     if text is None and given.get("uri") is None and type(given.get("data")) is str:
         text = given["data"]  # its name in examples of 0.2
@@ -208,7 +200,7 @@ def _read_file(reader: Reader) -> None:
             # A file has one or the other. Middleware must see the same content as the agent.
             reader.dropped.add("/file/uri")
     else:
-        file.string("uri", required=True)
+        file.string("uri", always=True)
     file.string("name")
     file.string("mimeType")
     found = reader.within(file)

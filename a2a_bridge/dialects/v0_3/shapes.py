@@ -18,8 +18,9 @@ from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.boundary import Conversion
-from a2a_bridge.dialects.irregular import Refused, Shape, explained
-from a2a_bridge.dialects.members import Member, Names
+from a2a_bridge.dialects.irregular import Shape, explained
+from a2a_bridge.dialects.members import Member
+from a2a_bridge.dialects.reader import Names, Refused
 from a2a_bridge.dialects.shape import inline, unit
 from a2a_bridge.dialects.v0_3.parts import PART
 from a2a_bridge.pb import lf_a2a_v1 as hub
