@@ -28,7 +28,7 @@ from google.protobuf.message import Message
 from a2a_bridge import codec
 from a2a_bridge.codec import EncodeError, Json, JsonObject, encoder
 from a2a_bridge.codec.meter import spend
-from a2a_bridge.dialects.unmapped import KEY, OCTETS_PER_VALUE
+from a2a_bridge.dialects.unmapped import KEY, OCTETS_PER_VALUE, messages_in
 from a2a_bridge.pb._pool import method_classes
 
 #: keys of carried texts: in metadata, and in the card of a2a.v1
@@ -235,20 +235,12 @@ def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
 
 def _owners(message: Any) -> Iterator[tuple[Any, str]]:
     """The messages that hold carried texts, each with the name of the field that holds them."""
-    rest = [message]
-    while rest:
-        unit = rest.pop()
-        for field, value in unit.ListFields():
-            if field.message_type is None:
-                continue
-            if field.message_type.full_name == "google.protobuf.Struct":
-                if field.name in ("metadata", "params") and any(key in value.fields for key in NAMES):
-                    yield unit, field.name
-            elif field.message_type.full_name != "google.protobuf.Value":
-                is_map = field.message_type.GetOptions().map_entry
-                if is_map:
-                    continue
-                rest += [value] if isinstance(value, Message) else value
+    for unit in messages_in(message):
+        for name in ("metadata", "params"):
+            if name in unit.DESCRIPTOR.fields_by_name and unit.HasField(name):
+                fields = getattr(unit, name).fields
+                if any(key in fields for key in NAMES):
+                    yield unit, name
 
 
 @lru_cache(maxsize=256)

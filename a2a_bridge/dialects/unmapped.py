@@ -24,7 +24,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps_ascii, loads
 from a2a_bridge.codec.meter import spend
-from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.codec.plan import is_repeated
 
 M = TypeVar("M", bound=Message)
 Entry = list[Any]
@@ -237,43 +237,21 @@ def stripped(message: M) -> M:
 
 
 def units(message: Any) -> Iterator[Any]:
-    """All messages with metadata of their own in a message of the hub, including itself."""
-    match message:
-        case hub.Part():
-            yield message
-        case hub.Message() | hub.Artifact():
-            yield message
-            yield from message.parts
-        case hub.Task():
-            yield message
-            yield from _status_units(message)
-            for one in (*message.history, *message.artifacts):
-                yield from units(one)
-        case hub.TaskStatusUpdateEvent():
-            yield message
-            yield from _status_units(message)
-        case hub.TaskArtifactUpdateEvent():
-            yield message
-            if message.HasField("artifact"):
-                yield from units(message.artifact)
-        case hub.SendMessageRequest():
-            yield message
-            if message.HasField("message"):
-                yield from units(message.message)
-        case hub.CancelTaskRequest():
-            yield message
-        case hub.StreamResponse() | hub.SendMessageResponse():
-            payload = message.WhichOneof("payload")
-            if payload is not None:
-                yield from units(getattr(message, payload))
-        case hub.ListTasksResponse():
-            for task in message.tasks:
-                yield from units(task)
+    """All messages with metadata of their own in a message of any version, including itself."""
+    return (one for one in messages_in(message) if "metadata" in one.DESCRIPTOR.fields_by_name)
 
 
-def _status_units(message: Any) -> Iterator[Any]:
-    if message.HasField("status") and message.status.HasField("message"):
-        yield from units(message.status.message)
+def messages_in(message: Any) -> Iterator[Any]:
+    """A message and all messages in it. Not the entries of maps, nor free JSON."""
+    waiting = [message]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for field, value in one.ListFields():
+            inner = field.message_type
+            if inner is None or inner.full_name.startswith("google.") or inner.GetOptions().map_entry:
+                continue
+            waiting += value if is_repeated(field) else (value,)
 
 
 def _bears(unit: Any) -> bool:

@@ -35,6 +35,7 @@ from a2a_bridge.dialects.unmapped import (
     difference,
     restore,
     sources,
+    units,
 )
 
 UNKNOWN = "urn:a2a-bridge:unknown-fields"
@@ -164,7 +165,7 @@ def collect_unknown(message: Any) -> list[Entry]:
 
 def restore_unknown(message: Any) -> None:
     """Restores the unknown fields that units carry, in place."""
-    for unit in _units(message):
+    for unit in units(message):
         entries = entries_of(unit)
         kept = []
         for entry in entries:
@@ -223,13 +224,6 @@ def _below(message: Any) -> Iterator[tuple[str, str, Any]]:
             yield from ((field.json_name, f"/{at}", one) for at, one in enumerate(value))
         else:
             yield field.json_name, "", value
-
-
-def _units(message: Any) -> Iterator[Any]:
-    if is_unit(plan_of(type(message))):
-        yield message
-    for _, _, one in _below(message):
-        yield from _units(one)
 
 
 def _unknown(fields: Any) -> Iterator[str]:
