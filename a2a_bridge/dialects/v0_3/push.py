@@ -7,32 +7,25 @@ of theirs, and the StreamResponse of 1.0, which newer SDKs also send under the n
 
 from __future__ import annotations
 
-from a2a_bridge.codec import DecodeError, JsonObject
-from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
+from typing import Any
+
+from a2a_bridge.codec import JsonObject
+from a2a_bridge.dialects.boundary import request_decoder, response_encoder
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.dialects.v0_3.shapes import EVENT, kind_of
 from a2a_bridge.dialects.v1_0 import push as newer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-
-def _encode(event: hub.StreamResponse) -> JsonObject:
-    """The task; without one, the event itself."""
-    try:
-        tree: JsonObject = EVENT.encode(event)
-    except ValueError as error:
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
-    return tree
+#: the task; without one, the event itself
+_encode: Any = response_encoder(hub.StreamResponse, EVENT.encode)
+_decode_event = request_decoder(EVENT)
 
 
 def _decode(tree: JsonObject) -> hub.StreamResponse:
     """Raises INVALID_PARAMS naming the members at fault."""
     if kind_of(tree) is None and "kind" not in tree:
         return newer.FORM.decode(tree)
-    try:
-        event: hub.StreamResponse = EVENT.decode(tree)
-    except DecodeError as error:
-        violations = [Violation(path, problem) for path, problem in error.violations]
-        raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
+    event: hub.StreamResponse = _decode_event(tree)
     return event
 
 
