@@ -5,10 +5,13 @@ Fields of the same name are copied; a table holds only the differences. For Task
 `message` in the hub, the compiled function looks like this:
 
     def decode_TaskStatus(source, into, context):
-        into.state = source.state
+        value = source.state
+        if value:
+            into.state = value
         if source.HasField('update'):
-            into.message.SetInParent()
-            decode_Message(source.update, into.message, context)
+            inner = into.message
+            inner.SetInParent()
+            decode_Message(source.update, inner, context)
         if source.HasField('timestamp'):
             into.timestamp.CopyFrom(source.timestamp)
 
@@ -146,16 +149,14 @@ def _field(source: Source, way: str, field: Any, other: Any) -> None:
     mine, its = f"source.{field.name}", f"into.{other.name}"
     inner = field.message_type
     if inner is None:
-        if is_repeated(field):
-            line(f"{its}.extend({mine})")
-        elif field.has_presence:
+        if field.has_presence:
             with block(f"if source.HasField({field.name!r}):"):
                 line(f"{its} = {mine}")
-        elif other.has_presence:
-            with block(f"if {mine}:"):
-                line(f"{its} = {mine}")
         else:
-            line(f"{its} = {mine}")
+            # An attribute of a message costs far more than a variable, and most fields are empty.
+            line(f"value = {mine}")
+            with block("if value:"):
+                line(f"{its}.extend(value)" if is_repeated(field) else f"{its} = value")
     elif inner.full_name.startswith("google.protobuf."):
         with block(f"if source.HasField({field.name!r}):"):
             line(f"{its}.CopyFrom({mine})")
@@ -165,11 +166,12 @@ def _field(source: Source, way: str, field: Any, other: Any) -> None:
             raise TypeError(f"{field.full_name} is not paired")
         if is_repeated(field):
             items = f"spend_on({mine})" if way == "encode" else mine
-            with block(f"for one in {items}:"):
+            # A slice, because the iteration of a repeated field ends with a formatted IndexError.
+            with block(f"for one in {items}[:]:"):
                 line(f"{convert}(one, {its}.add(), context)")
         else:
             with block(f"if source.HasField({field.name!r}):"):
-                line(f"{its}.SetInParent()", f"{convert}({mine}, {its}, context)")
+                line(f"inner = {its}", "inner.SetInParent()", f"{convert}({mine}, inner, context)")
 
 
 def taken(unit: Any) -> dict[str, Any]:
