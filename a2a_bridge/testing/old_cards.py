@@ -56,7 +56,7 @@ def free_json() -> st.SearchStrategy[Json]:
         lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts(), inner, max_size=2),
         max_leaves=4,
     )
-    return st.one_of(mixed, mixed, mixed, st.builds(_nested, st.integers(20, 120), mixed))
+    return st.one_of(mixed, mixed, mixed, st.builds(_nested, st.integers(5, 20), mixed))
 
 
 @cache

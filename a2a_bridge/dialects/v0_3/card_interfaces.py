@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
-from a2a_bridge.codec.values import describe
+from a2a_bridge.codec.values import describe, string_octets
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -96,6 +96,10 @@ def text(tree: JsonObject, name: str, path: str) -> str:
         return ""
     if type(value) is not str:
         raise DecodeError(f"{path}.{name}" if path else name, f"expected a string, got {describe(value)}")
+    try:
+        string_octets(value)
+    except ValueError as error:
+        raise DecodeError(f"{path}.{name}" if path else name, str(error)) from None
     return value
 
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
-from a2a_bridge.codec.structs import ARRAY_LEVELS, LEVELS, OBJECT_LEVELS
 from a2a_bridge.codec.values import describe
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.dialects.v0_3.card_interfaces import decode_interfaces, encode_interfaces
@@ -32,9 +31,6 @@ _encode = encoder(hub.AgentCard)
 
 _EXTENDED = "supportsAuthenticatedExtendedCard"
 
-#: the table of a member with free JSON
-_FREE = "free"
-
 
 def _object(*names: str, **tables: Any) -> dict[str, Any]:
     """The table of an object. tables: of the members with objects, or with lists of objects."""
@@ -52,10 +48,10 @@ _CARD = _object(
     "defaultOutputModes",
     provider=_object("organization", "url"),
     capabilities=_object(
-        "streaming", "pushNotifications", extensions=[_object("uri", "description", "required", params=_FREE)]
+        "streaming", "pushNotifications", extensions=[_object("uri", "description", "required", "params")]
     ),
     skills=[_object("id", "name", "description", "tags", "examples", "inputModes", "outputModes")],
-    signatures=[_object("protected", "signature", header=_FREE)],
+    signatures=[_object("protected", "signature", "header")],
 )
 
 
@@ -64,7 +60,6 @@ def decode_members(tree: JsonObject, version: str) -> hub.AgentCard:
 
     version: the version of a card that names none.
     """
-    tree = plain(tree)
     extended = tree.get(_EXTENDED)
     if extended is not None and type(extended) is not bool:
         raise DecodeError(_EXTENDED, f"expected true or false, got {describe(extended)}")
@@ -105,41 +100,6 @@ def encode_members(card: hub.AgentCard, version: str, *, apart: bool = False) ->
     return members
 
 
-def plain(tree: Any, levels: int = 100) -> Any:
-    """The tree restricted to text that protobuf can hold: no half surrogate pairs.
-
-    levels: the depth of the search; nothing below it is decoded.
-    """
-    if type(tree) is str:
-        return tree if tree.isascii() else tree.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if type(tree) is list and levels:
-        return [plain(item, levels - 1) for item in tree]
-    if type(tree) is dict and levels:
-        return {plain(name): plain(item, levels - 1) for name, item in tree.items()}
-    return tree
-
-
-def struct(value: Json, levels: int = LEVELS) -> Json:
-    """Free JSON as a Struct can hold it: numbers become doubles, values nested too deeply become null."""
-    if type(value) is dict:
-        if levels < OBJECT_LEVELS:
-            return None
-        return {name: struct(item, levels - OBJECT_LEVELS) for name, item in value.items()}
-    if type(value) is list:
-        if levels < ARRAY_LEVELS:
-            return None
-        return [struct(item, levels - ARRAY_LEVELS) for item in value]
-    if type(value) is int:
-        try:
-            double = float(value)
-        except OverflowError:
-            return 0
-        return value if double == value else double
-    if isinstance(value, float):
-        return value if value - value == 0 else 0
-    return value
-
-
 def _members(card: hub.AgentCard, version: str, alternatives: Alternatives) -> JsonObject:
     tree = _encode(card)
     members = encode_interfaces(card.supported_interfaces, version)
@@ -170,8 +130,6 @@ def _picked(value: Json, table: Any) -> Any:
 
     It keeps the 1.0 codec from reading members and spellings that 0.x does not have.
     """
-    if table == _FREE:
-        return struct(value)
     if type(table) is list and type(value) is list:
         return [_picked(one, table[0]) for one in value]
     if type(table) is dict and type(value) is dict:

@@ -8,6 +8,7 @@ Payloads are concrete inputs that other implementations lose.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -130,7 +131,7 @@ def test_l1_empty_is_not_absent(members: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", ["1.0", "1e0", "-0", "-0.0", "9007199254740993", "1E400", "-1e-400", "0.10", "1" * 400, "1e22", "18446744073709551616"]
+    "number", ["1.0", "1e0", "-0", "-0.0", "9007199254740993", "-1e-400", "0.10", "1e22", "18446744073709551616"]
 )  # fmt: skip
 @pytest.mark.parametrize("place", ["params", "header", "unknown"])
 def test_l2_numbers_come_back_as_they_were_written(number: str, place: str) -> None:
@@ -144,30 +145,50 @@ def test_l2_numbers_come_back_as_they_were_written(number: str, place: str) -> N
 
 
 def test_l2_numbers_that_are_doubles_keep_their_value() -> None:
-    text = b'{"uri":"u","params":{"n":1.0,"big":9007199254740993,"e":1e2,"huge":1e400}}'
+    text = b'{"uri":"u","params":{"n":1.0,"big":9007199254740993,"e":1e2}}'
     decoded = round_trip(dumps(card(capabilities={"extensions": ["!"]})).replace(b'"!"', text))
     fields = decoded.capabilities.extensions[0].params.fields
     assert {name: value.number_value for name, value in fields.items()} == {
         "n": 1,
         "big": 2.0**53,
         "e": 100,
-        "huge": 0,
     }
 
 
-def test_l2_deep_trees_and_halves_of_surrogate_pairs() -> None:
+def test_l2_unknown_members_may_be_deep_and_hold_halves_of_surrogate_pairs() -> None:
     deep: Any = "\ud83d"
     for _ in range(100):
         deep = {"\udc00": [deep]}
-    decoded = round_trip(
-        card(
-            name="half \ud83d",
-            capabilities={"extensions": [{"uri": "u", "params": {"deep": deep}}]},
-            securitySchemes={"\ud83d": {"type": "mutualTLS", "x": deep}},
-            x=deep,
-        )
-    )
-    assert decoded.name == "half \ufffd"
+    round_trip(card(securitySchemes={"s": {"type": "mutualTLS", "x": deep}}, x=deep))
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"name": "half \ud83d"}, "name: is not valid Unicode"),
+        ({"url": "half \ud83d"}, "url: is not valid Unicode"),
+        (
+            {"additionalInterfaces": [{"url": "\ud83d", "transport": "GRPC"}]},
+            "additionalInterfaces[0].url: is",
+        ),
+        ({"securitySchemes": {"\ud83d": {"type": "mutualTLS"}}}, "half of a surrogate pair"),
+        ({"security": [{"s": ["\ud83d"]}]}, "half of a surrogate pair"),
+    ],
+)
+def test_l2_halves_of_surrogate_pairs_are_refused(members: dict[str, Any], problem: str) -> None:
+    with pytest.raises(A2AError, match=re.escape(problem)) as caught:
+        decode_card(card(**members))
+    assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"), [("1e400", "is not a finite number"), ("[" * 90 + "]" * 90, "deep")]
+)
+def test_l2_what_no_struct_holds_is_refused(content: str, problem: str) -> None:
+    text = dumps(card(capabilities={"extensions": [{"uri": "u", "params": {"n": 5}}]}))
+    text = text.replace(b'"n":5', f'"n":{content}'.encode())
+    with pytest.raises(A2AError, match=r"capabilities\.extensions\[0\]\.params\.n.*" + problem):
+        decode_card(read(text))
 
 
 @pytest.mark.parametrize("name", ["required", "streaming", "pushNotifications"])
@@ -525,10 +546,3 @@ def test_a_hostile_card_is_no_crash() -> None:
 def test_a_member_of_1_0_that_is_none_is_an_unknown_member(odd: Any) -> None:
     decoded = round_trip(card(supportedInterfaces=odd))
     assert interfaces(decoded) == [("http://a.example/", "JSONRPC", "0.3.0")]
-
-
-def test_arrays_nested_too_deeply_for_protobuf_are_carried() -> None:
-    deep: Any = 1.5
-    for _ in range(90):
-        deep = [deep]
-    round_trip(card(capabilities={"extensions": [{"uri": "u", "params": {"deep": deep, "n": 1}}]}))
