@@ -318,7 +318,7 @@ def _array(wire: bytes, at: int, end: int) -> list[Any]:
 def _numbers(wire: bytes) -> list[int | float]:
     """The items of a list of numbers only."""
     doubles = [double for (double,) in _NUMBERS(wire)]
-    if _NEGATIVE_ZERO not in wire:
+    if wire.find(_NEGATIVE_ZERO) < 0:
         try:
             integers = list(map(int, doubles))
         except (ValueError, OverflowError):

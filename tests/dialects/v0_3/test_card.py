@@ -184,7 +184,7 @@ def test_l2_halves_of_surrogate_pairs_are_refused(members: dict[str, Any], probl
 @pytest.mark.parametrize(
     ("content", "problem"), [("1e400", "is not a finite number"), ("[" * 90 + "]" * 90, "deep")]
 )
-def test_l2_what_no_struct_holds_is_refused(content: str, problem: str) -> None:
+def test_l2_content_beyond_a_struct_is_refused(content: str, problem: str) -> None:
     text = dumps(card(capabilities={"extensions": [{"uri": "u", "params": {"n": 5}}]}))
     text = text.replace(b'"n":5', f'"n":{content}'.encode())
     with pytest.raises(A2AError, match=r"capabilities\.extensions\[0\]\.params\.n.*" + problem):
