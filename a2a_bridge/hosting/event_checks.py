@@ -40,8 +40,8 @@ def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.Se
         _own_message(own)
     if not own.parts:
         raise ExecutorError("a message has no parts")
-    if own.SerializeToString().count(b"\n") > SHALLOW:
-        _check_depth(own)
+    if (wire := own.SerializeToString()).count(b"\n") > SHALLOW:
+        _check_depth(own, wire)
     return response
 
 
@@ -50,8 +50,8 @@ def own_status(update: hub.TaskStatusUpdateEvent, task_id: str, context_id: str,
     if update.task_id != task_id or update.context_id != context_id:
         _own_ids(update, task_id, context_id)
     _complete_status(update.status, task_id, context_id, clock)
-    if update.SerializeToString().count(b"\n") > SHALLOW:
-        _check_depth(update)
+    if (wire := update.SerializeToString()).count(b"\n") > SHALLOW:
+        _check_depth(update, wire)
 
 
 def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: str) -> None:
@@ -63,8 +63,8 @@ def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: 
         if update.append:
             raise ExecutorError("a piece of an artifact does not say of which")
         artifact.artifact_id = new_id()
-    if update.SerializeToString().count(b"\n") > SHALLOW:
-        _check_depth(update)
+    if (wire := update.SerializeToString()).count(b"\n") > SHALLOW:
+        _check_depth(update, wire)
 
 
 def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> None:
@@ -81,8 +81,8 @@ def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> Non
     _complete_status(status, task_id, context_id, clock)
     for artifact in task.artifacts[:]:
         artifact.artifact_id = artifact.artifact_id or new_id()
-    if task.SerializeToString().count(b"\n") > SHALLOW:
-        _check_depth(task)
+    if (wire := task.SerializeToString()).count(b"\n") > SHALLOW:
+        _check_depth(task, wire)
 
 
 def _complete_status(status: hub.TaskStatus, task_id: str, context_id: str, clock: Clock) -> None:
@@ -96,11 +96,11 @@ def _complete_status(status: hub.TaskStatus, task_id: str, context_id: str, cloc
         _own_ids(status.message, task_id, context_id)
 
 
-def _check_depth(event: Message) -> None:
+def _check_depth(event: Message, wire: bytes) -> None:
     """Refuses free JSON that is nested too deeply: otherwise the task, and lists with it, would be
-    unreadable. Call it only if the octets of the event have more line feeds than SHALLOW.
+    unreadable. Needed only if the serialized event has more line feeds than SHALLOW.
     """
-    if may_be_deep(event.SerializeToString()) and (deep := too_deep(event)):
+    if may_be_deep(wire) and (deep := too_deep(event)):
         raise ExecutorError(f"an event is nested too deeply, at {deep[0][:200]}")
 
 

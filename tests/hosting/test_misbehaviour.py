@@ -86,7 +86,48 @@ def nameless_piece(run: Run) -> Event:
     return event
 
 
-@pytest.mark.parametrize("wrong", [said, stranger, elsewhere, nothing, stateless, restarted, nameless_piece])
+def nested(event: Any, holder: Any = None) -> Event:
+    """The event with free JSON in the metadata of a part of it that has more levels than JSON decoders accept."""
+    fields = (event if holder is None else holder).metadata.fields
+    for _ in range(40):
+        fields = fields["a"].struct_value.fields
+    fields["a"].number_value = 1
+    return event
+
+
+def nested_status(run: Run) -> Event:
+    event = run.status("working", "x")
+    return nested(event, event.status.message.parts[0])
+
+
+def nested_artifact(run: Run) -> Event:
+    event = run.artifact("x")
+    return nested(event, event.artifact.parts[0])
+
+
+def nested_task(run: Run) -> Event:
+    return nested(hub.Task(id=run.task_id, status=hub.TaskStatus(state=WORKING)))
+
+
+def nested_answer(run: Run) -> Event:
+    return nested(run.reply("x"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        said,
+        stranger,
+        elsewhere,
+        nothing,
+        stateless,
+        restarted,
+        nameless_piece,
+        nested_status,
+        nested_artifact,
+        nested_task,
+    ],
+)
 async def test_an_invalid_event_fails_the_task(wrong: Make, caplog: pytest.LogCaptureFixture) -> None:
     talk = Talk(yielding(working, wrong, completed))
     events = await talk.stream("x")
@@ -130,6 +171,8 @@ def empty_answer(run: Run) -> Event:
         (answer_to_a_task,),
         (answer_elsewhere,),
         (empty_answer,),
+        (nested_answer,),
+        (nested_task,),
         (nothing,),
         (said, said),
         (said, working),
@@ -148,7 +191,7 @@ async def test_an_invalid_event_before_the_task_is_an_error_for_the_caller(
     await talk.rest()
 
 
-@pytest.mark.parametrize("wrong", [answer_to_a_task, answer_elsewhere, empty_answer])
+@pytest.mark.parametrize("wrong", [answer_to_a_task, answer_elsewhere, empty_answer, nested_answer])
 async def test_a_direct_executor_has_the_same_rules(wrong: Make) -> None:
     class Direct:
         async def reply(self, run: Run) -> Event:
