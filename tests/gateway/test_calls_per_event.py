@@ -30,9 +30,9 @@ async def test_through_a_gateway(version: str, resumes: bool, calls: int, resump
 
 async def test_on_an_engine() -> None:
     async with asyncio.timeout(PATIENCE):
-        check(await engine("memory://"), 17, 5)
+        check(await engine("memory://"), 16, 5)
 
 
 async def test_on_an_engine_with_a_database(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE):
-        check(await engine(f"sqlite:///{tmp_path}/tasks.db"), 25, 5.5)
+        check(await engine(f"sqlite:///{tmp_path}/tasks.db"), 24, 5.5)

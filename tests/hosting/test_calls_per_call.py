@@ -20,7 +20,7 @@ from tests.patience import PATIENCE
         ("task", 182, 2),
         ("GetTask", 86, 1),
         ("gateway to gRPC", 107, 2),
-        (f"SSE, {EVENTS} events", 25 * EVENTS, 2),
+        (f"SSE, {EVENTS} events", 24 * EVENTS, 2),
     ],
 )
 async def test_the_frames_of_a_call(row: str, frames: int, tasks: int) -> None:
