@@ -15,10 +15,10 @@ from tests.patience import PATIENCE
 @pytest.mark.parametrize(
     ("row", "frames", "tasks"),
     [
-        ("message", 88, 1),
-        ("message, 0.3, blocking", 95, 1),
-        ("task", 182, 2),
-        ("GetTask", 86, 1),
+        ("message", 86, 1),
+        ("message, 0.3, blocking", 92, 1),
+        ("task", 178, 2),
+        ("GetTask", 84, 1),
         ("gateway to gRPC", 107, 2),
         (f"SSE, {EVENTS} events", 24 * EVENTS, 2),
     ],
