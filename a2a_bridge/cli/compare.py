@@ -100,7 +100,7 @@ def _print(answers: list[Answer]) -> None:
         cells = [
             _cell(answer.interface).ljust(width),
             "✓" if answer.error is None else "✗",
-            _gist(answer).ljust(26),
+            _short(answer).ljust(26),
             verdict.ljust(verdicts),
             f"{answer.seconds * 1000:.0f} ms",
         ]
@@ -124,7 +124,7 @@ def _cell(interface: hub.AgentInterface) -> str:
     return f"{interface.protocol_binding} {interface.protocol_version}"
 
 
-def _gist(answer: Answer) -> str:
+def _short(answer: Answer) -> str:
     """An answer in two or three words."""
     if answer.error is not None:
         return answer.error.name

@@ -67,14 +67,14 @@ def summary(task: hub.Task | None, interface: hub.AgentInterface | None, seconds
     return f"{what}  {where}  {seconds * 1000:.0f} ms"
 
 
-class Teller:
+class StreamPrinter:
     """Prints the events of a stream: chunks of one artifact run on, another artifact begins a line."""
 
     def __init__(self) -> None:
         self._artifact = ""
         self._open = False
 
-    def tell(self, event: hub.StreamResponse) -> None:
+    def show(self, event: hub.StreamResponse) -> None:
         """Prints one event."""
         which = event.WhichOneof("payload")
         if which == "artifact_update":

@@ -56,7 +56,7 @@ async def _unary(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | Non
 async def _stream(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | None:
     """Prints events as they arrive; returns the task as far as the events described it."""
     task: hub.Task | None = None
-    teller = printing.Teller()
+    printer = printing.StreamPrinter()
     try:
         async with aclosing(peer.events(said.request(), how.follow, how.context())) as events:
             async for event in events:
@@ -64,9 +64,9 @@ async def _stream(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | No
                 if how.output is Output.JSON:
                     document(encode_event(event.message))
                 else:
-                    teller.tell(event.message)
+                    printer.show(event.message)
     finally:
-        teller.end()
+        printer.end()
     return task
 
 

@@ -33,7 +33,7 @@ from a2a_bridge.push.ssrf_policy import is_public
 #: resolves host and port to addresses; raises OSError if there are none
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 #: tries to connect to host and port; returns the reason for a failure, empty after success
-Knock = Callable[[str, int], Awaitable[str]]
+Probe = Callable[[str, int], Awaitable[str]]
 
 #: link-local addresses and the metadata services of clouds, which are never agents
 _NEVER = tuple(
@@ -138,15 +138,15 @@ class Destinations:
     """Checks the interfaces of a card.
 
     options: with `named`, the URL that the operator gave; without it every host counts as named. lookup,
-    knock: how to resolve names and to test connections.
+    probe: how to resolve names and to test connections.
     """
 
     def __init__(
-        self, options: DialOptions, *, lookup: Lookup | None = None, knock: Knock | None = None
+        self, options: DialOptions, *, lookup: Lookup | None = None, probe: Probe | None = None
     ) -> None:
         self._options = options
         self._lookup = lookup or _system
-        self._knock = knock or self._connect
+        self._probe = probe or self._connect
         self._named = place_of(options.named) if options.named else None
         #: the reach of the named host, resolved on first use
         self._near: Reach | None = None
@@ -234,7 +234,7 @@ class Destinations:
         place = place_of(candidate.interface.url)
         if place is None or _family(candidate) not in ("http", "grpc") or _proxied(candidate, place):
             return ""
-        return await self._knock(place.host, place.port)
+        return await self._probe(place.host, place.port)
 
     async def _connect(self, host: str, port: int) -> str:
         try:

@@ -42,7 +42,7 @@ class TaskIndex:
     def __init__(self, most: int, now: Callable[[], int]) -> None:
         self._most = most
         self._now = now
-        self._shelves: dict[Scope, dict[str, Seen]] = {}
+        self._tasks: dict[Scope, dict[str, Seen]] = {}
         self._order: OrderedDict[tuple[Scope, str], None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -50,10 +50,10 @@ class TaskIndex:
 
     def note(self, scope: Scope, task_id: str, context_id: str, status: hub.TaskStatus | None = None) -> Seen:
         """Remembers a task, with its status if that is known."""
-        shelf = self._shelves.setdefault(scope, {})
-        seen = shelf.get(task_id)
+        tasks = self._tasks.setdefault(scope, {})
+        seen = tasks.get(task_id)
         if seen is None:
-            seen = shelf[task_id] = Seen(task_id, context_id, hub.TASK_STATE_UNSPECIFIED, self._now())
+            seen = tasks[task_id] = Seen(task_id, context_id, hub.TASK_STATE_UNSPECIFIED, self._now())
             self._order[scope, task_id] = None
             if len(self._order) > self._most:
                 self.forget(*next(iter(self._order)))
@@ -91,14 +91,14 @@ class TaskIndex:
         if (scope, task_id) not in self._order:
             return
         del self._order[scope, task_id]
-        shelf = self._shelves[scope]
-        del shelf[task_id]
-        if not shelf:
-            del self._shelves[scope]
+        tasks = self._tasks[scope]
+        del tasks[task_id]
+        if not tasks:
+            del self._tasks[scope]
 
     def of(self, scope: Scope) -> Iterable[Seen]:
         """All known tasks of a scope, newest first."""
-        return sorted(self._shelves.get(scope, {}).values(), key=lambda seen: seen.place, reverse=True)
+        return sorted(self._tasks.get(scope, {}).values(), key=lambda seen: seen.place, reverse=True)
 
 
 def visible_to(request: Any, context: CallContext) -> Scope:

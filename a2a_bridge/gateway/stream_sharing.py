@@ -172,7 +172,7 @@ class StreamSharing:
                     if reader.error is not None or reader.position < buffer.base + len(buffer.events):
                         continue
                 if not buffer.live:
-                    if not await self._goes_on(call, opened, stream):
+                    if not await self._may_continue(call, opened, stream):
                         return
                 elif feed.reading is not None or not feed.direct:
                     await buffer.news()
@@ -213,7 +213,7 @@ class StreamSharing:
                 if opened.stream.reader.direct and not opened.stream.buffer.readers:
                     await opened.stream.reader.aclose()
 
-    async def _goes_on(self, call: Call[Any, Any], opened: _Opened, stream: Stream) -> bool:
+    async def _may_continue(self, call: Call[Any, Any], opened: _Opened, stream: Stream) -> bool:
         """True if a stream that the agent ended continues for a resuming caller: the task may have moved
         since.
         """

@@ -35,7 +35,7 @@ from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader, EventReaders
-from a2a_bridge.hosting.recovery import Recovery, goes_on
+from a2a_bridge.hosting.recovery import Recovery, can_continue
 from a2a_bridge.hosting.refusals import broken, closing, not_cancelable
 from a2a_bridge.hosting.remote_tasks import BEGUN, RemoteTasks
 from a2a_bridge.hosting.replica_calls import ReplicaCalls
@@ -490,7 +490,7 @@ class Engine:
             self._store.remote is not None
             and self._context.resumes
             and task is not None
-            and goes_on(task)
+            and can_continue(task)
             and not run.live.awaited
             and not self._readers.read(run.task_id)
         )

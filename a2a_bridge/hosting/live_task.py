@@ -155,12 +155,12 @@ class LiveTask:
             # In a separate asyncio task, so that a caller that leaves does not leave an unknown lease behind.
             self._opening = asyncio.create_task(self._open(self._stored), name=f"a2a open {self.task_id}")
 
-            def tell(done: asyncio.Task[None]) -> None:
+            def callback(done: asyncio.Task[None]) -> None:
                 if not done.cancelled():
                     done.exception()  # waiters get it; there may be none
                 opened()
 
-            self._opening.add_done_callback(tell)
+            self._opening.add_done_callback(callback)
         await asyncio.shield(self._opening)
 
     async def _open(self, stored: Stored) -> None:
@@ -362,13 +362,15 @@ class LiveTask:
             except VersionConflictError:
                 raise OwnershipLostError from None
 
-    def when_settled(self, tell: Synced) -> None:
-        """Calls `tell` once all changes are durable, or with the error that `settled` would raise."""
+    def when_settled(self, callback: Synced) -> None:
+        """Calls `callback` once all changes are durable, or with the error that `settled` would raise."""
         if self.writer is None:
-            tell(None)
+            callback(None)
         else:
             self.writer.when_synced(
-                lambda error: tell(OwnershipLostError() if isinstance(error, VersionConflictError) else error)
+                lambda error: callback(
+                    OwnershipLostError() if isinstance(error, VersionConflictError) else error
+                )
             )
 
     # ------------------------------------------------------------------ answers
@@ -410,13 +412,13 @@ class LiveTask:
             send.settle(answer)
             return
 
-        def tell(error: Exception | None) -> None:
+        def callback(error: Exception | None) -> None:
             # After a loss the answer comes from the new owner, see TaskRun.
             if not isinstance(error, OwnershipLostError):
                 send.settle(answer if error is None else as_answer(error))
 
         send.decided = True
-        self.when_settled(tell)
+        self.when_settled(callback)
 
     def settle_elsewhere(self, task: hub.Task, *, final: bool) -> None:
         """Answers with the task as its new owner has stored it.

@@ -142,8 +142,8 @@ class TaskWriter(Protocol):
         """Notes a change of the task that is not an event, such as a message that joined its history."""
         ...
 
-    def when_synced(self, tell: Synced, /) -> None:
-        """Calls `tell` once all changes so far are durable, at once if they are.
+    def when_synced(self, callback: Synced, /) -> None:
+        """Calls `callback` once all changes so far are durable, at once if they are.
 
         Makes the store commit soon.
         """
@@ -335,6 +335,6 @@ class Store(Protocol):
         """Tasks whose holder is dead, the one with the newest status first."""
         ...
 
-    def on_orphans(self, tell: Callable[[], None], /) -> None:
+    def on_orphans(self, callback: Callable[[], None], /) -> None:
         """Registers a callback for new orphans: called after a start, and whenever a replica has died."""
         ...

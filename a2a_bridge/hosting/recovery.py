@@ -57,7 +57,7 @@ class Recovery:
             self._quiet.set()
             return
         self._told.set()
-        self._store.on_orphans(self._tell)
+        self._store.on_orphans(self._wake_up)
         self._watcher = asyncio.create_task(self._watch(), name="a2a recovery")
 
     async def quiet(self) -> None:
@@ -72,7 +72,7 @@ class Recovery:
             await asyncio.wait({self._watcher})
         self._quiet.set()
 
-    def _tell(self) -> None:
+    def _wake_up(self) -> None:
         self._quiet.clear()
         self._told.set()
 
@@ -85,7 +85,7 @@ class Recovery:
                 self._quiet.set()
             if not went_well:
                 await asyncio.sleep(_AGAIN)
-                self._tell()
+                self._wake_up()
 
     async def _round(self) -> bool:
         """Takes over all tasks without a live holder. Returns False after a failure."""
@@ -132,7 +132,7 @@ class Recovery:
             return False
 
 
-def goes_on(task: hub.Task) -> bool:
+def can_continue(task: hub.Task) -> bool:
     """True if an executor can continue the task: it is working, waits for authentication, or has an unread
     message.
     """

@@ -30,7 +30,7 @@ from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
-from a2a_bridge.hosting.recovery import goes_on, resumed
+from a2a_bridge.hosting.recovery import can_continue, resumed
 from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import RunTimer, too_late
@@ -237,7 +237,7 @@ class TaskRun:
         task = self.live.task
         if task is None or self._producer is not None or self._ender is not None:
             return
-        if self._engine.resumes and goes_on(task) and self._phase.now is Phase.IDLE:
+        if self._engine.resumes and can_continue(task) and self._phase.now is Phase.IDLE:
             run = resumed(self.scope, task)
             run.request = for_agent(run.request)
             send = PendingSend(run, run.message, Wants.OUTCOME, resumes=True)
@@ -430,7 +430,7 @@ class TaskRun:
             self.live.refuse(closing())
             return
         self.live.give_up(closing(), only_queued=True)
-        if resumes and not self.live.ended and goes_on(task):
+        if resumes and not self.live.ended and can_continue(task):
             self._phase.to(Phase.HANDED_OVER)
             self.live.refuse(closing())
         elif task.status.state in RUNNING:

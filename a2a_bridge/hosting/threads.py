@@ -43,13 +43,13 @@ class Threads:
         """
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def work(tell: Callable[..., None]) -> None:
+        def work(callback: Callable[..., None]) -> None:
             try:
                 value = self._call(run)
             except BaseException as error:  # noqa: BLE001  raised in the loop
-                tell(_fail, outcome, error)
+                callback(_fail, outcome, error)
             else:
-                tell(_settle, outcome, value)
+                callback(_settle, outcome, value)
 
         await self._start(work, run)
         try:
@@ -65,19 +65,19 @@ class Threads:
         room = threading.Semaphore(_AHEAD)
         closed = threading.Event()
 
-        def work(tell: Callable[..., None]) -> None:
+        def work(callback: Callable[..., None]) -> None:
             try:
                 values: Generator[Any, None, None] = self._call(run)
                 with contextlib.closing(values):
                     for value in values:
-                        tell(given.put_nowait, (value, None))
+                        callback(given.put_nowait, (value, None))
                         room.acquire()
                         if closed.is_set():
                             return
             except BaseException as error:  # noqa: BLE001  raised in the loop
-                tell(given.put_nowait, (_END, error))
+                callback(given.put_nowait, (_END, error))
             else:
-                tell(given.put_nowait, (_END, None))
+                callback(given.put_nowait, (_END, None))
 
         await self._start(work, run)
         try:
@@ -110,15 +110,15 @@ class Threads:
         self._running += 1
         context = copy_context()
 
-        def tell(what: Callable[..., object], *arguments: Any) -> None:
+        def callback(what: Callable[..., object], *arguments: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and with it all waiters
                 loop.call_soon_threadsafe(what, *arguments)
 
         def thread() -> None:
             try:
-                context.run(work, tell)
+                context.run(work, callback)
             finally:
-                tell(self._ended)
+                callback(self._ended)
 
         threading.Thread(target=thread, name=f"a2a run {run.task_id}", daemon=True).start()
 

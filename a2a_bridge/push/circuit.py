@@ -4,7 +4,7 @@ notification.
 Rules:
 1. The circuit of a target that fails several times in a row opens: the target gets nothing for a pause. Then
    one notification is tried; if it fails, the pause grows, otherwise the circuit closes.
-2. A target that has failed for longer than `patience` is hopeless: its pending notifications get one attempt
+2. A target that has failed for longer than `patience` is given up: its pending notifications get one attempt
    each, and none is kept after that. This applies only while the target is tried: if its last failure is
    longer ago than the longest pause between two attempts, its state is unknown, and the next failure starts a
    new series.
@@ -47,7 +47,7 @@ class Circuits:
 
     each: concurrent notifications per target. trip: failures in a row that open a circuit. pause: the first
     pause of an open circuit, doubled each time up to `longest`. patience: time after which a target is
-    hopeless. most: targets with a known state.
+    given up. most: targets with a known state.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Circuits:
         circuit = self._circuits.get(target)
         if circuit is None:
             return self._each
-        if circuit.open_until is None or self.hopeless(target):
+        if circuit.open_until is None or self.given_up(target):
             return self._each - circuit.going
         return 1 if circuit.going == 0 and self._now() >= circuit.open_until else 0
 
-    def hopeless(self, target: str) -> bool:
+    def given_up(self, target: str) -> bool:
         """True if the target has failed for so long that notifications are given up at their next failure."""
         circuit = self._circuits.get(target)
         if circuit is None or circuit.failing_since is None or circuit.open_until is None:

@@ -40,7 +40,7 @@ logger = logging.getLogger("a2a_bridge.push")
 TaskAt = Callable[[Scope, str, int], Awaitable[hub.Task | None]]
 
 _AGAIN = frozenset({408, 409, 425, 429})
-_WISHES = frozenset({429, 503})
+_WITH_RETRY_AFTER = frozenset({429, 503})
 #: seconds to wait for a failing outbox: at first, and at most
 _MEND, _LONGEST_MEND = 0.5, 10.0
 #: maximum notifications whose first failure is remembered
@@ -48,16 +48,16 @@ _REMEMBERED = 100_000
 
 
 class _DeliveryError(Exception):
-    """An attempt without an acknowledgement. final: a retry is useless. wish: seconds that the receiver asks
-    for. fine: whether the target works; None if the failure does not tell.
+    """An attempt without an acknowledgement. final: a retry is useless. retry_after: seconds that the
+    receiver asks for. fine: whether the target works; None if the failure does not tell.
     """
 
     def __init__(
-        self, text: str, *, final: bool = False, wish: float | None = None, fine: bool | None = False
+        self, text: str, *, final: bool = False, retry_after: float | None = None, fine: bool | None = False
     ) -> None:
         super().__init__(text)
         self.final = final
-        self.wish = wish
+        self.retry_after = retry_after
         self.fine = fine
 
 
@@ -212,7 +212,7 @@ class DeliveryWorker:
             self._since.popitem(last=False)
         attempts = delivery.attempts + 1
         over = attempts >= self._options.attempts or now - since > self._options.age
-        over = over or self._circuits.hopeless(target)
+        over = over or self._circuits.given_up(target)
         if failure.final or over:
             self._since.pop(delivery.number, None)
             logger.warning(
@@ -222,8 +222,8 @@ class DeliveryWorker:
             return
         logger.info("a push notification of task %s to %s failed: %s", delivery.task_id, target, text)
         seconds = self.pause(attempts)
-        if failure.wish is not None:
-            seconds = max(seconds, min(failure.wish, self._options.longest_wish))
+        if failure.retry_after is not None:
+            seconds = max(seconds, min(failure.retry_after, self._options.longest_retry_after))
         await self._surely(lambda: self._outbox.again(delivery, text, seconds))
 
     def pause(self, attempts: int) -> float:
@@ -251,10 +251,12 @@ class DeliveryWorker:
         status = reply.status
         if 200 <= status < 300:
             return
-        if status in _WISHES:
+        if status in _WITH_RETRY_AFTER:
             # A receiver that sends Retry-After works.
-            wish = self._wish(reply.headers)
-            raise _DeliveryError(f"HTTP {status}", wish=wish, fine=None if wish is not None else False)
+            retry_after = self._retry_after(reply.headers)
+            raise _DeliveryError(
+                f"HTTP {status}", retry_after=retry_after, fine=None if retry_after is not None else False
+            )
         if status in _AGAIN:
             raise _DeliveryError(f"HTTP {status}", fine=None)
         if status < 500:
@@ -276,7 +278,7 @@ class DeliveryWorker:
                 "the event cannot be said in the receiver's version", final=True, fine=None
             ) from None
 
-    def _wish(self, headers: Mapping[str, str]) -> float | None:
+    def _retry_after(self, headers: Mapping[str, str]) -> float | None:
         """The seconds in Retry-After."""
         text = headers.get("Retry-After") or headers.get("retry-after") or ""
         if text.strip().isdecimal() and text.isascii() and len(text) < 10:

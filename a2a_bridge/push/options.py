@@ -32,7 +32,7 @@ class PushOptions:
     #: the largest upper bound of that pause
     longest: float = 600.0
     #: the longest pause that a receiver can ask for with Retry-After
-    longest_wish: float = 3600.0
+    longest_retry_after: float = 3600.0
     #: concurrent deliveries
     at_once: int = 64
     #: concurrent deliveries to one target

@@ -30,7 +30,7 @@ NO_LIMITS = {
     "HostOptions.keep_alive",
     "PushOptions.first",
     "PushOptions.longest",
-    "PushOptions.longest_wish",
+    "PushOptions.longest_retry_after",
     "ReplayOptions.longest_pause",
     "ReplayOptions.pause",
 }

@@ -45,11 +45,11 @@ def candidate(url: str) -> Candidate:
 def looking(named: str, *, answering: Sequence[str] = (), **options: object) -> Destinations:
     """answering: `host:port` of the places that accept connections."""
 
-    async def knock(host: str, port: int) -> str:
+    async def probe(host: str, port: int) -> str:
         return "" if f"{host}:{port}" in answering else "refused"
 
     made = DialOptions(parameters=TOKEN, named=named, **options)  # type: ignore[arg-type]
-    return Destinations(made, lookup=lookup, knock=knock)
+    return Destinations(made, lookup=lookup, probe=probe)
 
 
 async def vetted(named: str, url: str, **options: object) -> Destination:

@@ -42,7 +42,7 @@ def memory(now: Callable[[], float] = time.monotonic) -> MemoryStore:
     """A store whose delays use a clock of the test."""
     configs = MemoryPushConfigStore()
     store = MemoryStore(push_configs=configs)
-    store.outbox = store.mail = MemoryOutbox(configs, now=now)
+    store.outbox = store.memory_outbox = MemoryOutbox(configs, now=now)
     return store
 
 

@@ -90,16 +90,16 @@ def test_a_target_that_failed_for_too_long_gets_each_notification_once() -> None
     clock = Clock()
     ours = circuits(clock)
     fail(ours, 3)
-    assert not ours.hopeless("x")
+    assert not ours.given_up("x")
     clock.time += 2000
-    assert ours.hopeless("x")
+    assert ours.given_up("x")
     assert ours.room("x") == 4
     fail(ours)
-    assert ours.hopeless("x")
+    assert ours.given_up("x")
     assert ours.room("x") == 4
     ours.begin("x")
     ours.end("x", fine=True)
-    assert not ours.hopeless("x")
+    assert not ours.given_up("x")
     assert len(ours) == 0
 
 
@@ -109,28 +109,28 @@ def test_a_target_without_recent_attempts_starts_anew(failures: int) -> None:
     ours = circuits(clock, patience=24 * 3600.0)
     fail(ours, failures)
     clock.time += 25 * 3600
-    assert not ours.hopeless("x")
+    assert not ours.given_up("x")
     assert ours.room("x") > 0
     for _ in range(2):
         fail(ours)
-        assert not ours.hopeless("x")
+        assert not ours.given_up("x")
         assert ours.room("x") == 4
     ours.begin("x")
     assert ours.end("x", fine=False)  # opened for the first time again, so its pause is the first
-    assert not ours.hopeless("x")
+    assert not ours.given_up("x")
     assert ours.wait() == pytest.approx(10)
 
 
-@pytest.mark.parametrize("between", [PushOptions().longest, PushOptions().longest_wish, 300.0 + SLACK])
+@pytest.mark.parametrize("between", [PushOptions().longest, PushOptions().longest_retry_after, 300.0 + SLACK])
 def test_a_target_with_continuous_failures_stays_given_up(between: float) -> None:
     clock = Clock()
     ours = circuits(clock, patience=24 * 3600.0)
     fail(ours, 3)
     while clock.time <= 1000 + 24 * 3600:
-        assert not ours.hopeless("x")
+        assert not ours.given_up("x")
         clock.time += between
         fail(ours)
-    assert ours.hopeless("x")
+    assert ours.given_up("x")
     assert ours.room("x") == 4
 
 
@@ -141,12 +141,12 @@ def test_inconclusive_results_do_not_give_up_an_untried_target() -> None:
     clock.time += 25 * 3600
     ours.begin("x")
     ours.end("x", fine=None)
-    assert not ours.hopeless("x")
+    assert not ours.given_up("x")
 
 
 def test_a_pause_that_a_receiver_asked_for_is_no_end_of_trying() -> None:
     options = PushOptions()
-    assert options.longest_wish + options.timeout < SLACK
+    assert options.longest_retry_after + options.timeout < SLACK
 
 
 def test_targets_do_not_come_back_together() -> None:

@@ -150,10 +150,10 @@ async def test_pauses_grow_and_are_random() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "seconds"),
+    ("retry_after", "seconds"),
     [("120", 120.0), ("999999", 3600.0), ("0", 0.0), ("-5", 0.0), ("soon", 0.0), ("1" * 30, 0.0), ("Thu, 01 Jan 1970 00:05:00 GMT", 200.0)],
 )  # fmt: skip
-async def test_retry_after_is_heeded_within_bounds(wish: str, seconds: float) -> None:
+async def test_retry_after_is_heeded_within_bounds(retry_after: str, seconds: float) -> None:
     seen: list[float] = []
 
     store = memory()
@@ -165,7 +165,7 @@ async def test_retry_after_is_heeded_within_bounds(wish: str, seconds: float) ->
 
     store.outbox.again = again  # type: ignore[method-assign]
     async with receiving() as receiver:
-        receiver.statuses, receiver.headers = [429], {"Retry-After": wish}
+        receiver.statuses, receiver.headers = [429], {"Retry-After": retry_after}
         async with delivering(store, options(first=0.0), wall=lambda: 100.0):
             await register(store, receiver.url)
             await author(store)

@@ -68,7 +68,7 @@ async def test_too_much_altogether_loses_from_the_oldest_line() -> None:
     assert await drained(outbox) == [1, 2, 3, 4]
 
 
-async def test_configs_are_kept_for_so_many_tasks_and_so_is_their_mail() -> None:
+async def test_configs_are_kept_for_so_many_tasks_and_so_are_their_notifications() -> None:
     configs = MemoryPushConfigStore(most_tasks=2)
     outbox = MemoryOutbox(configs)
     for number in range(3):

@@ -30,7 +30,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.tasks: list[Collection[str] | None] = []
-        self.mail = 0
+        self.deliveries = 0
         self.lost = 0
         self.orphans = 0
         self._changed = asyncio.Condition()
@@ -40,7 +40,7 @@ class Heard:
         self._tell()
 
     def outbox_changed(self) -> None:
-        self.mail += 1
+        self.deliveries += 1
         self._tell()
 
     def let_go(self) -> None:

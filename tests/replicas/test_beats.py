@@ -19,7 +19,7 @@ def _alive(url: str) -> set[str]:
 
 def _frozen(one) -> None:
     """Stops a replica like a suspended process: no heartbeat, no reads, no messages."""
-    one._room._loop.call_soon_threadsafe(one._replicas._beating.cancel)
+    one._thread._loop.call_soon_threadsafe(one._replicas._beating.cancel)
 
 
 async def test_a_replica_is_there_once_it_has_joined_and_gone_once_it_has_left(fleet: Fleet) -> None:

@@ -77,7 +77,7 @@ async def test_a_question_to_one_that_dies_has_failed(fleet: Fleet, graceful: bo
     if graceful:
         await two.close()
     else:
-        two._room._loop.call_soon_threadsafe(two._replicas._beating.cancel)
+        two._thread._loop.call_soon_threadsafe(two._replicas._beating.cancel)
     with pytest.raises(A2AError) as caught:
         await asyncio.wait_for(asking, PATIENCE)
     assert caught.value.reason is Reason.UNAVAILABLE

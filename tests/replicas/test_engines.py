@@ -407,7 +407,7 @@ def dead(talk: Talk) -> None:
         for duty in (beside._replicas._beating, beside._commands._serving, *beside._commands._doing.values()):
             duty.cancel()
 
-    beside._room._loop.call_soon_threadsafe(stop)
+    beside._thread._loop.call_soon_threadsafe(stop)
     talk.store.writer.lose_all()
     asyncio.get_running_loop().create_task(talk.engine._recovery.close())
 

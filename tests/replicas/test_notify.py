@@ -11,10 +11,10 @@ from a2a_bridge.hosting.stores.sql.notify import Kind, payload, payloads
 from tests.replicas.conftest import PATIENCE, Fleet
 
 
-def _announce(one, url: str, task_ids: list[str], *, mail: bool = False, fail: bool = False) -> None:
+def _announce(one, url: str, task_ids: list[str], *, deliveries: bool = False, fail: bool = False) -> None:
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     with engine.connect() as connection:
-        one.announce(connection, task_ids, mail=mail)
+        one.announce(connection, task_ids, deliveries=deliveries)
         if fail:
             connection.rollback()
         else:
@@ -28,13 +28,13 @@ async def test_the_others_hear_which_tasks_have_changed(fleet: Fleet) -> None:
     await heard.until(lambda: heard.tasks == [None])
     await own.until(lambda: not one._replicas.alone or own.tasks)
     one._replicas.alone = False
-    _announce(one, fleet.url, ["a", "b"], mail=True, fail=True)
+    _announce(one, fleet.url, ["a", "b"], deliveries=True, fail=True)
     _announce(one, fleet.url, ["c", "d"])
     await heard.until(lambda: len(heard.tasks) > 1)
     assert heard.tasks[1] == {"c", "d"}
-    assert heard.mail == 1  # of the start
-    _announce(one, fleet.url, [], mail=True)
-    await heard.until(lambda: heard.mail == 2)
+    assert heard.deliveries == 1  # of the start
+    _announce(one, fleet.url, [], deliveries=True)
+    await heard.until(lambda: heard.deliveries == 2)
     assert own.tasks == [None], "nobody has to be told what it did itself"
 
 

@@ -38,7 +38,7 @@ class Table:
 
 
 class ReplicaThread:
-    def tell(self, what: Any, *arguments: Any) -> None:
+    def call_in_store_loop(self, what: Any, *arguments: Any) -> None:
         what(*arguments)
 
 

@@ -82,9 +82,9 @@ class MemoryStore:
         self._parked_bytes = 0
         self._tokens = PageTokens(page_key)
         push_configs = push_configs or MemoryPushConfigStore()
-        self.mail = MemoryOutbox(push_configs)
+        self.memory_outbox = MemoryOutbox(push_configs)
         self.push_configs: PushConfigStore = push_configs
-        self.outbox: Outbox = self.mail
+        self.outbox: Outbox = self.memory_outbox
         self.sends: SendRegister = MemorySends()
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class MemoryStore:
     async def orphans(self, _limit: int, /) -> Sequence[tuple[Scope, str]]:
         return ()
 
-    def on_orphans(self, tell: Callable[[], None], /) -> None:
+    def on_orphans(self, callback: Callable[[], None], /) -> None:
         """Does nothing: the store ends with its only process, so there are no orphans."""
 
     # ------------------------------------------------------------------ events
@@ -288,7 +288,7 @@ class MemoryWriter:
         entry.size += size
         store.memory.add(size + size)  # once for the log, once for the task
         if self._push:
-            store.mail.deliver(entry.scope, entry.task_id, log.last, event)
+            store.memory_outbox.deliver(entry.scope, entry.task_id, log.last, event)
         if not event.HasField("artifact_update"):
             table = self._table
             if table is None:
@@ -306,8 +306,8 @@ class MemoryWriter:
             if self._push and self._log is not None:
                 self._log.note(task)
 
-    def when_synced(self, tell: Synced, /) -> None:
-        tell(VersionConflictError(self._entry.task_id) if self._lost else None)
+    def when_synced(self, callback: Synced, /) -> None:
+        callback(VersionConflictError(self._entry.task_id) if self._lost else None)
 
     async def synced(self) -> None:
         if self._lost:

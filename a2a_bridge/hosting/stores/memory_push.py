@@ -70,7 +70,7 @@ class MemoryPushConfigStore:
             if len(self._tasks) >= self._most_tasks:
                 gone, those = self._tasks.popitem(last=False)
                 for config_id in those:
-                    self._tell_gone((*gone, config_id))
+                    self._notify_gone((*gone, config_id))
             self._tasks[key] = configs
         known = config.id in configs
         configs[config.id] = _StoredConfig(
@@ -91,7 +91,7 @@ class MemoryPushConfigStore:
             return
         if not configs:
             del self._tasks[(scope, task_id)]
-        self._tell_gone((scope, task_id, config_id))
+        self._notify_gone((scope, task_id, config_id))
 
     def now(self, scope: Scope, task_id: str, config_id: str) -> Registered | None:
         """The synchronous form of `get`."""
@@ -102,7 +102,7 @@ class MemoryPushConfigStore:
         """The ids of a task's configs, oldest first."""
         return tuple(self._tasks.get((scope, task_id), ()))
 
-    def _tell_gone(self, line: _Line) -> None:
+    def _notify_gone(self, line: _Line) -> None:
         if self.on_gone is not None:
             self.on_gone(line)
 
@@ -161,7 +161,7 @@ class MemoryOutbox:
         self._dead: OrderedDict[int, _Item] = OrderedDict()
         self._lines: FairQueue[_Line] = FairQueue(now)
         self._out: set[_Line] = set()
-        self._tell: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
         configs.on_gone = self._forget
         configs.on_changed = self._redirect
 
@@ -173,8 +173,8 @@ class MemoryOutbox:
         for config_id in self._configs.ids(scope, task_id):
             self._put((scope, task_id, config_id), sequence, event)
 
-    def on_new(self, tell: Callable[[], None], /) -> None:
-        self._tell.append(tell)
+    def on_new(self, callback: Callable[[], None], /) -> None:
+        self._callbacks.append(callback)
 
     async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
         config = registered.config
@@ -341,8 +341,8 @@ class MemoryOutbox:
         return "" if registered is None else target_of(registered.config.url)
 
     def _notify(self) -> None:
-        for tell in self._tell:
-            tell()
+        for callback in self._callbacks:
+            callback()
 
 
 def _line_of(delivery: Delivery) -> _Line:

@@ -245,7 +245,7 @@ class StoreBase:
         found = await self.held(limit + len(self._leases))
         return [one for one in found if one[1] not in self._leases][:limit]
 
-    def on_orphans(self, tell: Callable[[], None], /) -> None:
+    def on_orphans(self, callback: Callable[[], None], /) -> None:
         """Tasks become orphans only with this process."""
 
     async def close(self) -> None:
@@ -393,20 +393,20 @@ class _Lease:
             self._amended = True
             self._change(task)
 
-    def when_synced(self, tell: Synced, /) -> None:
+    def when_synced(self, callback: Synced, /) -> None:
         if self._lost:
-            self._tell_lost()
-            tell(VersionConflictError(self.task_id))
+            self._notify_lost()
+            callback(VersionConflictError(self.task_id))
         elif not self.pending:
-            tell(None)
+            callback(None)
         else:
-            timer = asyncio.get_running_loop().call_later(self._store.ack_timeout, self._expire, tell)
-            self._waiters.append((self._given, tell, timer))
+            timer = asyncio.get_running_loop().call_later(self._store.ack_timeout, self._expire, callback)
+            self._waiters.append((self._given, callback, timer))
 
     async def synced(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def tell(error: Exception | None) -> None:
+        def callback(error: Exception | None) -> None:
             if future.done():
                 return
             if error is None:
@@ -414,7 +414,7 @@ class _Lease:
             else:
                 future.set_exception(error)
 
-        self.when_synced(tell)
+        self.when_synced(callback)
         await future
 
     @property
@@ -458,30 +458,30 @@ class _Lease:
             for number, event in enumerate(self._in_flight, first):
                 self._store.notify(self.scope, self.task_id, number, event)
         waiters, self._waiters = self._waiters, []
-        for given, tell, timer in waiters:
+        for given, callback, timer in waiters:
             if given <= self._synced:
                 timer.cancel()
-                tell(None)
+                callback(None)
             else:
-                self._waiters.append((given, tell, timer))
+                self._waiters.append((given, callback, timer))
 
     def conflict(self) -> None:
         """Another writer owns the task."""
         self._lost = True
         self._events.clear()
         # Not at once: `create` has to return first.
-        asyncio.get_running_loop().call_soon(self._tell_lost)
+        asyncio.get_running_loop().call_soon(self._notify_lost)
 
-    def _tell_lost(self) -> None:
+    def _notify_lost(self) -> None:
         if self._told:
             return
         self._told = True
         if not self.released:
             self._on_lost()
         waiters, self._waiters = self._waiters, []
-        for _, tell, timer in waiters:
+        for _, callback, timer in waiters:
             timer.cancel()
-            tell(VersionConflictError(self.task_id))
+            callback(VersionConflictError(self.task_id))
 
     def _change(self, task: hub.Task) -> None:
         self._task = task
@@ -491,9 +491,9 @@ class _Lease:
     def _ends(self) -> bool:
         return self._task is not None and self._task.status.state in TERMINAL
 
-    def _expire(self, tell: Synced) -> None:
-        self._waiters = [waiter for waiter in self._waiters if waiter[1] is not tell]
-        tell(_unavailable())
+    def _expire(self, callback: Synced) -> None:
+        self._waiters = [waiter for waiter in self._waiters if waiter[1] is not callback]
+        callback(_unavailable())
 
 
 class _Reader:

@@ -46,10 +46,10 @@ class Cluster:
         self._url = url
         self._lease = lease
         self._poll = poll
-        self._room = room = ReplicaThread()
-        self._replicas = Replicas(url, room, lease=lease)
-        self._listener = Listener(url, room, poll=poll)
-        self._commands = Commands(url, room, self._replicas, self._listener, poll=poll)
+        self._thread = thread = ReplicaThread()
+        self._replicas = Replicas(url, thread, lease=lease)
+        self._listener = Listener(url, thread, poll=poll)
+        self._commands = Commands(url, thread, self._replicas, self._listener, poll=poll)
         self._listener.on(Kind.JOINED, lambda _: self._replicas.heard(orphans=False))
         self._listener.on(Kind.ORPHANS, lambda _: self._replicas.heard(orphans=True))
 
@@ -63,24 +63,24 @@ class Cluster:
         """Calls to the other replicas."""
         return self._commands
 
-    def announce(self, connection: Connection, task_ids: Iterable[str], *, mail: bool = False) -> None:
+    def announce(self, connection: Connection, task_ids: Iterable[str], *, deliveries: bool = False) -> None:
         """Notifies the others of the changes of this transaction, at its commit. At most one statement."""
         if self._replicas.alone:
             return
-        said = list(payloads(self.me, task_ids, mail=mail))
+        said = list(payloads(self.me, task_ids, deliveries=deliveries))
         if said:
             connection.execute(_ANNOUNCE, {"channel": CHANNEL, "payloads": said})
 
-    def on_death(self, tell: Callable[[], None]) -> None:
+    def on_death(self, callback: Callable[[], None]) -> None:
         """Registers a callback for possible orphans: called after the start, and whenever a replica
         has died.
         """
-        self._replicas.on_orphans(tell)
+        self._replicas.on_orphans(callback)
 
     async def start(self, store: ClusterListener) -> None:
         """Joins the cluster. Raises psycopg.Error; `close` is required then, too."""
         self._replicas.on_lost(store.let_go)
-        self._listener.tells(store.woken, store.outbox_changed)
+        self._listener.set_listeners(store.woken, store.outbox_changed)
         await self._listener.start(lambda: self.me)
         await self._replicas.start()
         await self._commands.start()
@@ -89,7 +89,7 @@ class Cluster:
         """Leaves the cluster: tasks that this replica still holds become orphans at once. May be called
         twice.
         """
-        if self._room.open:
+        if self._thread.open:
             await self._commands.close()
             await self._replicas.close()
-            await self._room.close()
+            await self._thread.close()

@@ -73,9 +73,9 @@ class Commands:
     """
 
     def __init__(
-        self, url: str, room: ReplicaThread, replicas: Replicas, listener: Listener, *, poll: float = POLL
+        self, url: str, thread: ReplicaThread, replicas: Replicas, listener: Listener, *, poll: float = POLL
     ) -> None:
-        self._room = room
+        self._thread = thread
         self._replicas = replicas
         self._poll = poll
         self._link = StatementConnection(url, "commands")
@@ -101,7 +101,7 @@ class Commands:
         """See Remote."""
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._room.call(self._ask(holder, command, self._replicas.me))
+                answer = await self._thread.call(self._ask(holder, command, self._replicas.me))
         except TimeoutError:
             raise _silent("the replica that works on the task did not answer in time") from None
         except Error:
@@ -113,16 +113,16 @@ class Commands:
 
     async def start(self) -> None:
         """Starts to look for commands and answers."""
-        await self._room.call(self._start())
+        await self._thread.call(self._start())
 
     async def close(self) -> None:
         """Stops answering. Commands without an answer fail at their senders."""
-        await self._room.call(self._close())
+        await self._thread.call(self._close())
 
     # ------------------------------------------------------------------ in the replica thread
 
     async def _start(self) -> None:
-        self._serving = self._room.on_duty(self._serve(), "commands")
+        self._serving = self._thread.on_duty(self._serve(), "commands")
 
     async def _close(self) -> None:
         await ended(self._serving, *self._doing.values())
@@ -148,7 +148,7 @@ class Commands:
             rows = await self._link.run(_TAKE_BACK, {"number": number})
             return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
         except asyncio.CancelledError:
-            self._room.on_duty(self._take_back(number), "take a question back")
+            self._thread.on_duty(self._take_back(number), "take a question back")
             raise
         finally:
             del self._asked[number]
@@ -206,7 +206,7 @@ class Commands:
         if self._handler is not None:
             work = self._at_home(self._handler, bytes(request))
             try:
-                answer = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._room.home))
+                answer = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._thread.home))
             except Exception:
                 log.exception("a call of another replica failed")
         head = payload(Kind.ANSWER, self._replicas.me)

@@ -66,7 +66,9 @@ class Announcer(Protocol):
     @property
     def me(self) -> str: ...
 
-    def announce(self, connection: Connection, task_ids: Sequence[str], /, *, mail: bool = False) -> None:
+    def announce(
+        self, connection: Connection, task_ids: Sequence[str], /, *, deliveries: bool = False
+    ) -> None:
         """Notifies the others at this commit which tasks have new events, and whether the outbox has new
         entries.
         """
@@ -107,7 +109,7 @@ class Group:
     #: True if the outcome of a commit is in doubt
     doubtful: bool = False
     #: number of notifications that were added
-    mail: int = 0
+    deliveries: int = 0
     #: the connection of the last attempt, on PostgreSQL
     session: Session | None = None
     #: the transaction id of the last attempt, on PostgreSQL
@@ -223,7 +225,7 @@ class Committer:
         if changes:
             if not self._write(connection, group):
                 return False
-            mail = [
+            deliveries = [
                 NewDelivery(
                     change.hold.scope,
                     change.hold.task_id,
@@ -233,8 +235,10 @@ class Committer:
                 for change in changes
                 if change.hold.push and change.data
             ]
-            group.mail = self._post(connection, mail) if mail else 0
-            self._beside.announce(connection, [one.hold.task_id for one in changes], mail=group.mail > 0)
+            group.deliveries = self._post(connection, deliveries) if deliveries else 0
+            self._beside.announce(
+                connection, [one.hold.task_id for one in changes], deliveries=group.deliveries > 0
+            )
         for job in group.jobs:
             self._do(connection, job)
         return True

@@ -53,7 +53,7 @@ def payload(kind: Kind, sender: str, *words: str) -> str:
     return "\n".join((kind.value + sender, *words))
 
 
-def payloads(sender: str, task_ids: Iterable[str], *, mail: bool = False) -> Iterator[str]:
+def payloads(sender: str, task_ids: Iterable[str], *, deliveries: bool = False) -> Iterator[str]:
     """The payloads for `CHANNEL` in a transaction that changed tasks or added entries to the outbox."""
     words: list[str] = []
     size = 0
@@ -68,35 +68,37 @@ def payloads(sender: str, task_ids: Iterable[str], *, mail: bool = False) -> Ite
         words.append(task_id)
     if words:
         yield payload(Kind.TASKS, sender, *words)
-    if mail:
+    if deliveries:
         yield payload(Kind.MAIL, sender)
 
 
 class Listener:
-    """Receives notifications, and polls for missed ones. Call `tells` and `on` before the start.
+    """Receives notifications, and polls for missed ones. Call `set_listeners` and `on` before the start.
 
     poll: seconds after which everything counts as changed without a hint.
     """
 
-    def __init__(self, url: str, room: ReplicaThread, *, poll: float = POLL) -> None:
+    def __init__(self, url: str, thread: ReplicaThread, *, poll: float = POLL) -> None:
         self._url = url
-        self._room = room
-        self._wake: Callable[[Collection[str] | None], None] = _nobody
-        self._mail: Callable[[], None] = _nobody
+        self._thread = thread
+        self._wake: Callable[[Collection[str] | None], None] = _ignore
+        self._on_deliveries: Callable[[], None] = _ignore
         self._poll = poll
         self._handlers: dict[Kind, list[Callable[[Collection[str]], None]]] = {}
         #: received, not passed on yet
         self._tasks: set[str] | None = set()
-        self._has_mail = False
-        self._telling = False
+        self._has_deliveries = False
+        self._notifying = False
         self.on(Kind.TASKS, self._changed)
         self.on(Kind.MAIL, self._posted)
 
-    def tells(self, wake: Callable[[Collection[str] | None], None], mail: Callable[[], None]) -> None:
+    def set_listeners(
+        self, wake: Callable[[Collection[str] | None], None], deliveries: Callable[[], None]
+    ) -> None:
         """Registers two callbacks: `wake`, with the tasks that others have changed (None for any), and
-        `mail`, for possible new entries in the outbox. Both run in the thread of the store's loop.
+        `deliveries`, for possible new entries in the outbox. Both run in the thread of the store's loop.
         """
-        self._wake, self._mail = wake, mail
+        self._wake, self._on_deliveries = wake, deliveries
 
     def on(self, kind: Kind, handler: Callable[[Collection[str]], None]) -> None:
         """Registers a handler for the words of other replicas. It runs in the replica thread."""
@@ -107,13 +109,13 @@ class Listener:
 
         Raises psycopg.Error.
         """
-        await self._room.call(self._start(own))
+        await self._thread.call(self._start(own))
 
     # ------------------------------------------------------------------ in the replica thread
 
     async def _start(self, own: Callable[[], str]) -> None:
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._room.on_duty(self._listen(own, ready), "listen")
+        self._thread.on_duty(self._listen(own, ready), "listen")
         await ready
 
     async def _listen(self, own: Callable[[], str], ready: asyncio.Future[None]) -> None:
@@ -155,7 +157,7 @@ class Listener:
 
     def _all(self) -> None:
         """Everything may have changed."""
-        self._tasks, self._has_mail = None, True
+        self._tasks, self._has_deliveries = None, True
         self._pass_on()
         for kind in (Kind.COMMAND, Kind.ANSWER):
             for handler in self._handlers.get(kind, ()):
@@ -167,22 +169,22 @@ class Listener:
         self._pass_on()
 
     def _posted(self, _words: Collection[str]) -> None:
-        self._has_mail = True
+        self._has_deliveries = True
         self._pass_on()
 
     def _pass_on(self) -> None:
         """Passes everything on in one call."""
-        if not self._telling:
-            self._telling = True
-            asyncio.get_running_loop().call_soon(self._tell)
+        if not self._notifying:
+            self._notifying = True
+            asyncio.get_running_loop().call_soon(self._notify)
 
-    def _tell(self) -> None:
-        tasks, mail = self._tasks, self._has_mail
-        self._tasks, self._has_mail, self._telling = set(), False, False
+    def _notify(self) -> None:
+        tasks, deliveries = self._tasks, self._has_deliveries
+        self._tasks, self._has_deliveries, self._notifying = set(), False, False
         if tasks is None or tasks:
-            self._room.tell(self._wake, tasks)
-        if mail:
-            self._room.tell(self._mail)
+            self._thread.call_in_store_loop(self._wake, tasks)
+        if deliveries:
+            self._thread.call_in_store_loop(self._on_deliveries)
 
 
 def _read(text: str) -> tuple[Kind | None, str, Collection[str]]:
@@ -193,5 +195,5 @@ def _read(text: str) -> tuple[Kind | None, str, Collection[str]]:
         return None, "", ()  # from a newer release; other replicas understand it
 
 
-def _nobody(_tasks: object = None) -> None:
+def _ignore(_tasks: object = None) -> None:
     """The callback before one is registered."""

@@ -68,9 +68,9 @@ class NewDelivery(NamedTuple):
     events: list[bytes]
 
 
-def post_events(connection: Connection, mail: Sequence[NewDelivery]) -> int:
+def post_events(connection: Connection, deliveries: Sequence[NewDelivery]) -> int:
     """Adds events, once for each config of their task. Returns the number added. At most three statements."""
-    of_tasks = [(storable(one.task_id), one) for one in mail]
+    of_tasks = [(storable(one.task_id), one) for one in deliveries]
     wanted = select(_C.task, _C.id).where(_C.task.in_([task_id for task_id, _ in of_tasks]))
     receivers: dict[str, list[str]] = {}
     for task_id, config_id in connection.execute(wanted.order_by(_C.ordinal)):
@@ -85,11 +85,11 @@ def post_events(connection: Connection, mail: Sequence[NewDelivery]) -> int:
         for config_id in receivers.get(task_id, ())
     ]
     connection.execute(insert(outbox), rows)
-    _make_anybodys(connection, _C.task.in_(list(receivers)) & (_C.holder == ""))
+    _mark_claimable(connection, _C.task.in_(list(receivers)) & (_C.holder == ""))
     return len(rows)
 
 
-def _make_anybodys(connection: Connection, which: ColumnElement[bool], *, skip_locked: bool = False) -> None:
+def _mark_claimable(connection: Connection, which: ColumnElement[bool], *, skip_locked: bool = False) -> None:
     """Offers configs to all replicas.
 
     skip_locked: not those that another transaction is changing.
@@ -151,7 +151,7 @@ class SqlOutbox:
         self._most_dead = most_dead
         self._lines: FairQueue[_Line] = FairQueue(now)
         self._who = ""
-        self._tell: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
         self._looking = True
         self._look_at = now()
         self._sweep_at = now()
@@ -164,8 +164,8 @@ class SqlOutbox:
 
     # ------------------------------------------------------------------ additions
 
-    def on_new(self, tell: Callable[[], None], /) -> None:
-        self._tell.append(tell)
+    def on_new(self, callback: Callable[[], None], /) -> None:
+        self._callbacks.append(callback)
 
     def outbox_changed(self) -> None:
         """Entries were added, here or by another process. Called in the loop, after the commit."""
@@ -262,7 +262,9 @@ class SqlOutbox:
         try:
             if await self._database.read(lambda connection: _lost(connection, gone, sweep=sweep)):
                 await self._writer.write(lambda connection: _offer(connection, gone, sweep=sweep))
-            if sweep and await self._database.read(lambda connection: bool(self._mislaid(connection, me))):
+            if sweep and await self._database.read(
+                lambda connection: bool(self._lost_claims(connection, me))
+            ):
                 self._unsure = True
             if self._unsure or await self._database.read(lambda connection: _free(connection, me)):
                 heads = await self._writer.write(lambda connection: self._take_over(connection, me))
@@ -282,8 +284,8 @@ class SqlOutbox:
 
     def _take_over(self, connection: Connection, me: str) -> list[_Head]:
         # The caller may have left before the commit, and the claim may run again although it was committed:
-        # until a result has arrived, the rows tell what was claimed.
-        lines = self._mislaid(connection, me) if self._unsure else []
+        # until a result has arrived, the rows show which were claimed.
+        lines = self._lost_claims(connection, me) if self._unsure else []
         self._unsure = True
         wanted = select(_C.task, _C.id).where(_is_free(me)).limit(max(0, _CLAIM - len(lines)))
         free = [(row.task, row.id) for row in connection.execute(wanted.with_for_update(skip_locked=True))]
@@ -302,7 +304,7 @@ class SqlOutbox:
             _Head((row.task, row.id), self._url(row), min(max(0.0, row.due - now), LONGEST)) for row in rows
         ]
 
-    def _mislaid(self, connection: Connection, me: str) -> list[_Line]:
+    def _lost_claims(self, connection: Connection, me: str) -> list[_Line]:
         """Configs that this replica has claimed in the rows, but not in memory.
 
         Runs in a thread: some may be completed meanwhile.
@@ -407,8 +409,8 @@ class SqlOutbox:
             return ""
 
     def _notify(self) -> None:
-        for tell in self._tell:
-            tell()
+        for callback in self._callbacks:
+            callback()
 
 
 _belongs = (_O.task == _C.task) & (_O.config == _C.id)
@@ -432,17 +434,19 @@ def _lost(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> boo
     """True if configs without a holder have notifications: the given ones, or any."""
     if not lines and not sweep:
         return False
-    return connection.execute(_strays(lines, sweep=sweep).limit(1)).first() is not None
+    return connection.execute(_without_holder(lines, sweep=sweep).limit(1)).first() is not None
 
 
 def _offer(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> None:
     """Offers such configs to all replicas."""
-    found = [tuple(row) for row in connection.execute(_strays(lines, sweep=sweep).distinct().limit(_CLAIM))]
+    found = [
+        tuple(row) for row in connection.execute(_without_holder(lines, sweep=sweep).distinct().limit(_CLAIM))
+    ]
     if found:
-        _make_anybodys(connection, _among(found) & (_C.holder == ""), skip_locked=True)
+        _mark_claimable(connection, _among(found) & (_C.holder == ""), skip_locked=True)
 
 
-def _strays(lines: Sequence[_Line], *, sweep: bool) -> Any:
+def _without_holder(lines: Sequence[_Line], *, sweep: bool) -> Any:
     found = select(_O.task, _O.config).join(push_configs, _belongs).where(~_O.dead, _C.holder == "")
     return found if sweep else found.where(_among(lines))
 
@@ -535,7 +539,7 @@ def retry(connection: Connection, numbers: Sequence[int] | None) -> int:
     lines = [tuple(row) for row in connection.execute(wanted.distinct())]
     count: int = connection.execute(changed.values(dead=False, attempts=0, due=0.0)).rowcount
     for at in range(0, len(lines), _CLAIM):
-        _make_anybodys(connection, _among(lines[at : at + _CLAIM]) & (_C.holder == ""))
+        _mark_claimable(connection, _among(lines[at : at + _CLAIM]) & (_C.holder == ""))
     return count
 
 

@@ -33,7 +33,7 @@ Connection = AsyncConnection[tuple[Any, ...]]
 
 
 class ReplicaThread:
-    """The thread. Start it in the loop of the store: `tell` runs its calls there."""
+    """The thread. Start it in the loop of the store: `call_in_store_loop` runs its calls there."""
 
     def __init__(self) -> None:
         self._home = asyncio.get_running_loop()
@@ -57,7 +57,7 @@ class ReplicaThread:
         """Runs a coroutine in the thread; called in the store's loop, and cancelled with its caller."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    def tell(self, what: Callable[..., object], *arguments: Any) -> None:
+    def call_in_store_loop(self, what: Callable[..., object], *arguments: Any) -> None:
         """Schedules a function call in the store's loop."""
         # The loop may have been closed without closing the store.
         with contextlib.suppress(RuntimeError):

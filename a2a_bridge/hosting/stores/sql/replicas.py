@@ -63,10 +63,10 @@ class Replicas:
     alone: True if the last look found no other replica and none has joined since.
     """
 
-    def __init__(self, url: str, room: ReplicaThread, *, lease: float = LEASE) -> None:
+    def __init__(self, url: str, thread: ReplicaThread, *, lease: float = LEASE) -> None:
         self.me = uuid4().hex
         self.alone = True
-        self._room = room
+        self._thread = thread
         self._lease = lease
         self._link = StatementConnection(url, "replica")
         self._on_lost: list[Callable[[], None]] = []
@@ -81,46 +81,46 @@ class Replicas:
         self._looked = 0.0
         self._beaten = 0.0
         self._doubted = False
-        self._hurry = asyncio.Event()
+        self._beat_now = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
-    def on_lost(self, tell: Callable[[], None]) -> None:
+    def on_lost(self, callback: Callable[[], None]) -> None:
         """Registers a callback for the loss of all leases, when this replica was declared dead."""
-        self._on_lost.append(tell)
+        self._on_lost.append(callback)
 
-    def on_orphans(self, tell: Callable[[], None]) -> None:
+    def on_orphans(self, callback: Callable[[], None]) -> None:
         """Registers a callback for possible orphans: called after the start, and whenever a replica
         has died.
         """
-        self._on_orphans.append(tell)
+        self._on_orphans.append(callback)
 
-    def on_look(self, tell: Callable[[frozenset[str], float], None]) -> None:
+    def on_look(self, callback: Callable[[frozenset[str], float], None]) -> None:
         """Registers a callback for each look, called in the replica thread with the live replicas and the
         time of the look's beginning.
         """
-        self._on_look.append(tell)
+        self._on_look.append(callback)
 
     async def start(self) -> None:
         """Joins the other replicas. Raises psycopg.Error."""
-        await self._room.call(self._join())
+        await self._thread.call(self._join())
 
     async def close(self) -> None:
         """Leaves: this replica's tasks become orphans at once, and the others are notified."""
-        await self._room.call(self._leave())
+        await self._thread.call(self._leave())
 
     def heard(self, *, orphans: bool) -> None:
         """Another replica has joined, or there may be orphans. Called in the replica thread."""
-        self._room.tell(self._count, False)
+        self._thread.call_in_store_loop(self._count, False)
         if orphans:
             self._orphaned()
-        self._hurry.set()
+        self._beat_now.set()
 
     # ------------------------------------------------------------------ in the replica thread
 
     async def _join(self) -> None:
         await self._register()
         await self._beat()
-        self._beating = self._room.on_duty(self._live(), "beat")
+        self._beating = self._thread.on_duty(self._live(), "beat")
         self._orphaned()
 
     async def _register(self, before: str = "") -> None:
@@ -153,10 +153,10 @@ class Replicas:
                 failures += 1
                 pause = min(pause, 0.1 * 2 ** min(failures, 8))
                 self._doubt()
-            self._hurry.clear()
+            self._beat_now.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._hurry.wait()
+                    await self._beat_now.wait()
 
     async def _beat(self) -> None:
         began = monotonic()
@@ -168,8 +168,8 @@ class Replicas:
             self._renamed()  # by a statement whose answer was lost
         self._beaten, self._doubted = began, False
         await self._watch(others)
-        for tell in self._on_look:
-            tell(self._others | {self._name}, began)
+        for callback in self._on_look:
+            callback(self._others | {self._name}, began)
 
     async def _watch(self, others: dict[str, int]) -> None:
         now = monotonic()
@@ -192,7 +192,7 @@ class Replicas:
         if self._others - left:
             self._orphaned()
         self._others = left
-        self._room.tell(self._count, not left)
+        self._thread.call_in_store_loop(self._count, not left)
 
     async def _reborn(self) -> None:
         log.error("this replica was declared dead; its tasks have other owners now")
@@ -202,11 +202,11 @@ class Replicas:
 
     def _renamed(self) -> None:
         self._told = self._name
-        self._room.tell(self._rename, self._name)
+        self._thread.call_in_store_loop(self._rename, self._name)
         self._orphaned()
 
     def _orphaned(self) -> None:
-        self._room.tell(self._tell, self._on_orphans)
+        self._thread.call_in_store_loop(self._notify, self._on_orphans)
 
     def _doubt(self) -> None:
         if not self._doubted and monotonic() - self._beaten >= self._lease:
@@ -230,8 +230,8 @@ class Replicas:
 
     def _rename(self, name: str) -> None:
         self.me = name
-        self._tell(self._on_lost)
+        self._notify(self._on_lost)
 
-    def _tell(self, listeners: list[Callable[[], None]]) -> None:
-        for tell in listeners:
-            tell()
+    def _notify(self, listeners: list[Callable[[], None]]) -> None:
+        for callback in listeners:
+            callback()

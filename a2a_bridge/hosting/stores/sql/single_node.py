@@ -22,9 +22,9 @@ class SingleNode:
         connection.execute(delete(replicas))
         connection.execute(insert(replicas).values(id=self.me, beat=0))
 
-    def announce(self, connection: Connection, task_ids: Iterable[str], *, mail: bool = False) -> None:
+    def announce(self, connection: Connection, task_ids: Iterable[str], *, deliveries: bool = False) -> None:
         """Does nothing: there is no other replica."""
 
-    def on_death(self, tell: Callable[[], None]) -> None:
-        """Calls `tell` once: all earlier holders are dead."""
-        tell()
+    def on_death(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` once: all earlier holders are dead."""
+        callback()

@@ -57,7 +57,7 @@ class ClusterMembership(Announcer, Protocol):
     @property
     def remote(self) -> Remote | None: ...
 
-    def on_death(self, tell: Callable[[], None], /) -> None: ...
+    def on_death(self, callback: Callable[[], None], /) -> None: ...
 
 
 class SqlStore:
@@ -91,11 +91,11 @@ class SqlStore:
             ack_timeout=options.ack_timeout,
             memory=self.memory,
         )
-        self._mail = SqlOutbox(database, self.writer, lambda: beside.me, vault)
+        self._sql_outbox = SqlOutbox(database, self.writer, lambda: beside.me, vault)
         configs = SqlPushConfigStore(database, self.writer, vault)
-        configs.on_changed = self._mail.redirect
+        configs.on_changed = self._sql_outbox.redirect
         self.push_configs: PushConfigStore = configs
-        self.outbox: Outbox = self._mail
+        self.outbox: Outbox = self._sql_outbox
         self.sends: SendRegister = SqlSends(self.writer, lambda: beside.me)
         self.remote: Remote | None = beside.remote
         self._logs = EventLogs(database, self._given, self.memory)
@@ -236,8 +236,8 @@ class SqlStore:
         mine = await self._database.read(lambda connection: at_work(connection, self._beside.me))
         return [one for one in mine if one[1] not in known and one[1] not in self.writer.holds][:limit]
 
-    def on_orphans(self, tell: Callable[[], None], /) -> None:
-        self._beside.on_death(tell)
+    def on_orphans(self, callback: Callable[[], None], /) -> None:
+        self._beside.on_death(callback)
 
     def woken(self, task_ids: Collection[str] | None) -> None:
         """Other replicas have changed these tasks, or any if None."""
@@ -248,7 +248,7 @@ class SqlStore:
 
     def outbox_changed(self) -> None:
         """The outbox may have new entries."""
-        self._mail.outbox_changed()
+        self._sql_outbox.outbox_changed()
 
     def let_go(self) -> None:
         """All leases are lost: this replica was declared dead."""
@@ -270,5 +270,5 @@ class SqlStore:
             if change.ended and change.body is not None:
                 hold = change.hold
                 self._ended.put(hold.scope, hold.task_id, change.body, change.version, change.last, now)
-        if group.mail:
-            self._mail.outbox_changed()
+        if group.deliveries:
+            self._sql_outbox.outbox_changed()

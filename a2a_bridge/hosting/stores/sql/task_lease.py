@@ -88,7 +88,7 @@ class CommitQueue(Protocol):
         """Queues a lease with changes for the next group."""
         ...
 
-    def hurry(self) -> None:
+    def commit_soon(self) -> None:
         """Commits as soon as possible: there is a waiter."""
         ...
 
@@ -216,17 +216,17 @@ class TaskLease:
             self._amended = True
             self._note()
 
-    def when_synced(self, tell: Synced, /) -> None:
+    def when_synced(self, callback: Synced, /) -> None:
         if self.lost:
             self.lose()
-            tell(VersionConflictError(self.task_id))
+            callback(VersionConflictError(self.task_id))
         elif self._given == self._synced:
-            tell(None)
+            callback(None)
         elif self._writer.closed:
-            tell(unavailable())
+            callback(unavailable())
         else:
-            self._waiters.append((self._given, self._writer.deadline(), tell))
-            self._writer.hurry()
+            self._waiters.append((self._given, self._writer.deadline(), callback))
+            self._writer.commit_soon()
 
     async def synced(self) -> None:
         if self.lost:
@@ -330,18 +330,18 @@ class TaskLease:
         waiters = self._waiters
         if waiters:
             self._waiters = [waiter for waiter in waiters if waiter[0] > change.given]
-            for given, _, tell in waiters:
+            for given, _, callback in waiters:
                 if given <= change.given:
-                    tell(None)
+                    callback(None)
 
     def expire(self, now: float, error: A2AError) -> None:
         """Fails the waiters whose time is over."""
         if any(deadline <= now for _, deadline, _ in self._waiters):
             waiters = self._waiters
             self._waiters = [waiter for waiter in waiters if waiter[1] > now]
-            for _, deadline, tell in waiters:
+            for _, deadline, callback in waiters:
                 if deadline <= now:
-                    tell(error)
+                    callback(error)
 
     def lose(self) -> None:
         """Another process owns the task. May be called again."""
@@ -358,8 +358,8 @@ class TaskLease:
         # The owner first: a waiter that asks it must find that the lease is lost, or it waits again at once.
         if not self._released:
             self._on_lost()
-        for _, _, tell in waiters:
-            tell(VersionConflictError(self.task_id))
+        for _, _, callback in waiters:
+            callback(VersionConflictError(self.task_id))
 
     def part(self) -> None:
         """The lease is over.

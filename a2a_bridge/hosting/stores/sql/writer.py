@@ -125,7 +125,7 @@ class GroupWriter:
         answer: asyncio.Future[Result] = self._loop.create_future()
         job = Job(work, answer, order, task_id)
         self._jobs[job] = None
-        self.hurry()
+        self.commit_soon()
         timer = self._loop.call_later(self._patience, _give_up, answer)
         try:
             return await answer
@@ -142,7 +142,7 @@ class GroupWriter:
         answer: asyncio.Future[None] = self._loop.create_future()
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._jobs[Job(_nothing, answer)] = None
-        self.hurry()
+        self.commit_soon()
 
     def refusal(self) -> A2AError | None:
         """UNAVAILABLE while writes fail."""
@@ -161,7 +161,7 @@ class GroupWriter:
     async def settled(self) -> None:
         """Waits until all changes are durable."""
         while self._group is not None or self._waits():
-            self.hurry()
+            self.commit_soon()
             await self.next_group()
 
     async def close(self) -> None:
@@ -196,7 +196,7 @@ class GroupWriter:
         if self._timer is None and self._group is None:
             self._timer = self._loop.call_later(self._delay, self._collect)
 
-    def hurry(self) -> None:
+    def commit_soon(self) -> None:
         """A caller waits: commits as soon as possible."""
         if self._urgent:
             return
@@ -211,7 +211,7 @@ class GroupWriter:
         """A future that completes like a callback of `when`."""
         future: asyncio.Future[None] = self._loop.create_future()
 
-        def tell(error: Exception | None) -> None:
+        def callback(error: Exception | None) -> None:
             if future.done():
                 return
             if error is None:
@@ -219,7 +219,7 @@ class GroupWriter:
             else:
                 future.set_exception(error)
 
-        when(tell)
+        when(callback)
         return future
 
     async def next_group(self) -> None:
@@ -318,7 +318,7 @@ class GroupWriter:
                 if job.error is None:
                     job.answer.set_result(job.result)
                 else:
-                    job.answer.set_exception(_tellable(job.error))
+                    job.answer.set_exception(_for_waiters(job.error))
         self._take_turns()
         if self._urgent or self._jobs:
             self._collect()
@@ -327,7 +327,7 @@ class GroupWriter:
 
     def _failed(self, group: Group, error: Exception) -> None:
         if failed(error):
-            # Once per outage: repeated failures tell nothing new.
+            # Once per outage: repeated failures have no news.
             level = logging.DEBUG if self._failing else logging.WARNING
             log.log(
                 level, "the store cannot be written, and tries again in %.2f s: %s", self._wait, cause(error)
@@ -356,7 +356,7 @@ def _nothing(connection: Connection) -> None:
     connection.execute(text("SELECT 1"))
 
 
-def _tellable(error: Exception) -> Exception:
+def _for_waiters(error: Exception) -> Exception:
     if not failed(error):
         return error
     log.error("a change cannot be stored: %s", cause(error))
