@@ -122,7 +122,7 @@ def read_secrets() -> None:
             continue
         if secret in os.environ:
             raise typer.BadParameter(f"{secret} is set as well", param_hint=variable)
-        os.environ[secret] = _file_text(os.environ[variable], variable)
+        os.environ[secret] = file_text(os.environ[variable], variable)
 
 
 def _is_header_name(name: str) -> bool:
@@ -131,13 +131,13 @@ def _is_header_name(name: str) -> bool:
 
 def _header_value(value: str, source: str) -> str:
     if value.startswith("@"):
-        value = _file_text(value[1:], source)
+        value = file_text(value[1:], source)
     if any(character in value for character in "\r\n\0"):
         raise typer.BadParameter("a header has one line", param_hint=source)
     return value
 
 
-def _file_text(path: str, source: str) -> str:
+def file_text(path: str | Path, source: str) -> str:
     """The content of a file with a secret, without white space around it. Raises typer.BadParameter."""
     try:
         return Path(path).read_text("utf-8").strip()

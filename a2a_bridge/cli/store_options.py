@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from a2a_bridge.cli.flags import ServerFlags
-from a2a_bridge.cli.options import Exit
+from a2a_bridge.cli.options import Exit, file_text
 from a2a_bridge.cli.output import fail
 from a2a_bridge.hosting import Agent
 from a2a_bridge.hosting.stores.options import StoreOptions
@@ -57,7 +57,7 @@ def store_options(flags: ServerFlags, keep_tasks: float = 0.0, keep_events: floa
 def keys_of(text: str) -> list[str]:
     """The keys of `--store-key`, which can be in a file. Raises typer.BadParameter."""
     if text.startswith("@"):
-        text = read(Path(text[1:]), "--store-key")
+        text = file_text(text[1:], "--store-key")
     keys = keys_in(text)
     try:
         Vault(keys)
@@ -68,7 +68,7 @@ def keys_of(text: str) -> list[str]:
 
 def push_options(flags: ServerFlags) -> PushOptions:
     """The allowed addresses and the signing keys of notifications. Raises typer.BadParameter."""
-    keys = tuple(read(path, "--push-signing-key") for path in flags.push_signing_key or ())
+    keys = tuple(file_text(path, "--push-signing-key") for path in flags.push_signing_key or ())
     options = PushOptions(allow=tuple(flags.push_allow or ()), signing_keys=keys)
     try:
         options.policy()
@@ -80,15 +80,6 @@ def push_options(flags: ServerFlags) -> PushOptions:
     except (ValueError, ImportError) as error:
         raise typer.BadParameter(str(error), param_hint="--push-signing-key") from None
     return options
-
-
-def read(path: Path, flag: str) -> str:
-    """The text of a file that a flag names. Raises typer.BadParameter."""
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it holds no text"
-        raise typer.BadParameter(f"{path} cannot be read: {why}", param_hint=flag) from None
 
 
 def file_name(name: str) -> str:
