@@ -5,6 +5,7 @@ identical.
 from __future__ import annotations
 
 import time
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,32 +15,26 @@ from a2a_bridge.cards import select
 from a2a_bridge.cli.canonical import canonical, differences, without_generated
 from a2a_bridge.cli.connect import addressed, named
 from a2a_bridge.cli.flags import Output
-from a2a_bridge.cli.message import CallOptions, Outgoing, events_of
+from a2a_bridge.cli.message import CallOptions, Outgoing, answers_of, exit_of, followed, tree_of
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import data, document, error_document, exit_code, explain, talk
+from a2a_bridge.cli.printing import state_name
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: state -> exit code, as without `all`; every other state is fine
-_EXITS = {
-    "failed": Exit.TASK_FAILED,
-    "rejected": Exit.TASK_FAILED,
-    "canceled": Exit.TASK_FAILED,
-    "auth-required": Exit.AUTH,
-}
-
 
 @dataclass(slots=True)
-class Answer:
-    """The answer of one interface. different: its differences from the first answer. generated: those in
-    values that look generated.
+class InterfaceAnswer:
+    """The answer of one interface. task: as far as the events describe it. different: its differences from
+    the first answer. generated: those in values that look generated.
     """
 
     interface: hub.AgentInterface
     seconds: float = 0.0
     events: list[Any] = field(default_factory=list)
+    task: hub.Task | None = None
     error: A2AError | None = None
     different: list[str] = field(default_factory=list)
     generated: list[str] = field(default_factory=list)
@@ -78,21 +73,24 @@ async def _compare(card: hub.AgentCard, said: Outgoing, how: CallOptions, option
 
 async def _ask(
     card: hub.AgentCard, interface: hub.AgentInterface, said: Outgoing, how: CallOptions, options: DialOptions
-) -> Answer:
-    answer = Answer(interface)
+) -> InterfaceAnswer:
+    answer = InterfaceAnswer(interface)
     if options.frame_observer is not None:
         talk(f"— {_cell(interface)} {interface.url}", "bold")
     async with runtime.connect(rewrite(card, [interface]), options=options) as peer:
         started = time.monotonic()
         try:
-            answer.events = [event async for event in events_of(peer, said, how)]
+            async with aclosing(answers_of(peer, said, how)) as answers:
+                async for one in answers:
+                    answer.events.append(tree_of(one))
+                    answer.task = followed(answer.task, one)
         except A2AError as error:
             answer.error = error
         answer.seconds = time.monotonic() - started
     return answer
 
 
-def _print(answers: list[Answer]) -> None:
+def _print(answers: list[InterfaceAnswer]) -> None:
     width = max(len(_cell(answer.interface)) for answer in answers)
     verdicts = max(len(_verdict(answer)) for answer in answers)
     for number, answer in enumerate(answers):
@@ -114,7 +112,7 @@ def _print(answers: list[Answer]) -> None:
             talk(f"{_cell(answer.interface)}: {explain(answer.error)}", "red")
 
 
-def _verdict(answer: Answer) -> str:
+def _verdict(answer: InterfaceAnswer) -> str:
     if answer.different:
         return "different"
     return "equal but for generated values" if answer.generated else "identical"
@@ -124,26 +122,15 @@ def _cell(interface: hub.AgentInterface) -> str:
     return f"{interface.protocol_binding} {interface.protocol_version}"
 
 
-def _short(answer: Answer) -> str:
+def _short(answer: InterfaceAnswer) -> str:
     """An answer in two or three words."""
     if answer.error is not None:
         return answer.error.name
-    state = _last(answer) or "message"
+    state = "message" if answer.task is None else state_name(answer.task.status.state)
     return state if len(answer.events) == 1 else f"{state}, {len(answer.events)} events"
 
 
-def _last(answer: Answer) -> str:
-    """The last reported state; empty if there is none."""
-    return next((found for event in reversed(answer.events) if (found := _state(event))), "")
-
-
-def _state(event: Any) -> str:
-    inner = event.get("task") or event.get("statusUpdate") or {}
-    text = str(inner.get("status", {}).get("state", ""))
-    return text.removeprefix("TASK_STATE_").lower().replace("_", "-")
-
-
-def _tree(answer: Answer) -> dict[str, Any]:
+def _tree(answer: InterfaceAnswer) -> dict[str, Any]:
     tree: dict[str, Any] = {
         "binding": answer.interface.protocol_binding,
         "version": answer.interface.protocol_version,
@@ -158,11 +145,11 @@ def _tree(answer: Answer) -> dict[str, Any]:
     return tree | {"events": answer.events}
 
 
-def _exit(answers: list[Answer]) -> Exit:
+def _exit(answers: list[InterfaceAnswer]) -> Exit:
     failed = next((answer.error for answer in answers if answer.error is not None), None)
     if failed is not None:
         return exit_code(failed)
     if any(answer.different for answer in answers):
         return Exit.PROTOCOL
     # All are equal, so the first one is enough.
-    return _EXITS.get(_last(answers[0]), Exit.OK)
+    return exit_of(answers[0].task)

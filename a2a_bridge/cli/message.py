@@ -1,22 +1,28 @@
-"""A message to an agent, and the options of its call: shared by `call` and the comparison of interfaces."""
+"""A message to an agent, the options of its call, and its answers: shared by `call` and the comparison of
+interfaces.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cli.flags import Output
+from a2a_bridge.cli.options import Exit
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer, request_of
 
-encode_response = encoder(hub.SendMessageResponse)
-encode_event = encoder(hub.StreamResponse)
+_encode_response = encoder(hub.SendMessageResponse)
+_encode_event = encoder(hub.StreamResponse)
+
+Answer = hub.SendMessageResponse | hub.StreamResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +62,35 @@ class CallOptions:
         return CallContext(deadline=None if self.timeout is None else time.monotonic() + self.timeout)
 
 
-async def events_of(peer: Peer, said: Outgoing, how: CallOptions) -> AsyncIterator[Any]:
-    """The answer as JSON trees: one for a unary call, one for each event of a stream."""
+async def answers_of(peer: Peer, said: Outgoing, how: CallOptions) -> AsyncGenerator[Answer, None]:
+    """The response of a unary call, or the events of a stream."""
     if not how.stream:
-        yield encode_response(await peer.send_message(said.request(), how.context()))
+        yield await peer.send_message(said.request(), how.context())
         return
     async with aclosing(peer.events(said.request(), how.follow, how.context())) as events:
         async for event in events:
-            yield encode_event(event.message)
+            yield event.message
+
+
+def tree_of(answer: Answer) -> Any:
+    """An answer as JSON."""
+    return _encode_event(answer) if isinstance(answer, hub.StreamResponse) else _encode_response(answer)
+
+
+def followed(task: hub.Task | None, answer: Answer) -> hub.Task | None:
+    """The task as far as the answers up to this one describe it: ids and status."""
+    which = answer.WhichOneof("payload")
+    if which == "task":
+        return hub.Task(id=answer.task.id, context_id=answer.task.context_id, status=answer.task.status)
+    if isinstance(answer, hub.StreamResponse) and which == "status_update":
+        update = answer.status_update
+        return hub.Task(id=update.task_id, context_id=update.context_id, status=update.status)
+    return task
+
+
+def exit_of(task: hub.Task | None) -> Exit:
+    """The exit code for a task. A task that continues, or waits for the caller, has not failed."""
+    state = hub.TASK_STATE_COMPLETED if task is None else task.status.state
+    if state == hub.TASK_STATE_AUTH_REQUIRED:
+        return Exit.AUTH
+    return Exit.TASK_FAILED if state in TERMINAL - {hub.TASK_STATE_COMPLETED} else Exit.OK

@@ -11,11 +11,10 @@ from a2a_bridge.cli import printing
 from a2a_bridge.cli.compare import compare
 from a2a_bridge.cli.connect import reached
 from a2a_bridge.cli.flags import Output
-from a2a_bridge.cli.message import CallOptions, Outgoing, encode_event, encode_response
+from a2a_bridge.cli.message import CallOptions, Outgoing, answers_of, exit_of, followed, tree_of
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import document, talk
 from a2a_bridge.cli.target import parse
-from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 
@@ -33,10 +32,7 @@ async def converse(target: str, said: Outgoing, how: CallOptions) -> Exit:
 async def _one(target: str, said: Outgoing, how: CallOptions) -> Exit:
     async with reached(parse(target), how.binding, how.dial, how.version) as peer:
         started = time.monotonic()
-        if how.stream:
-            task = await _stream(peer, said, how)
-        else:
-            task = await _unary(peer, said, how)
+        task = await _print_answers(peer, said, how)
         if how.output is Output.TEXT:
             talk(printing.summary(task, peer.interface, time.monotonic() - started), "dim")
             if task is not None and task.status.state == hub.TASK_STATE_INPUT_REQUIRED:
@@ -44,46 +40,20 @@ async def _one(target: str, said: Outgoing, how: CallOptions) -> Exit:
         return exit_of(task)
 
 
-async def _unary(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | None:
-    response = await peer.send_message(said.request(), how.context())
-    if how.output is Output.JSON:
-        document(encode_response(response))
-    else:
-        printing.print_response(response)
-    return response.task if response.HasField("task") else None
-
-
-async def _stream(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | None:
-    """Prints events as they arrive; returns the task as far as the events described it."""
+async def _print_answers(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | None:
+    """Prints answers as they arrive; returns the task as far as they describe it."""
     task: hub.Task | None = None
     printer = printing.StreamPrinter()
     try:
-        async with aclosing(peer.events(said.request(), how.follow, how.context())) as events:
-            async for event in events:
-                task = _followed(task, event.message)
+        async with aclosing(answers_of(peer, said, how)) as answers:
+            async for answer in answers:
+                task = followed(task, answer)
                 if how.output is Output.JSON:
-                    document(encode_event(event.message))
+                    document(tree_of(answer))
+                elif isinstance(answer, hub.StreamResponse):
+                    printer.show(answer)
                 else:
-                    printer.show(event.message)
+                    printing.print_response(answer)
     finally:
         printer.end()
     return task
-
-
-def _followed(task: hub.Task | None, event: hub.StreamResponse) -> hub.Task | None:
-    """The parts of a task that are kept while its events are printed: id and status."""
-    which = event.WhichOneof("payload")
-    if which == "task":
-        return hub.Task(id=event.task.id, context_id=event.task.context_id, status=event.task.status)
-    if which == "status_update":
-        update = event.status_update
-        return hub.Task(id=update.task_id, context_id=update.context_id, status=update.status)
-    return task
-
-
-def exit_of(task: hub.Task | None) -> Exit:
-    """The exit code for a task. A task that continues, or waits for the caller, has not failed."""
-    state = hub.TASK_STATE_COMPLETED if task is None else task.status.state
-    if state == hub.TASK_STATE_AUTH_REQUIRED:
-        return Exit.AUTH
-    return Exit.TASK_FAILED if state in TERMINAL - {hub.TASK_STATE_COMPLETED} else Exit.OK
