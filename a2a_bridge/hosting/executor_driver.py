@@ -198,7 +198,7 @@ class ExecutorDriver:
         live = self._live
         if live.task is None:
             for one in send.all():
-                one.said = None  # what preceded the failure is no answer
+                one.said = None  # events before the failure are no answer
                 one.settle(error)
         elif self._phase.now is Phase.WORKING:
             if not live.ended:

@@ -16,7 +16,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class Wants(Enum):
-    """What the sender of a message waits for."""
+    """The waiting sender of a message."""
 
     OUTCOME = "the end or an interruption of the task"
     TASK = "the task in any state, as soon as it exists"

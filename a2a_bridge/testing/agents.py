@@ -60,24 +60,21 @@ class SlowAgent(Agent):
 class ScriptedAgent(Agent):
     """Follows the script in the first text of a message.
 
-    =================
-    ========================================================================================= `message TEXT`
-      a Message with that text `data`             a Message with all parts and the metadata of the message
-    `task TEXT`        submitted, working, one artifact with that text, completed
-    `chunks N`         the same with an artifact in N chunks
-    `big N`            the same with an artifact of N bytes
-    `input QUESTION`   a task that asks, and completes with the answer as its artifact
-    `auth`             a task that needs authentication, and completes with the next message
-    `fail`, `reject`   a task that ends so
-    `error REASON`     that A2AError, before there is a task
-    `late REASON`      that A2AError, while a task works
-    `crash`            an exception that is none of the protocol's; `crash task`: while a task works
-    `illegal`          a task that goes back from working to submitted
-    `unfinished`       a task that is left working
-    `silent`           nothing at all
-    `slow`             a task that works until it is cancelled
-    =================
-    =========================================================================================
+    - `message TEXT`: a Message with that text
+    - `data`: a Message with all parts and the metadata of the message
+    - `task TEXT`: submitted, working, one artifact with that text, completed
+    - `chunks N`: the same with an artifact in N chunks
+    - `big N`: the same with an artifact of N bytes
+    - `input QUESTION`: a task that asks, and completes with the answer as its artifact
+    - `auth`: a task that needs authentication, and completes with the next message
+    - `fail`, `reject`: a task that ends in that state
+    - `error REASON`: that A2AError, before there is a task
+    - `late REASON`: that A2AError, while a task works
+    - `crash`: an exception that is no A2AError; `crash task`: while a task works
+    - `illegal`: a task that goes back from working to submitted
+    - `unfinished`: a task that is left working
+    - `silent`: no event
+    - `slow`: a task that works until it is cancelled
 
     Anything else is echoed. The second message of a task always finishes it.
     """

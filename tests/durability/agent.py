@@ -5,17 +5,15 @@ It runs in a process of its own, `a2a-bridge serve tests/durability/agent.py`. T
 its mark. Everything that the agent sends contains the mark, so that it can be found in a log, a socket or a
 file.
 
-==================  ==========================================================================================
-  `quick MARK`        a task that is completed at once
-  `chunks N MARK`     a task with an artifact in N pieces, with pauses between them
-  `steady N MARK`     the same; the task continues when a dead process is replaced
-  `ask MARK`          a task that asks, and completes with the answer
-  `hang MARK`         a task that works until it is cancelled
-  `ticks S MARK`      a task that sends a status every S seconds until it is cancelled
-  `big N MARK`        a completed task with N random bytes
-  `say MARK`          a direct message
-  `held`              a direct message: the resources of this process as JSON (see held.py)
-==================  ==========================================================================================
+- `quick MARK`: a task that is completed at once
+- `chunks N MARK`: a task with an artifact in N pieces, with pauses between them
+- `steady N MARK`: the same; the task continues when a dead process is replaced
+- `ask MARK`: a task that asks, and completes with the answer
+- `hang MARK`: a task that works until it is cancelled
+- `ticks S MARK`: a task that sends a status every S seconds until it is cancelled
+- `big N MARK`: a completed task with N random bytes
+- `say MARK`: a direct message
+- `held`: a direct message: the resources of this process as JSON (see held.py)
 
 TRIALS_JOURNAL: a file with a line for each run, `execute|resume MESSAGE TASK`. TRIALS_RESUMES=0: no task can
 be resumed. TRIALS_PACE: seconds between pieces. sabotage.py makes faults of its database.

@@ -37,7 +37,7 @@ _log = logging.getLogger("a2a_bridge.http")
 _REMEMBERED = 256
 #: seconds for ended requests to inform their clients
 LAST_WORDS = 1.0
-#: what the ASGI extension for trailers is called
+#: the name of the ASGI extension for trailers
 TRAILERS = "http.response.trailers"
 
 
@@ -376,7 +376,7 @@ class _Served(AsgiRequest):
             await self._put()
 
     async def _put(self, *, more: bool = True) -> None:
-        """Sends what has been written, and the head before it."""
+        """Sends the written data, and the head before it."""
         self._sending = True
         data = self.taken()  # at once: `flushing` must not send it too while the head waits
         try:

@@ -1,11 +1,4 @@
-"""One request of an ASGI server: what comes in, what goes out, and whether the client has left.
-
-Rules:
-1. A request that is answered at once has no task but that of the server. Only one that takes longer gets a
-   task that waits for the client to leave (`Watches`).
-2. Messages of a stream that are ready together are sent together (`batches`).
-3. A client that leaves is no error.
-"""
+"""One request of an ASGI server: its input, its output, and whether the client has left."""
 
 from __future__ import annotations
 
@@ -56,7 +49,7 @@ class Watches:
 
 
 class AsgiRequest(HoldsInWork):
-    """What requests of all bindings have in common. The owner calls `answer`, then `end`."""
+    """The part that requests of all bindings share. The owner calls `answer`, then `end`."""
 
     __slots__ = (
         "_again",
@@ -133,7 +126,7 @@ class AsgiRequest(HoldsInWork):
         return data
 
     def watch(self) -> None:
-        """From here on the request is cancelled when the client leaves, and nobody else calls `receive`."""
+        """From now on the request is cancelled when the client leaves; only this task calls `receive`."""
         self._watch = asyncio.get_running_loop().create_task(self._until_left())
 
     def stop(self) -> None:

@@ -31,11 +31,7 @@ class Flushed(Protocol):
 
 @coroutine
 def flushing(work: Coroutine[Any, Any, T], out: Flushed) -> Generator[Any, Any, T]:
-    """Runs `work` in this task. Before it waits for anything, what it has written to `out` is sent.
-
-    `work` is stepped by hand, because nothing else tells that it is about to wait. An error of `flush` is
-    raised inside `work`, at the place where it waits.
-    """
+    """Runs `work` in this task. Before it waits, the data that it has written to `out` is sent."""
     value: Any = None
     error: BaseException | None = None
     while True:

@@ -49,7 +49,7 @@ _NO_TRAILERS = (
     "another binding"
 )
 _ACCEPTED = (b"grpc-accept-encoding", b"identity,gzip")
-#: what scripts of other origins may read
+#: headers that scripts of other origins may read
 _EXPOSED = b"grpc-status, grpc-message, grpc-status-details-bin, a2a-extensions, a2a-event-id, a2a-resume"
 _OK = (b"grpc-status", b"0")
 _OK_FRAME = web_trailers([_OK])
@@ -399,7 +399,7 @@ class _Call(AsgiRequest):
             raise
 
     async def _end(self, status: int, text: str, trailing: Trailing = ()) -> None:
-        """Sends the status, after what has been written."""
+        """Sends the status, after the written data."""
         trailers = status_headers(status, text) + (self._trailing or []) + headers_of_metadata(trailing)
         data = self.taken() if self.parts else b""
         try:

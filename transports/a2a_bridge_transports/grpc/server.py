@@ -100,7 +100,7 @@ Answer = Callable[[bytes, Exchange, CallContext], Awaitable[bytes | None]]
 
 
 class Method(NamedTuple):
-    """What answers the calls of one path."""
+    """Answers the calls of one path."""
 
     answer: Handler
     #: whether the response is a stream; the request never is
