@@ -6,12 +6,13 @@ import pytest
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import Reason
+from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.hosting.decorator import ExtendedCard
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
 from tests.hosting.scene import ALICE, Talk, refused
 
-EXTENDED = hub.AgentCard(name="extended")
+EXTENDED = hub.AgentCard(name="extended", capabilities=hub.AgentCapabilities(streaming=True))
 
 
 @pytest.mark.parametrize("agent", [ScriptedAgent, EchoAgent])
@@ -45,7 +46,9 @@ async def test_an_extended_card_that_is_promised_but_missing() -> None:
 
 
 def made(context: CallContext) -> hub.AgentCard:
-    return hub.AgentCard(name="extended", description=context.principal.name if context.principal else "")
+    card = hub.AgentCard(name="extended", description=context.principal.name if context.principal else "")
+    card.capabilities.streaming = True
+    return card
 
 
 async def made_slowly(context: CallContext) -> hub.AgentCard:
@@ -58,6 +61,7 @@ async def test_the_extended_card_is_given(extended: ExtendedCard) -> None:
     assert agent.card.capabilities.extended_agent_card
     card = await Talk(agent).client.get_extended_agent_card(None, ALICE)
     assert card.name == "extended"
+    assert offers_resume(card)
     if extended is not EXTENDED:
         assert card.description == "alice"
     card.name = "changed"
