@@ -351,6 +351,11 @@ async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
         def get_extra_info(self, name: str, default: Any = None) -> Any:
             return default
 
+        def is_closing(self) -> bool:
+            return False
+
+        def close(self) -> None: ...
+
         def abort(self) -> None:
             self.aborted = True
 
@@ -370,6 +375,8 @@ async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
         connection.end_late(late)
         assert not transport.aborted
         connection.pause_writing()
+        connection.close()
+        connection.resume_writing()  # the little that is left of a closed connection counts, too
         connection.end_late(late)
         assert transport.aborted
         connection.connection_lost(None)

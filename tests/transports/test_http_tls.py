@@ -6,6 +6,8 @@ import asyncio
 import json
 import socket
 import ssl
+import sys
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,22 @@ import pytest
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, TlsFiles, http_fetch
 from a2a_bridge.core.agent_api import Client
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports._http import protocol
 from a2a_bridge_transports._http.host import HttpHost
-from tests.transports.http_scene import BINDINGS, PATIENCE, Scripted, dialling, hosting, wire
+from tests.transports.http_scene import (
+    BINDINGS,
+    MESSAGE,
+    PATIENCE,
+    Scripted,
+    dialling,
+    hosting,
+    request,
+    update,
+    wire,
+)
 
 PEM = Path(__file__).with_name("http_tls.pem")
 both = pytest.mark.parametrize("kind", list(BINDINGS))
@@ -160,3 +174,57 @@ async def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="files for TLS cannot be used"):
             async with dialling("https://127.0.0.1:1", "JSONRPC", DialOptions(tls=files)):
                 pass
+
+
+async def connected(host: HttpHost, path: str, body: str = "", receive_buffer: int = 0) -> ssl.SSLSocket:
+    """A client that reads nothing by itself, after it has sent a request."""
+
+    def connect() -> ssl.SSLSocket:
+        opened = socket.socket()
+        opened.settimeout(PATIENCE)
+        if receive_buffer:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        opened.connect((host.address.host, host.address.port))
+        secured = trusting().wrap_socket(opened, server_hostname="localhost")
+        secured.sendall(request("POST" if body else "GET", path, body))
+        return secured
+
+    return await asyncio.to_thread(connect)
+
+
+async def test_draining_ends_with_an_idle_client_that_does_not_answer_the_end() -> None:
+    async with hosting(Scripted(), options=replace(serving(), drain_window=0.0)) as host:
+        with await connected(host, "/livez") as client:
+            assert b" 200 " in await asyncio.to_thread(client.recv, 4096)
+            (connection,) = host.connections
+            connection.close()
+            connection.close()
+            async with asyncio.timeout(PATIENCE):
+                await host.drain(0.2)
+                while host.connections:  # noqa: ASYNC110  a set has no event
+                    await asyncio.sleep(0.001)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell how much the client has read")
+async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
+    async def large(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        for size in (8_000_000, 2_000_000):
+            yield update("x" * size)
+
+    async with hosting(Scripted(on_stream=large), options=serving()) as host:
+        with await connected(host, "/message:stream", json.dumps({"message": MESSAGE}), 4096) as client:
+            async with asyncio.timeout(PATIENCE):
+                while not any(one.is_full for one in host.connections):  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            (connection,) = host.connections
+            transport = connection.transport
+            assert transport is not None
+            late = asyncio.get_running_loop().time() + 100 * protocol.UNREAD
+            waiting = transport.get_write_buffer_size()
+            for _ in range(3):
+                for _ in range(20):
+                    assert await asyncio.to_thread(client.recv, 16_384)
+                connection.end_late(late)
+                assert transport.get_write_buffer_size() == waiting  # which shows nothing of it
+                assert connection.transport is not None
+                assert not transport.is_closing()

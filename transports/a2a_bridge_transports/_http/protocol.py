@@ -38,6 +38,8 @@ UNREAD = 120.0
 LINGER = 5.0
 #: bytes that are read ahead of the answer, or of a handler that has not asked for the body
 READ_AHEAD = 64 * 1024
+#: the place of tcpi_bytes_acked in struct tcp_info of Linux; empty in systems before 4.1
+_BYTES_ACKED = slice(120, 128)
 #: pipelined requests that are answered before other connections have their turn
 TURN = 16
 
@@ -96,8 +98,8 @@ class Connection(asyncio.Protocol):
         "_is_deaf",
         "_is_reading",
         "_loop",
+        "_read_to",
         "_reads_by",
-        "_unread",
         "_writable",
         "deadline",
         "host",
@@ -121,8 +123,8 @@ class Connection(asyncio.Protocol):
         self.request: Answering | None = None
         #: when `end_late` ends the connection or its request, on the clock of the loop
         self.deadline = inf
-        #: bytes that the client has not read at the last look, and when it has to have read some of them
-        self._unread = 0
+        #: how far the client had read at the last look (`_position`), and when it has to have read further
+        self._read_to = 0
         self._reads_by = inf
         #: True until the first request has begun
         self.is_fresh = True
@@ -279,6 +281,8 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_full = False
         self._reads_by = inf
+        if self._is_deaf:
+            self._watch_reader()  # the rest of a closed connection, however small
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
 
@@ -326,7 +330,7 @@ class Connection(asyncio.Protocol):
             else:
                 self.close()
         if self._reads_by <= now and self.transport is not None:
-            if self.transport.get_write_buffer_size() >= self._unread:
+            if _position(self.transport) <= self._read_to:
                 _log.debug("closed the connection of %s, which does not read its answer", self.peer)
                 self.abort()
             else:
@@ -334,15 +338,19 @@ class Connection(asyncio.Protocol):
 
     def _watch_reader(self) -> None:
         """Gives the client time to read some of what has been written."""
-        if self.transport is not None:
-            self._unread = self.transport.get_write_buffer_size()
-            self._reads_by = self._loop.time() + UNREAD if self._unread else inf
+        transport = self.transport
+        self._reads_by = inf
+        if transport is not None and transport.get_write_buffer_size():
+            self._read_to = _position(transport)
+            self._reads_by = self._loop.time() + UNREAD
 
     def close(self) -> None:
         """Closes the connection when what has been written is sent."""
         self._is_deaf = True
-        if self.transport is not None:
-            self.transport.close()
+        transport = self.transport
+        # A TLS transport that is closed twice cannot be asked or aborted any more.
+        if transport is not None and not transport.is_closing():
+            transport.close()
             self._watch_reader()
 
     def abort(self) -> None:
@@ -361,3 +369,18 @@ class Connection(asyncio.Protocol):
         if transport.can_write_eof():
             with suppress(OSError):  # the client has left already
                 transport.write_eof()
+
+
+def _position(transport: asyncio.Transport) -> int:
+    """A number that grows when the client reads, if nothing is written meanwhile.
+
+    The write buffer alone does not show a slow reader: the system asks for more only when a third of its own
+    buffer is free, which may be megabytes, and under TLS there is a further buffer below this one.
+    """
+    acknowledged = 0
+    opened = transport.get_extra_info("socket")
+    if sys.platform == "linux" and opened is not None:
+        with suppress(OSError):
+            info = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+            acknowledged = int.from_bytes(info[_BYTES_ACKED], sys.byteorder)
+    return acknowledged - transport.get_write_buffer_size()
