@@ -28,6 +28,7 @@ from tests.transports.http_scene import (
     Scripted,
     dialling,
     hosting,
+    reply,
     request,
     update,
     wire,
@@ -176,7 +177,9 @@ async def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
                 pass
 
 
-async def connected(host: HttpHost, path: str, body: str = "", receive_buffer: int = 0) -> ssl.SSLSocket:
+async def connected(
+    host: HttpHost, path: str, body: str = "", receive_buffer: int = 0, **headers: str
+) -> ssl.SSLSocket:
     """A client that reads nothing by itself, after it has sent a request."""
 
     def connect() -> ssl.SSLSocket:
@@ -186,7 +189,7 @@ async def connected(host: HttpHost, path: str, body: str = "", receive_buffer: i
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         opened.connect((host.address.host, host.address.port))
         secured = trusting().wrap_socket(opened, server_hostname="localhost")
-        secured.sendall(request("POST" if body else "GET", path, body))
+        secured.sendall(request("POST" if body else "GET", path, body, **headers))
         return secured
 
     return await asyncio.to_thread(connect)
@@ -228,3 +231,45 @@ async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
                 assert transport.get_write_buffer_size() == waiting  # which shows nothing of it
                 assert connection.transport is not None
                 assert not transport.is_closing()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell how much the client has read")
+async def test_a_closed_connection_waits_for_a_slow_reader_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(_: Call[Any, Any]) -> Any:
+        return reply("x" * 8_000_000)
+
+    # Of asyncio: the sweep has to decide.
+    monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", 0.01)
+    body = json.dumps({"message": MESSAGE})
+    async with hosting(Scripted(on_unary=answer), options=serving()) as host:
+        with await connected(host, "/message:send", body, 4096, Connection="close") as client:
+            async with asyncio.timeout(PATIENCE):
+                while not any(one.transport and one.transport.is_closing() for one in host.connections):  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            (connection,) = host.connections
+            transport = connection.transport
+            assert transport is not None
+            late = asyncio.get_running_loop().time() + 100 * protocol.UNREAD
+            for _ in range(3):
+                for _ in range(20):
+                    assert await asyncio.to_thread(client.recv, 16_384)
+                connection.end_late(late)
+                await asyncio.sleep(0.02)
+                assert connection.transport is not None
+            async with asyncio.timeout(PATIENCE):
+                while host.connections:  # the client reads nothing any more
+                    connection.end_late(late)
+                    await asyncio.sleep(0.001)
+
+
+async def test_a_closed_connection_does_not_wait_for_ever_for_its_client() -> None:
+    async with hosting(Scripted(), options=serving()) as host:
+        with await connected(host, "/livez") as client:
+            assert b" 200 " in await asyncio.to_thread(client.recv, 4096)
+            (connection,) = host.connections
+            connection.close()
+            late = asyncio.get_running_loop().time() + 100 * protocol.UNREAD
+            async with asyncio.timeout(PATIENCE):
+                while host.connections:  # the client does not close its own side
+                    connection.end_late(late)
+                    await asyncio.sleep(0.001)

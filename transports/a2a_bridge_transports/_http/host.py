@@ -38,6 +38,9 @@ LAST_ACCEPTS = 100
 LINGER = 0.5
 #: seconds for clients to read their last answer
 LAST_WORDS = 1.0
+#: how long asyncio waits for the end of a TLS connection (seconds): no less than a slow client needs to read
+#: the rest of its answer. `Connection.end_late` is what ends one that does not read
+_TLS_SHUTDOWN = 24 * 3600.0
 #: Host headers that are remembered as valid; callers choose them
 _REMEMBERED = 256
 
@@ -81,6 +84,7 @@ class HttpHost(Mounts):
             backlog=options.backlog,
             ssl=options.tls,
             ssl_handshake_timeout=options.header_timeout if options.tls else None,
+            ssl_shutdown_timeout=_TLS_SHUTDOWN if options.tls else None,
         )
         if options.listener is not None:
             self._listener = await listen(sock=socket.socket(fileno=options.listener.descriptor))

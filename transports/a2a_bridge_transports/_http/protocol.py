@@ -34,6 +34,8 @@ _log = logging.getLogger("a2a_bridge.http")
 KEEP_CONNECTION = 75.0
 #: how long a client may read nothing of what waits for it; common proxies give up after 60 s
 UNREAD = 120.0
+#: the same for a TLS connection that is closed: how long its client may neither read nor close its own side
+TLS_CLOSE = 30.0
 #: how long data of a refused client is thrown away before the connection is closed (seconds)
 LINGER = 5.0
 #: bytes that are read ahead of the answer, or of a handler that has not asked for the body
@@ -141,7 +143,7 @@ class Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         if not self.host.has_room():
             self._is_deaf = True
-            transport.close()
+            self.transport.abort()  # `close` would wait for the client under TLS
             return
         self.host.connections.add(self)
         self.deadline = self._loop.time() + self.host.options.header_timeout
@@ -340,9 +342,15 @@ class Connection(asyncio.Protocol):
         """Gives the client time to read some of what has been written."""
         transport = self.transport
         self._reads_by = inf
-        if transport is not None and transport.get_write_buffer_size():
-            self._read_to = _position(transport)
+        if transport is None:
+            return
+        if transport.get_write_buffer_size():
             self._reads_by = self._loop.time() + UNREAD
+        elif self.host.options.tls is not None and transport.is_closing():
+            self._reads_by = self._loop.time() + TLS_CLOSE
+        else:
+            return
+        self._read_to = _position(transport)
 
     def close(self) -> None:
         """Closes the connection when what has been written is sent."""
