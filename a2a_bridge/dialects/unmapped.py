@@ -16,6 +16,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from operator import ne
 from typing import Any, TypeVar
@@ -41,6 +42,8 @@ _KEY_BYTES = KEY.encode()
 #: encoded in a thread
 OCTETS_PER_VALUE = 256
 _NUMERIC = {int, float}
+#: an index in a pointer (RFC 6901, 4). Not every text of digits: `int` refuses very long ones
+_INDEX = re.compile("0|[1-9][0-9]{0,17}")
 
 
 # --- entries ---
@@ -85,24 +88,22 @@ def restore(tree: Any, entries: Sequence[Entry]) -> Any:
     root = {"": tree}
     places: dict[str, Any] = {}
     for pointer, *values in entries:
+        if not pointer:
+            if len(values) == 2 and same(root[""], values[1]):
+                root[""], places = values[0], {}
+            continue
         parent, _, last = pointer.rpartition("/")
         if parent not in places:
-            places[parent] = _place(root, parent) if pointer else root
-        place, name = places[parent], _unescaped(last)
-        if type(place) is list and name.isdigit() and int(name) < len(place):
-            at: Any = int(name)
-        elif type(place) is dict:
-            at = name
-            if name not in place:
-                if len(values) == 1:
-                    place[name] = values[0]
-                continue
-            if not values:
-                del place[name]
-                continue
-        else:
+            places[parent] = _place(root, parent)
+        place, at = places[parent], _key(places[parent], last)
+        if type(place) is dict and at not in place:
+            if len(values) == 1:
+                place[at] = values[0]
+        elif at is None:
             continue
-        if len(values) == 2 and same(place[at], values[1]):
+        elif type(place) is dict and not values:
+            del place[at]
+        elif len(values) == 2 and same(place[at], values[1]):
             place[at] = values[0]
     return root[""]
 
@@ -138,7 +139,11 @@ def same(one: Json, other: Json) -> bool:
         elif type(one) is dict:
             if one.keys() != other.keys():  # type: ignore[union-attr]
                 return False
-            waiting += [(value, other[name]) for name, value in one.items()]  # type: ignore[index,call-overload]
+            waiting += [
+                (value, other[name])  # type: ignore[index,call-overload]
+                for name, value in one.items()
+                if value is not other[name]  # type: ignore[index,call-overload]
+            ]
         elif type(one) is list:
             if len(one) != len(other):  # type: ignore[arg-type]
                 return False
@@ -146,7 +151,7 @@ def same(one: Json, other: Json) -> bool:
                 if one != other:
                     return False
                 continue
-            waiting += zip(one, other, strict=True)  # type: ignore[arg-type]
+            waiting += [(a, b) for a, b in zip(one, other, strict=True) if a is not b]  # type: ignore[arg-type]
         elif one != other:
             return False
     return True
@@ -278,18 +283,26 @@ def _place(root: Any, pointer: str, copies: dict[str, Any] | None = None) -> Any
     """
     place, here = root, ""
     for step in pointer.split("/"):
-        name: Any = int(step) if type(place) is list and step.isdigit() else _unescaped(step)
-        if type(place) is list:
-            if type(name) is not int or name >= len(place):
-                return None
-        elif type(place) is not dict or name not in place:
+        at = _key(place, step)
+        if at is None or (type(place) is dict and at not in place):
             return None
-        if copies is not None and type(place[name]) in (dict, list):
+        if copies is not None and type(place[at]) in (dict, list):
             here += f"/{step}"
             if here not in copies:
-                copies[here] = place[name] = place[name].copy()
-        place = place[name]
+                copies[here] = place[at] = place[at].copy()
+        place = place[at]
     return place
+
+
+def _key(place: Any, step: str) -> Any:
+    """The name of a member, or the index of an item that exists, for a step of a pointer. None for other
+    steps, which texts of other authors may have.
+    """
+    if type(place) is dict:
+        return _unescaped(step)
+    if type(place) is list and _INDEX.fullmatch(step) and int(step) < len(place):
+        return int(step)
+    return None
 
 
 def _unescaped(name: str) -> str:

@@ -62,11 +62,26 @@ def test_entries_are_the_difference_from_the_canonical_tree(
         ["/l/x", 2],
         ["/a/b", 1],
         ["a", 1, 1],
+        [""],
+        ["", 2],
+        ["", 2, 3],
+        ["/l/01", 2, 1],
+        ["/l/\u00b2", 2, 1],
+        ["/l/\u00b2/x", 2],
+        ["/l/" + "9" * 5000, 2, 1],
+        ["/l/" + "9" * 5000 + "/x", 2],
     ],
 )
 def test_an_entry_whose_place_has_changed_is_left_out(entry: Any) -> None:
     tree = {"a": 1, "l": [1]}
     assert restore(deepcopy(tree), [entry]) == tree
+    assert restored(tree, [entry]) == tree
+
+
+def test_an_entry_of_the_whole_tree_and_entries_of_its_members_stand_in_any_order() -> None:
+    member, whole = ["/a", 1], ["", {"b": 1}, {"a": 1}]
+    assert restore({}, [member, whole]) == {"b": 1}
+    assert restore({"a": 1}, [whole, member]) == {"b": 1, "a": 1}
 
 
 def test_numbers_are_the_same_by_value_and_true_is_not_one() -> None:

@@ -26,6 +26,8 @@ STASH = "urn:a2a-bridge:v0.1"
 
 #: maximum number of entries that are read; a stash written here is far shorter
 MOST_ENTRIES = 1000
+#: maximum number of entries that are tried one by one, because each costs as much as the whole object
+MOST_SINGLY = 20
 
 Unit = dict[str, Any]
 Coding = Callable[[Unit], Unit]
@@ -65,14 +67,16 @@ def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
     made: Unit = restored(wire, entries)
     if _says(made, tree, decode):
         return made
-    for entry in entries:
+    for entry in entries[:MOST_SINGLY]:
         made = restored(wire, [entry])
         if _says(made, tree, decode):
             wire = made
     return wire
 
 
-def _says(wire: Unit, tree: Unit, decode: Coding) -> bool:
+def _says(wire: Any, tree: Unit, decode: Coding) -> bool:
+    if type(wire) is not dict:  # an entry may replace the whole object
+        return False
     try:
         said = decode({name: value for name, value in wire.items() if name != STASH})
     except DecodeError:

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_1 import card, events, messages, params, parts
-from a2a_bridge.dialects.v0_1.stash import STASH
+from a2a_bridge.dialects.v0_1.stash import STASH, encode_unit
 from tests.dialects.v0_1 import payloads
 
 
@@ -189,11 +189,15 @@ def test_a_stash_applies_only_where_it_is_still_true() -> None:
         "text",
         [1],
         [[]],
-        [[[], 1]],
-        [[["text", "deep"], 1]],
-        [[[1], 1]],
-        [[["metadata"], {"origType": "uri"}]],
-        [[["text"], "x"]] * 2000,
+        [[["/text"], "x"]],
+        [["/text/deep", 1]],
+        [[1, 1]],
+        [["/text"]],
+        [["/text", "x", "hi"]],
+        [["/metadata", {"origType": "uri"}]],
+        [["/text", "x", "hi"]] * 2000,
+        [[""]],
+        [["", 5, {"type": "text", "text": "hi"}]],
         None,
         {},
     ],
@@ -204,9 +208,22 @@ def test_a_forged_stash_changes_nothing(stash: Any) -> None:
 
 def test_a_forged_stash_does_not_make_a_part_dearer_for_each_of_its_entries() -> None:
     data = Counting({"x": 1})
-    stash = [*([[["type"], "data"]] * 900), [["data"], {}]]
-    assert parts.encode_part({"kind": "data", "data": data, STASH: stash}) == {"type": "data", "data": data}
+    forged = [*([["/type", "data", "data"]] * 900), ["/data", {}, {"x": 1}]]
+    assert parts.encode_part({"kind": "data", "data": data, STASH: forged}) == {"type": "data", "data": data}
     assert data.read <= 10
+
+
+def test_few_entries_of_a_stash_are_tried_one_by_one() -> None:
+    tried = 0
+
+    def decode(wire: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        return {name: value for name, value in wire.items() if name != "new"}
+
+    tree = {"text": "hi", STASH: [["/new", 1], *([["/text", "x", "hi"]] * 900)]}
+    assert encode_unit(tree, decode, dict) == {"text": "hi", "new": 1}
+    assert tried <= 30
 
 
 class Counting(dict[str, Any]):
@@ -220,5 +237,5 @@ class Counting(dict[str, Any]):
 
 
 def test_a_member_that_is_called_like_the_stash_comes_back() -> None:
-    wire = {"type": "text", "text": "hi", STASH: [[["text"], "forged"]]}
+    wire = {"type": "text", "text": "hi", STASH: [["/text", "forged", "hi"]]}
     assert parts.encode_part(parts.decode_part(wire)) == wire
