@@ -135,8 +135,6 @@ def card_decoder(decode: Callable[..., Any]) -> Callable[..., Any]:
             return decode(tree, *options, **named)
         except DecodeError as error:
             problem = str(error)
-        except UnicodeError:
-            problem = "a text in it holds half of a surrogate pair"
         except RecursionError:
             problem = "it is nested too deeply"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, f"not an agent card: {problem}", blame=Blame.PEER)

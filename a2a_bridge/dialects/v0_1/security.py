@@ -13,8 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, EncodeError, JsonSyntaxError, dumps, loads
+from a2a_bridge.codec.values import string_octets
 from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_1.stash import Unit
+from a2a_bridge.dialects.v0_3.card_interfaces import check_unicode
 
 API_KEY_HEADER = "X-API-Key"
 
@@ -41,6 +43,7 @@ def decode_authentication(authentication: Any) -> Unit:
     for place, name in enumerate(names):
         if type(name) is not str:
             raise DecodeError(f"authentication.schemes[{place}]", "expected a string")
+        check_unicode(name, f"authentication.schemes[{place}]")
     if not names:
         return {}
     details = _details(authentication.get("credentials"))
@@ -82,7 +85,7 @@ def _scheme(name: str, details: Unit) -> Unit:
             return {
                 "type": "apiKey",
                 "in": place if place in _PLACES else "header",
-                "name": header if type(header) is str and header else API_KEY_HEADER,
+                "name": header if header and _is_text(header) else API_KEY_HEADER,
             }
         case "oauth2":
             flows = told.get("flows", told)
@@ -99,7 +102,16 @@ def _is_flow(flow: Any) -> bool:
     if type(flow) is not dict or type(flow.get("scopes", {})) is not dict:
         return False
     texts = [flow.get(name, "") for name in ("authorizationUrl", "tokenUrl", "refreshUrl")]
-    return all(type(text) is str for text in [*texts, *flow.get("scopes", {}).values()])
+    scopes = flow.get("scopes", {})
+    return all(map(_is_text, [*texts, *scopes, *scopes.values()]))
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        string_octets(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _name(key: str, scheme: Unit) -> str:

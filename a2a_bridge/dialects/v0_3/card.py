@@ -177,7 +177,7 @@ def _says(tree: Json, version: str) -> hub.AgentCard | None:
     """The hub card of the members of a tree; None if the tree is not a card."""
     try:
         return decode_members(tree, version) if type(tree) is dict else None
-    except (DecodeError, UnicodeError):
+    except DecodeError:
         return None
 
 

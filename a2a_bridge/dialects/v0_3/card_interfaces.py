@@ -96,11 +96,16 @@ def text(tree: JsonObject, name: str, path: str) -> str:
         return ""
     if type(value) is not str:
         raise DecodeError(f"{path}.{name}" if path else name, f"expected a string, got {describe(value)}")
+    check_unicode(value, f"{path}.{name}" if path else name)
+    return value
+
+
+def check_unicode(value: str, path: str) -> None:
+    """Raises DecodeError for half of a surrogate pair in the string at `path`."""
     try:
         string_octets(value)
     except ValueError as error:
-        raise DecodeError(f"{path}.{name}" if path else name, str(error)) from None
-    return value
+        raise DecodeError(path, str(error)) from None
 
 
 def _decode_members(tree: JsonObject, version: str) -> list[hub.AgentInterface]:
@@ -165,5 +170,8 @@ def _supported(value: Json) -> list[hub.AgentInterface] | None:
         picked: dict[str, Any] = {name: one[name] for name in _TEXTS if name in one}
         if any(type(member) is not str for member in picked.values()):
             return None
-        found.append(_decode(picked))
+        try:
+            found.append(_decode(picked))
+        except DecodeError:
+            return None
     return found

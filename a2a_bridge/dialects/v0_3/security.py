@@ -22,6 +22,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.values import describe
+from a2a_bridge.dialects.v0_3.card_interfaces import check_unicode
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the name in a requirement → the names of equivalent schemes, itself first
@@ -94,6 +95,7 @@ def decode_schemes(value: Json) -> tuple[dict[str, hub.SecurityScheme], Alternat
     further: dict[str, dict[str, hub.SecurityScheme]] = {}
     for name, tree in value.items():
         path = member("securitySchemes", name)
+        check_unicode(name, path)
         if type(tree) is not dict:
             raise DecodeError(path, f"expected an object, got {describe(tree)}")
         schemes[name], others = _decode_scheme(tree, path)
@@ -262,11 +264,13 @@ def _decode_requirement(tree: Json, path: str) -> hub.SecurityRequirement:
     requirement = hub.SecurityRequirement()
     for name, scopes in tree.items():
         here = member(path, name)
+        check_unicode(name, here)
         if type(scopes) is not list:
             raise DecodeError(here, f"expected an array, got {describe(scopes)}")
         for index, scope in enumerate(scopes):
             if type(scope) is not str:
                 raise DecodeError(f"{here}[{index}]", f"expected a string, got {describe(scope)}")
+            check_unicode(scope, f"{here}[{index}]")
         requirement.schemes[name].list.extend(scopes)
     return requirement
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -520,12 +521,29 @@ def test_schemes_of_later_versions_get_a_name_and_their_details_go_along() -> No
         (5, "authentication"),
         ({"schemes": "Bearer"}, "authentication.schemes"),
         ({"schemes": ["Bearer", 1]}, "authentication.schemes[1]"),
+        ({"schemes": ["half \ud83d"]}, "authentication.schemes[0]"),
     ],
 )
 def test_an_authentication_that_is_none_is_named(authentication: Any, path: str) -> None:
     with pytest.raises(DecodeError) as raised:
         card.decode_tree({**CARD, "authentication": authentication})
     assert raised.value.path == path
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"in": "header", "name": "\ud83d"},
+        {"in": "header", "name": 5},
+        {"implicit": {"authorizationUrl": "\ud83d"}},
+        {"implicit": {"authorizationUrl": "", "scopes": {"\ud83d": ""}}},
+        {"implicit": {"authorizationUrl": "", "scopes": {"read": "\ud83d"}}},
+    ],
+)
+def test_invalid_details_in_credentials_do_not_make_a_card_unreadable(details: dict[str, Any]) -> None:
+    authentication = {"schemes": ["ApiKey", "OAuth2"], "credentials": json.dumps(details)}
+    wire = {**CARD, "authentication": authentication}
+    assert card.FORM.encode(card.FORM.decode(wire)) == wire
 
 
 @pytest.mark.parametrize(

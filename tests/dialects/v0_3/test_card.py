@@ -160,6 +160,8 @@ def test_l2_unknown_members_may_be_deep_and_hold_halves_of_surrogate_pairs() -> 
     for _ in range(100):
         deep = {"\udc00": [deep]}
     round_trip(card(securitySchemes={"s": {"type": "mutualTLS", "x": deep}}, x=deep))
+    for name in ("url", "protocolBinding", "protocolVersion", "tenant"):
+        round_trip(card(supportedInterfaces=[{"url": "http://h/", name: "half \ud83d"}]))
 
 
 @pytest.mark.parametrize(
@@ -171,8 +173,9 @@ def test_l2_unknown_members_may_be_deep_and_hold_halves_of_surrogate_pairs() -> 
             {"additionalInterfaces": [{"url": "\ud83d", "transport": "GRPC"}]},
             "additionalInterfaces[0].url: is",
         ),
-        ({"securitySchemes": {"\ud83d": {"type": "mutualTLS"}}}, "half of a surrogate pair"),
-        ({"security": [{"s": ["\ud83d"]}]}, "half of a surrogate pair"),
+        ({"securitySchemes": {"\ud83d": {"type": "mutualTLS"}}}, 'securitySchemes["\\ud83d"]: is not'),
+        ({"security": [{"\ud83d": []}]}, 'security[0]["\\ud83d"]: is not valid Unicode'),
+        ({"security": [{"s": ["\ud83d"]}]}, "security[0].s[0]: is not valid Unicode"),
     ],
 )
 def test_l2_halves_of_surrogate_pairs_are_refused(members: dict[str, Any], problem: str) -> None:
