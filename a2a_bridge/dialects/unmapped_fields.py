@@ -170,7 +170,7 @@ def restore_unknown(message: Any) -> None:
         kept = []
         for entry in entries:
             pointer = entry[0]
-            if not pointer.endswith(UNKNOWN):
+            if len(entry) < 2 or not pointer.endswith(UNKNOWN):
                 kept.append(entry)
             elif pointer.startswith(f"/{WRAPPER}/"):
                 merge_unknown(message, pointer.removeprefix(f"/{WRAPPER}"), entry[1])
@@ -183,23 +183,21 @@ def restore_unknown(message: Any) -> None:
 def merge_unknown(message: Any, pointer: str, text: object) -> None:
     """Adds unknown fields to the message at a pointer, if it still exists."""
     place: Any = message
-    for name in pointer.split("/")[1:-1]:
-        if isinstance(place, Message):
-            field = next((one for one in place.DESCRIPTOR.fields if one.json_name == name), None)
-            if field is None or (not is_repeated(field) and not place.HasField(field.name)):
-                return
-            place = getattr(place, field.name)
-        elif name.isdigit() and int(name) < len(place):
-            place = place[int(name)]
-        else:
-            return
     try:
+        for name in pointer.split("/")[1:-1]:
+            if isinstance(place, Message):
+                field = next((one for one in place.DESCRIPTOR.fields if one.json_name == name), None)
+                if field is None or (not is_repeated(field) and not place.HasField(field.name)):
+                    return
+                place = getattr(place, field.name)
+            else:
+                place = place[int(name)]
         octets = pybase64.b64decode(text, validate=True)  # type: ignore[arg-type]
         probe = type(place).FromString(octets)
         probe.DiscardUnknownFields()
         if not probe.ByteSize():
             place.MergeFromString(octets)
-    except (ValueError, TypeError, AttributeError, ProtobufDecodeError):
+    except (ValueError, TypeError, AttributeError, LookupError, ProtobufDecodeError):
         return
 
 

@@ -12,6 +12,7 @@ from a2a_bridge.codec import dumps
 from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.dialects import scalars, unmapped
 from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, restored, same
+from a2a_bridge.dialects.unmapped_fields import UNKNOWN, merge_unknown, restore_unknown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.strategies_v0 import anything
 from tests.identity import says
@@ -175,3 +176,36 @@ def test_restoring_into_a_tree_of_another_owner_leaves_it_as_it_was(canonical: A
     assert dumps(canonical) == dumps(before)
     assert same(made, restore(deepcopy(canonical), deepcopy(entries)))
     assert same(made, given_)
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    [
+        "/parts/\u00b2/x",
+        f"/parts/{'9' * 5000}/x",
+        "/parts/7/x",
+        "/metadata/fields/0/x",
+        "/nope/x",
+        "/messageId/0/x",
+    ],
+)
+def test_unknown_fields_without_a_place_are_left_out(pointer: str) -> None:
+    message = hub.Message(message_id="m", parts=[hub.Part(text="x")])
+    message.metadata["a"] = 1
+    before = message.SerializeToString()
+    merge_unknown(message, pointer, "gAgB")
+    assert message.SerializeToString() == before
+
+
+def test_unknown_fields_are_merged_at_their_place() -> None:
+    message = hub.Message(parts=[hub.Part(text="x")])
+    merge_unknown(message, f"/parts/0/{UNKNOWN}", "gAgB")
+    assert message.parts[0].SerializeToString().endswith(b"\x80\x08\x01")
+
+
+def test_an_entry_for_unknown_fields_without_a_value_changes_nothing() -> None:
+    message = hub.Message(message_id="m")
+    unmapped.carry(message, PROTO, [[f"/{UNKNOWN}"]])
+    before = hub.Message.FromString(message.SerializeToString())
+    restore_unknown(message)
+    assert message == before

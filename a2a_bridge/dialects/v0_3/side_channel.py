@@ -119,7 +119,7 @@ def of_bytes(pair: Pair) -> Channel:
         if known:
             message = decoder(pair.wire)(restore(encoder(pair.wire)(message), known))
         for entry in entries:
-            if entry[0].endswith(UNKNOWN):
+            if len(entry) > 1 and entry[0].endswith(UNKNOWN):
                 merge_unknown(message, entry[0], entry[1])
         octets: bytes = message.SerializeToString()
         return octets
