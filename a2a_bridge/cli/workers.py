@@ -258,7 +258,7 @@ class _Supervisor:
         async with slot.lock:
             new = await self._spawn(slot)
             old, slot.current = slot.current, new
-            if old is not None:
+            if old is not None and self._stopped is None:  # else it has its signal, and drains
                 old.succeed()
             self._run(self._keep(slot, new))
 

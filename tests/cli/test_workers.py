@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from a2a_bridge import connect
+from a2a_bridge.cli import workers
 from a2a_bridge.peer import Peer
 from tests.cli.commands import ANY_PORT, Running, command, ended, serving, spawn
 from tests.patience import PATIENCE
@@ -222,6 +224,37 @@ async def test_a_replaced_worker_finishes_its_calls_after_sigterm(target: str, t
         assert await call in before
         done = await running.ended()
     assert done.code == 0, done.err
+
+
+async def test_a_worker_gets_one_signal_if_its_successor_is_ready_after_sigterm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Process:
+        pid, returncode = 1, None
+
+        def __init__(self) -> None:
+            self.signals: list[int] = []
+
+        def send_signal(self, number: int) -> None:
+            self.signals.append(number)
+
+        async def wait(self) -> int:
+            return 0
+
+    old, new, (channel, other) = Process(), Process(), socket.socketpair()
+    supervisor, slot = workers._Supervisor(1, "", "", 1.0), workers._Slot(1, None)
+    slot.current = workers._Process(old, channel)
+    supervisor._alive.add(slot.current)
+
+    async def spawn(_: object) -> workers._Process:
+        supervisor._on_stop(signal.SIGTERM)
+        return workers._Process(new, other)
+
+    monkeypatch.setattr(supervisor, "_spawn", spawn)
+    with channel, other:
+        await supervisor._start(slot)
+        await asyncio.gather(*supervisor._tasks)
+    assert old.signals == [signal.SIGTERM]
 
 
 async def test_workers_end_with_their_supervisor(target: str) -> None:
