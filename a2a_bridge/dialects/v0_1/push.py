@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_bridge.codec import DecodeError, JsonObject
+from a2a_bridge.codec import JsonObject
 from a2a_bridge.core.errors import invalid_params
+from a2a_bridge.dialects.boundary import Conversion, request_decoder, response_encoder
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.dialects.v0_1 import events, messages
 from a2a_bridge.dialects.v0_3 import shapes as newer_shapes
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
-def encode(event: hub.StreamResponse) -> JsonObject:
+def _encode(event: hub.StreamResponse) -> JsonObject:
     """The body for an event; a task is unchanged."""
     tree: Any = newer_shapes.EVENT.encode(event)
     if tree.get("kind") == "task":
@@ -35,12 +36,15 @@ def decode(body: JsonObject) -> hub.StreamResponse:
     if type(body) is not dict or type(body.get("id")) is not str:
         raise invalid_params("id", "is required")
     try:
-        event: hub.StreamResponse = newer_shapes.EVENT.decode(events.decode_event(body))
-    except DecodeError as error:
-        raise invalid_params(error.path, error.problem) from None
+        event: hub.StreamResponse = _decode(body)
     except RecursionError:
         raise invalid_params("", "is nested too deeply") from None
     return event
 
+
+encode: Any = response_encoder(hub.StreamResponse, _encode)
+_decode = request_decoder(
+    Conversion(_encode, lambda body: newer_shapes.EVENT.decode(events.decode_event(body)))
+)
 
 FORM = PushForm("application/json", encode, decode, whole_tasks=True)

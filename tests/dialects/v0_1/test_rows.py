@@ -156,6 +156,21 @@ def test_a_notification_that_is_none_is_refused(body: Any) -> None:
     assert raised.value.reason is Reason.INVALID_PARAMS
 
 
+def test_all_invalid_members_of_a_notification_are_named() -> None:
+    with pytest.raises(A2AError) as raised:
+        push.FORM.decode({"id": "t", "status": {"state": 5, "timestamp": 5}})
+    assert {one.field for one in raised.value.violations} == {"status.state", "status.timestamp"}
+
+
+def test_a_notification_that_json_cannot_express_blames_the_agent() -> None:
+    event = task_event()
+    event.task.metadata["x"] = float("nan")
+    for broken in (event, hub.StreamResponse()):
+        with pytest.raises(A2AError) as raised:
+            push.FORM.encode(broken)
+        assert (raised.value.reason, raised.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+
+
 def test_no_error_of_the_codec_gets_out() -> None:
     for method, row in BY_METHOD.items():
         for wire in ({"id": "t", "artifact": {"index": "x"}}, {"artifacts": [{"index": {}}], "status": 5}):
