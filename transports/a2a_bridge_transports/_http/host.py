@@ -168,10 +168,11 @@ class HttpHost(Mounts):
     def _sweep_late(self) -> None:
         """Looks for connections whose deadline has passed; reschedules itself."""
         loop = asyncio.get_running_loop()
+        # First, so that an error in one connection does not end the sweep for the others.
+        self._sweep = loop.call_later(min(self.options.header_timeout, KEEP_CONNECTION) / 4, self._sweep_late)
         now = loop.time()
         for connection in list(self.connections):
             connection.end_late(now)
-        self._sweep = loop.call_later(min(self.options.header_timeout, KEEP_CONNECTION) / 4, self._sweep_late)
 
     def has_room(self) -> bool:
         """True if one more connection is within the limit. Logs once that it is not, until there is room
