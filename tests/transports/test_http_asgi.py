@@ -178,6 +178,36 @@ async def test_limits() -> None:
     assert not service.calls
 
 
+async def test_an_odd_content_length_is_ignored() -> None:
+    service = Scripted()
+    body = json.dumps(RPC).encode()
+    messages = iter(
+        [
+            {"type": "http.request", "body": body[:9], "more_body": True},
+            {"type": "http.request", "body": body[9:]},
+        ]
+    )
+    sent: list[Any] = []
+
+    async def get() -> Any:
+        return next(messages, {"type": "http.disconnect"})
+
+    async def put(message: Any) -> None:
+        sent.append(message)
+
+    headers = {"host": "x", "content-type": "application/json", "a2a-version": "1.0", "content-length": "²"}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+    }
+    await application(service)(scope, get, put)
+    assert sent[0]["status"] == 200
+    assert len(service.calls) == 1
+
+
 async def test_starting_with_the_first_request_and_once() -> None:
     started: list[str] = []
     go = asyncio.Event()

@@ -286,7 +286,7 @@ class _Served(AsgiRequest):
 
     async def _whole(self, body: bytes, limit: int) -> bytes:
         declared = self.headers.get("content-length", "")
-        size = int(declared) if declared.isdigit() and len(declared) < 20 else 0
+        size = int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
         parts = [body]
         received = len(body)
         self.hold(received)
