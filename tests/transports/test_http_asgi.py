@@ -201,7 +201,7 @@ async def test_an_odd_content_length_is_ignored() -> None:
         "method": "POST",
         "path": "/",
         "query_string": b"",
-        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
     }
     await application(service)(scope, get, put)
     assert sent[0]["status"] == 200
