@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_bridge.codec import DecodeError, EncodeError, JsonSyntaxError, dumps, loads
+from a2a_bridge.codec import EncodeError, JsonSyntaxError, dumps, loads
 from a2a_bridge.codec.values import string_octets
+from a2a_bridge.dialects.checks import a_string, an_array, an_object
 from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_1.stash import Unit
-from a2a_bridge.dialects.v0_3.card_interfaces import check_unicode
 
 API_KEY_HEADER = "X-API-Key"
 
@@ -32,18 +32,12 @@ _NAMES = {
 
 def decode_authentication(authentication: Any) -> Unit:
     """The members `securitySchemes` and `security`; empty if nothing is required. Raises DecodeError."""
-    if type(authentication) is not dict:
-        raise DecodeError("authentication", "expected an object")
-    names = authentication.get("schemes")
+    names = an_object(authentication, "authentication").get("schemes")
     if names is None:
         # Required by its schema, and omitted by agents that require nothing.
         return {}
-    if type(names) is not list:
-        raise DecodeError("authentication.schemes", "expected an array")
-    for place, name in enumerate(names):
-        if type(name) is not str:
-            raise DecodeError(f"authentication.schemes[{place}]", "expected a string")
-        check_unicode(name, f"authentication.schemes[{place}]")
+    for place, name in enumerate(an_array(names, "authentication.schemes")):
+        a_string(name, f"authentication.schemes[{place}]")
     if not names:
         return {}
     details = _details(authentication.get("credentials"))

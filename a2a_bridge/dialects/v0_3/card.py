@@ -25,9 +25,9 @@ from a2a_bridge.codec import (
     decoder,
     encoder,
 )
-from a2a_bridge.codec.values import describe
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.boundary import card_decoder
+from a2a_bridge.dialects.checks import an_object
 from a2a_bridge.dialects.dialect import CardForm
 from a2a_bridge.dialects.unmapped import HUB, KEY, KIND
 from a2a_bridge.dialects.v0_3.card_interfaces import INTERFACE_MEMBERS
@@ -85,8 +85,7 @@ def without_carrier(card: hub.AgentCard) -> hub.AgentCard:
 
 
 def _decode(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
-    if type(tree) is not dict:
-        raise DecodeError("", f"expected an object, got {describe(tree)}")
+    an_object(tree)
     card = _unmirrored(tree, version)
     return card if card is not None else _carried(decode_members(tree, version), tree, version)
 

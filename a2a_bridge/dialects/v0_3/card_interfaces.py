@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
-from a2a_bridge.codec.values import describe, string_octets
+from a2a_bridge.dialects.checks import a_string, an_array, an_object
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -89,42 +89,26 @@ def spelled(version: str) -> str:
     return _SPELLED.get(version.strip(), version)
 
 
-def text(tree: JsonObject, name: str, path: str) -> str:
+def _text(tree: JsonObject, name: str, path: str = "") -> str:
     """A string member of the object at `path`, empty when absent. Raises DecodeError."""
     value = tree.get(name)
-    if value is None:
-        return ""
-    if type(value) is not str:
-        raise DecodeError(f"{path}.{name}" if path else name, f"expected a string, got {describe(value)}")
-    check_unicode(value, f"{path}.{name}" if path else name)
-    return value
-
-
-def check_unicode(value: str, path: str) -> None:
-    """Raises DecodeError for half of a surrogate pair in the string at `path`."""
-    try:
-        string_octets(value)
-    except ValueError as error:
-        raise DecodeError(path, str(error)) from None
+    return "" if value is None else a_string(value, f"{path}.{name}" if path else name)
 
 
 def _decode_members(tree: JsonObject, version: str) -> list[hub.AgentInterface]:
-    version = text(tree, "protocolVersion", "") or version
+    version = _text(tree, "protocolVersion") or version
     found = []
-    url = text(tree, "url", "")
-    transport = text(tree, "preferredTransport", "")
+    url = _text(tree, "url")
+    transport = _text(tree, "preferredTransport")
     if url:
         found.append(_interface(url, transport, version))
     more = tree.get("additionalInterfaces")
     if more is None:
         return found
-    if type(more) is not list:
-        raise DecodeError("additionalInterfaces", f"expected an array, got {describe(more)}")
-    for index, one in enumerate(more):
+    for index, one in enumerate(an_array(more, "additionalInterfaces")):
         path = f"additionalInterfaces[{index}]"
-        if type(one) is not dict:
-            raise DecodeError(path, f"expected an object, got {describe(one)}")
-        found.append(_interface(text(one, "url", path), text(one, "transport", path), version))
+        an_object(one, path)
+        found.append(_interface(_text(one, "url", path), _text(one, "transport", path), version))
     return found
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
+from a2a_bridge.codec import Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.values import describe
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.dialects.checks import an_array, an_object
 from a2a_bridge.dialects.pair import Context, Pair
 from a2a_bridge.dialects.v0_3 import names, params, push_configs
 from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS, CREATE_CONFIG
@@ -24,13 +25,6 @@ PAGE = 100
 """Maximum number of tasks in an answer that cannot indicate further ones."""
 
 _decode_listing = decoder(hub.ListTasksRequest)
-
-
-def an_object(tree: Json) -> JsonObject:
-    """The tree, which must be an object."""
-    if type(tree) is not dict:
-        raise DecodeError("", f"expected an object, got {describe(tree)}")
-    return tree
 
 
 def from_proto(pair: Pair, tree: JsonObject) -> Any:
@@ -127,13 +121,12 @@ def decode_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:
     tree = an_object(tree)
     made: hub.ListTaskPushNotificationConfigsResponse = from_proto(CONFIGS, {**tree, "configs": []})
     configs = tree.get("configs")
-    if configs is not None and type(configs) is not list:
-        raise DecodeError("configs", f"expected an array, got {describe(configs)}")
-    made.configs.extend(decode_config(item) for item in configs or ())
+    if configs is not None:
+        made.configs.extend(decode_config(item) for item in an_array(configs, "configs"))
     return made
 
 
-def a_string(tree: JsonObject, name: str) -> str:
+def a_required_string(tree: JsonObject, name: str) -> str:
     """A required member. Raises INVALID_PARAMS."""
     value = tree.get(name)
     if type(value) is not str or not value:

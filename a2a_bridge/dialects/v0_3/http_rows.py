@@ -19,11 +19,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
-from a2a_bridge.codec.values import base64_octets, describe
+from a2a_bridge.codec import Json, JsonObject, decoder, encoder
+from a2a_bridge.codec.values import base64_octets
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.boundary import Coder, Conversion, response_decoder, response_encoder, row
+from a2a_bridge.dialects.checks import an_array, an_object
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_card, requests, shapes
@@ -32,8 +33,7 @@ from a2a_bridge.dialects.v0_3.http_bodies import (
     CONFIG_CHANNEL,
     CONFIGS_CHANNEL,
     CREATE_CHANNEL,
-    a_string,
-    an_object,
+    a_required_string,
     decode_cancel,
     decode_config,
     decode_configs,
@@ -106,9 +106,7 @@ def _encode_listed(files: Files, listed: hub.ListTasksResponse) -> Json:
 
 
 def _decode_listed(tree: Json) -> hub.ListTasksResponse:
-    if type(tree) is not list:
-        raise DecodeError("", f"expected an array, got {describe(tree)}")
-    tasks = [_decode_task(Files.AUTO, task) for task in tree]
+    tasks = [_decode_task(Files.AUTO, task) for task in an_array(tree)]
     return hub.ListTasksResponse(tasks=tasks, page_size=len(tasks), total_size=len(tasks))
 
 
@@ -161,8 +159,8 @@ def _wrapped(encode: Coder, message: Any) -> JsonObject:
 
 
 def _null_or_empty(tree: Json) -> Empty:
-    if tree is not None and type(tree) is not dict:
-        raise DecodeError("", f"expected an object, got {describe(tree)}")
+    if tree is not None:
+        an_object(tree)
     return Empty()
 
 
@@ -183,13 +181,13 @@ def _ids(cls: Any, *members: str) -> Coders:
     def decode(tree: Json) -> Any:
         given = an_object(tree)
         for name in members:
-            a_string(given, name)
+            a_required_string(given, name)
         return decode_hub({name: value for name, value in given.items() if name != "tenant"})
 
     def encode(message: Any) -> JsonObject:
         tree = {name: value for name, value in encode_hub(message).items() if name != "tenant"}
         for name in members:
-            a_string(tree, name)
+            a_required_string(tree, name)
         return tree
 
     return encode, decode

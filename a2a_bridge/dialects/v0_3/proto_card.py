@@ -16,9 +16,10 @@ from typing import Any
 from a2a_bridge.codec import DecodeError, EncodeError, JsonObject, decoder, encoder
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.carrying import CARD_KEY
+from a2a_bridge.dialects.checks import an_object
 from a2a_bridge.dialects.unmapped import PROTO
 from a2a_bridge.dialects.v0_3 import card
-from a2a_bridge.dialects.v0_3.security import FLOWS, TYPES
+from a2a_bridge.dialects.v0_3.security import FLOWS, TYPES, is_known, proto_scheme, typed_scheme
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -26,14 +27,6 @@ CARRIER = CARD_KEY
 
 _decode_plain = decoder(v0.AgentCard)
 _encode_plain = encoder(v0.AgentCard)
-
-#: `type` of a scheme in JSON → the member of the oneof
-_MEMBERS = {
-    kind: v0.SecurityScheme.DESCRIPTOR.fields_by_name[field].json_name
-    for kind, (field, _, _) in TYPES.items()
-}
-#: its members that 0.3 requires
-_REQUIRED_OF_SCHEME = {"apiKey": ("in", "name"), "http": ("scheme",), "openIdConnect": ("openIdConnectUrl",)}
 
 _REQUIRED: tuple[tuple[str, Any], ...] = (
     ("name", ""),
@@ -79,8 +72,7 @@ def encode_json(message: hub.AgentCard) -> JsonObject:
 
 def decode_json(tree: Any) -> hub.AgentCard:
     """The card over HTTP+JSON, JSON or ProtoJSON → hub. Raises DecodeError and A2AError."""
-    if type(tree) is not dict:
-        raise DecodeError("", "expected an object")
+    an_object(tree)
     schemes = tree.get("securitySchemes") or tree.get("security_schemes") or {}
     wrapped = [one for one in schemes.values() if type(one) is dict] if type(schemes) is dict else []
     if any("type" in one for one in wrapped):
@@ -133,7 +125,7 @@ def _tree(message: v0.AgentCard) -> JsonObject:
         tree.setdefault(name, default)
     if "securitySchemes" in tree:
         tree["securitySchemes"] = {
-            name: _json_scheme(scheme) for name, scheme in tree["securitySchemes"].items()
+            name: typed_scheme(scheme) for name, scheme in tree["securitySchemes"].items()
         }
     if "security" in tree:
         tree["security"] = [_json_security(one) for one in tree["security"]]
@@ -150,7 +142,7 @@ def _message(tree: JsonObject) -> v0.AgentCard:
     tree = dict(tree)
     if type(tree.get("securitySchemes")) is dict:
         tree["securitySchemes"] = {
-            name: _proto_scheme(one) for name, one in tree["securitySchemes"].items() if _known(one)
+            name: _one_flow(one) for name, one in tree["securitySchemes"].items() if is_known(one)
         }
     tree["security"] = _proto_securities(tree.get("security"))
     tree["skills"] = [
@@ -160,37 +152,13 @@ def _message(tree: JsonObject) -> v0.AgentCard:
     return made
 
 
-def _json_scheme(scheme: JsonObject) -> JsonObject:
-    kind = next((kind for kind, member in _MEMBERS.items() if member in scheme), None)
-    if kind is None:
-        return scheme
-    content = dict(scheme[_MEMBERS[kind]])
-    if kind == "oauth2":
-        content["flows"] = {
-            name: {**flow, "scopes": flow.get("scopes", {})}
-            for name, flow in content.get("flows", {}).items()
-        }
-    for json_name, name in TYPES[kind][2].items():
-        if name in content or json_name in _REQUIRED_OF_SCHEME.get(kind, ()):
-            content[json_name] = content.pop(name, "")
-    return {"type": kind, **content}
-
-
-def _known(scheme: Any) -> bool:
-    return type(scheme) is dict and type(scheme.get("type")) is str and scheme["type"] in TYPES
-
-
-def _proto_scheme(scheme: JsonObject) -> JsonObject:
-    content = {name: value for name, value in scheme.items() if name != "type"}
-    for json_name, name in TYPES[scheme["type"]][2].items():
-        if json_name in content:
-            content[name] = content.pop(json_name)
-    flows = content.get("flows")
+def _one_flow(scheme: JsonObject) -> JsonObject:
+    """ProtoJSON of a scheme. a2a.v1 holds one flow; the carrier restores the others."""
+    flows = scheme.get("flows")
     if type(flows) is dict and len(flows) > 1:
-        # The oneof holds one; the carrier restores the others.
         first = next((name for name in FLOWS if name in flows and name != "deviceCode"), None)
-        content["flows"] = {first: flows[first]} if first else {}
-    return {_MEMBERS[scheme["type"]]: content}
+        scheme = {**scheme, "flows": {first: flows[first]} if first else {}}
+    return proto_scheme(scheme)
 
 
 def _json_security(security: JsonObject) -> JsonObject:
@@ -203,12 +171,12 @@ def _proto_securities(securities: Any) -> list[JsonObject]:
 
 def _both(scheme: Any) -> Any:
     """A scheme that readers of both kinds understand."""
-    return {**scheme, **_proto_scheme(scheme)} if _known(scheme) else scheme
+    return {**scheme, **_one_flow(scheme)} if is_known(scheme) else scheme
 
 
 def _json_alone(scheme: Any) -> Any:
     """The reverse of `_both`."""
-    if not _known(scheme):
+    if not is_known(scheme):
         return scheme
-    alone = {name: value for name, value in scheme.items() if name not in _MEMBERS.values()}
+    alone = {name: value for name, value in scheme.items() if name not in TYPES.values()}
     return alone if _both(alone) == scheme else scheme

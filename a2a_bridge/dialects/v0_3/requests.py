@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Protocol
 
-from a2a_bridge.codec import DecodeError, Json
+from a2a_bridge.codec import Json
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects.boundary import (
     Coder,
@@ -17,6 +17,7 @@ from a2a_bridge.dialects.boundary import (
     response_encoder,
     row,
 )
+from a2a_bridge.dialects.checks import an_array
 from a2a_bridge.dialects.dialect import CardForm, Row
 from a2a_bridge.dialects.members import Inline
 from a2a_bridge.dialects.v0_3 import card, params
@@ -38,9 +39,8 @@ class Coders(Protocol):
 
 
 def _decode_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:
-    if type(tree) is not list:
-        raise DecodeError("", "expected an array")
-    return hub.ListTaskPushNotificationConfigsResponse(configs=[TASK_CONFIG.decode(item) for item in tree])
+    configs = [TASK_CONFIG.decode(item) for item in an_array(tree)]
+    return hub.ListTaskPushNotificationConfigsResponse(configs=configs)
 
 
 def _encode_configs(response: hub.ListTaskPushNotificationConfigsResponse) -> Json:

@@ -1,7 +1,8 @@
 """Security schemes and requirements as 0.x cards spell them. Authentication itself is elsewhere.
 
 Rules (A2A 0.3, 5.5.3; A2A 1.0, 4.5):
-1. `type` determines a scheme. An unknown type becomes a scheme without content.
+1. `type` determines a scheme. An unknown type becomes a scheme without content. All other members are those
+   of ProtoJSON, except `in`, which the hub calls `location`.
 2. An OAuth 2 scheme of 1.0 has one flow, one of 0.x has any number. The first flow in the order of FLOWS
    stays under the name of the scheme, each other becomes a scheme `<name>#<flow>`. After every requirement
    that names the scheme follow the same requirements with the other flows: alternatives, as all requirements
@@ -21,65 +22,83 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.inspect import member
-from a2a_bridge.codec.values import describe
-from a2a_bridge.dialects.v0_3.card_interfaces import check_unicode
+from a2a_bridge.dialects.checks import a_string, an_array, an_object
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the name in a requirement → the names of equivalent schemes, itself first
 Alternatives = Mapping[str, Sequence[str]]
 
-#: members of the flows of OAuth 2, best first: the first one keeps the name of the scheme
-FLOWS: dict[str, tuple[str, type[Message], tuple[str, ...]]] = {
-    "authorizationCode": (
-        "authorization_code",
-        hub.AuthorizationCodeOAuthFlow,
-        ("authorizationUrl", "tokenUrl", "refreshUrl", "scopes"),
-    ),
-    "clientCredentials": (
-        "client_credentials",
-        hub.ClientCredentialsOAuthFlow,
-        ("tokenUrl", "refreshUrl", "scopes"),
-    ),
-    "deviceCode": (
-        "device_code",
-        hub.DeviceCodeOAuthFlow,
-        ("deviceAuthorizationUrl", "tokenUrl", "refreshUrl", "scopes"),
-    ),
-    "password": ("password", hub.PasswordOAuthFlow, ("tokenUrl", "refreshUrl", "scopes")),
-    "implicit": ("implicit", hub.ImplicitOAuthFlow, ("authorizationUrl", "refreshUrl", "scopes")),
+#: the flows of OAuth 2, best first: the first one keeps the name of the scheme
+FLOWS = ("authorizationCode", "clientCredentials", "deviceCode", "password", "implicit")
+#: `type` → the member of SecurityScheme in ProtoJSON, which a2a.v1 and the hub have in common
+TYPES = {
+    "apiKey": "apiKeySecurityScheme",
+    "http": "httpAuthSecurityScheme",
+    "oauth2": "oauth2SecurityScheme",
+    "openIdConnect": "openIdConnectSecurityScheme",
+    "mutualTLS": "mtlsSecurityScheme",
 }
-_REQUIRED_IN_FLOWS = ("authorizationUrl", "tokenUrl")
-_FLOW_OF_FIELD = {field: name for name, (field, _, _) in FLOWS.items()}
-_RANK = {name: index for index, name in enumerate(FLOWS)}
 
-#: type → field of SecurityScheme, class, members by their 0.x names
-TYPES: dict[str, tuple[str, type[Message], dict[str, str]]] = {
-    "apiKey": (
-        "api_key_security_scheme",
-        hub.APIKeySecurityScheme,
-        {"description": "description", "in": "location", "name": "name"},
-    ),
-    "http": (
-        "http_auth_security_scheme",
-        hub.HTTPAuthSecurityScheme,
-        {"description": "description", "scheme": "scheme", "bearerFormat": "bearerFormat"},
-    ),
-    "oauth2": (
-        "oauth2_security_scheme",
-        hub.OAuth2SecurityScheme,
-        {"description": "description", "oauth2MetadataUrl": "oauth2MetadataUrl"},
-    ),
-    "openIdConnect": (
-        "open_id_connect_security_scheme",
-        hub.OpenIdConnectSecurityScheme,
-        {"description": "description", "openIdConnectUrl": "openIdConnectUrl"},
-    ),
-    "mutualTLS": ("mtls_security_scheme", hub.MutualTlsSecurityScheme, {"description": "description"}),
+_TYPE_OF_MEMBER = {name: kind for kind, name in TYPES.items()}
+_FLOW_OF_FIELD = {field.name: field.json_name for field in hub.OAuthFlows.DESCRIPTOR.fields}
+#: the members that 0.3 requires, by type of the scheme and by flow
+_REQUIRED: Mapping[str, JsonObject] = {
+    "apiKey": {"in": "", "name": ""},
+    "http": {"scheme": ""},
+    "oauth2": {"flows": {}},
+    "openIdConnect": {"openIdConnectUrl": ""},
+    "authorizationCode": {"authorizationUrl": "", "tokenUrl": "", "scopes": {}},
+    "clientCredentials": {"tokenUrl": "", "scopes": {}},
+    "deviceCode": {"tokenUrl": "", "scopes": {}},
+    "password": {"tokenUrl": "", "scopes": {}},
+    "implicit": {"authorizationUrl": "", "scopes": {}},
 }
-_TYPE_OF_FIELD = {field: name for name, (field, _, _) in TYPES.items()}
+
+_decode = decoder(hub.SecurityScheme)
+_encode = encoder(hub.SecurityScheme)
+
+
+def _members_of(cls: type[Message]) -> dict[str, list[str]]:
+    """The member names of the messages in the fields of a message, by the name of the field in ProtoJSON."""
+    return {
+        field.json_name: [inner.json_name for inner in field.message_type.fields]
+        for field in cls.DESCRIPTOR.fields
+        if field.message_type is not None
+    }
+
+
+_SCHEME_MEMBERS = _members_of(hub.SecurityScheme)
+_FLOW_MEMBERS = _members_of(hub.OAuthFlows)
 
 _MOST_ALTERNATIVES = 16
 """Maximum number of alternatives made from one requirement, so that a hostile card stays small."""
+
+
+def typed_scheme(scheme: JsonObject) -> JsonObject:
+    """A scheme of 0.x, from ProtoJSON of the hub or of a2a.v1."""
+    for name, content in scheme.items():
+        if kind := _TYPE_OF_MEMBER.get(name):
+            members = {"in" if name == "location" else name: value for name, value in content.items()}
+            if kind == "oauth2":
+                flows = members.get("flows", {})
+                members["flows"] = {name: _REQUIRED[name] | flow for name, flow in flows.items()}
+            return {"type": kind} | _REQUIRED.get(kind, {}) | members
+    return {}
+
+
+def proto_scheme(scheme: JsonObject) -> JsonObject:
+    """ProtoJSON of the hub or of a2a.v1, from a scheme of a known type."""
+    content = {
+        "location" if name == "in" else name: value
+        for name, value in scheme.items()
+        if name not in ("type", "location")
+    }
+    return {TYPES[scheme["type"]]: content}
+
+
+def is_known(scheme: Any) -> bool:
+    """Whether a scheme of 0.x has one of the types that all versions know."""
+    return type(scheme) is dict and type(scheme.get("type")) is str and scheme["type"] in TYPES
 
 
 def decode_schemes(value: Json) -> tuple[dict[str, hub.SecurityScheme], Alternatives]:
@@ -89,24 +108,18 @@ def decode_schemes(value: Json) -> tuple[dict[str, hub.SecurityScheme], Alternat
     """
     if value is None:
         return {}, {}
-    if type(value) is not dict:
-        raise DecodeError("securitySchemes", f"expected an object, got {describe(value)}")
     schemes: dict[str, hub.SecurityScheme] = {}
-    further: dict[str, dict[str, hub.SecurityScheme]] = {}
-    for name, tree in value.items():
+    further: list[tuple[str, str, hub.SecurityScheme]] = []
+    for name, tree in an_object(value, "securitySchemes").items():
         path = member("securitySchemes", name)
-        check_unicode(name, path)
-        if type(tree) is not dict:
-            raise DecodeError(path, f"expected an object, got {describe(tree)}")
-        schemes[name], others = _decode_scheme(tree, path)
-        if others:
-            further[name] = {f"{name}#{flow}": scheme for flow, scheme in others.items()}
+        a_string(name, path)
+        (_, schemes[name]), *others = _decode_scheme(an_object(tree, path), path)
+        further += [(name, f"{name}#{flow}", scheme) for flow, scheme in others]
     alternatives: dict[str, list[str]] = {}
-    for name, others in further.items():
-        for other, scheme in others.items():
-            if other not in value:  # the card's own names take precedence
-                schemes[other] = scheme
-                alternatives.setdefault(name, [name]).append(other)
+    for name, other, scheme in further:
+        if other not in schemes:  # the card's own names take precedence
+            schemes[other] = scheme
+            alternatives.setdefault(name, [name]).append(other)
     return schemes, alternatives
 
 
@@ -117,9 +130,9 @@ def encode_schemes(schemes: Mapping[str, hub.SecurityScheme], alternatives: Alte
     for name, scheme in schemes.items():
         if name in absorbed:
             continue
-        members[name] = _encode_scheme(scheme)
+        members[name] = typed_scheme(_encode(scheme))
         for other in alternatives.get(name, ())[1:]:
-            members[name]["flows"] |= _encode_flows(schemes[other].oauth2_security_scheme.flows)
+            members[name]["flows"] |= typed_scheme(_encode(schemes[other]))["flows"]
     return members
 
 
@@ -127,10 +140,8 @@ def decode_requirements(value: Json, path: str, alternatives: Alternatives) -> l
     """A `security` member: a list of alternatives. Raises DecodeError."""
     if value is None:
         return []
-    if type(value) is not list:
-        raise DecodeError(path, f"expected an array, got {describe(value)}")
     found: list[hub.SecurityRequirement] = []
-    for index, tree in enumerate(value):
+    for index, tree in enumerate(an_array(value, path)):
         requirement = _decode_requirement(tree, f"{path}[{index}]")
         found.append(requirement)
         found.extend(_others(requirement, alternatives))
@@ -166,111 +177,64 @@ def alternatives_of(schemes: Mapping[str, hub.SecurityScheme]) -> Alternatives:
             found.setdefault(base, [base]).append(name)
     # In the order of decoding, so that the requirements can be compared one by one.
     return {
-        base: [base, *sorted(others, key=lambda name: _RANK[name.rpartition("#")[2]])]
+        base: [base, *sorted(others, key=lambda name: FLOWS.index(name.rpartition("#")[2]))]
         for base, (_, *others) in found.items()
     }
 
 
-def _decode_scheme(tree: JsonObject, path: str) -> tuple[hub.SecurityScheme, dict[str, hub.SecurityScheme]]:
-    kind = tree.get("type")
-    known = TYPES.get(kind) if type(kind) is str else None
-    scheme = hub.SecurityScheme()
-    if known is None:
-        return scheme, {}
-    field, cls, names = known
-    content: Any = _read(cls, tree, names, path)
-    getattr(scheme, field).CopyFrom(content)
-    getattr(scheme, field).SetInParent()
-    if kind != "oauth2":
-        return scheme, {}
-    first, *rest = _decode_flows(tree.get("flows"), f"{path}.flows") or [("", hub.OAuthFlows())]
-    others: dict[str, hub.SecurityScheme] = {}
-    for flow, flows in rest:
-        others[flow] = hub.SecurityScheme()
-        others[flow].CopyFrom(scheme)
-        others[flow].oauth2_security_scheme.flows.CopyFrom(flows)
-    scheme.oauth2_security_scheme.flows.CopyFrom(first[1])
-    scheme.oauth2_security_scheme.flows.SetInParent()
-    return scheme, others
-
-
-def _decode_flows(value: Json, path: str) -> list[tuple[str, hub.OAuthFlows]]:
-    """The present flows, best first, each in a message of its own."""
-    if value is None:
-        return []
-    if type(value) is not dict:
-        raise DecodeError(path, f"expected an object, got {describe(value)}")
+def _decode_scheme(tree: JsonObject, path: str) -> list[tuple[str, hub.SecurityScheme]]:
+    """The flows of a scheme, best first, with one scheme each; a scheme without flows has one, without a
+    name.
+    """
+    if not is_known(tree):
+        return [("", hub.SecurityScheme())]
+    if tree["type"] != "oauth2":
+        return [("", _read(tree, path))]
+    flows = tree.get("flows")
+    flows = {} if flows is None else an_object(flows, f"{path}.flows")
     found = []
-    for name, (field, cls, members) in FLOWS.items():
-        tree = value.get(name)
-        if tree is None:
+    for name in FLOWS:
+        if flows.get(name) is None:
             continue
         try:
-            content: Any = _read(cls, tree, {one: one for one in members}, f"{path}.{name}")
+            scheme = _read({**tree, "flows": {name: _known_flow(name, flows[name])}}, path)
         except DecodeError:
             if name == "deviceCode":  # an unknown member in 0.x, which may hold anything
                 continue
             raise
-        if name == "authorizationCode" and type(tree.get("pkceRequired")) is bool:
-            content.pkce_required = tree["pkceRequired"]
-        flows = hub.OAuthFlows()
-        getattr(flows, field).CopyFrom(content)
-        getattr(flows, field).SetInParent()
-        found.append((name, flows))
-    return found
+        found.append((name, scheme))
+    return found or [("", _read({**tree, "flows": {}}, path))]
 
 
-def _read(cls: type[Message], tree: Json, names: Mapping[str, str], path: str) -> Any:
-    """A message from members of an object by their 0.x names; errors name the member."""
-    if type(tree) is not dict:
-        raise DecodeError(path, f"expected an object, got {describe(tree)}")
-    named = {new: tree[old] for old, new in names.items() if tree.get(old) is not None}
+def _known_flow(name: str, flow: Any) -> Any:
+    """A flow without members that 0.x does not define, except for a valid `pkceRequired`."""
+    if type(flow) is not dict:
+        return flow
+    return {
+        name: flow[name]
+        for name in _FLOW_MEMBERS[name]
+        if flow.get(name) is not None and (name != "pkceRequired" or type(flow[name]) is bool)
+    }
+
+
+def _read(tree: JsonObject, path: str) -> hub.SecurityScheme:
+    """The scheme of an object of a known type. Raises DecodeError that names the member of 0.x."""
+    ((field, content),) = proto_scheme(tree).items()
+    known = {name: content[name] for name in _SCHEME_MEMBERS[field] if content.get(name) is not None}
     try:
-        return decoder(cls)(named)
+        return _decode({field: known})
     except DecodeError as error:
-        head = error.path.partition(".")[0].partition("[")[0]
-        old = next((old for old, new in names.items() if new == head), head)
-        raise DecodeError(f"{path}.{old}{error.path[len(head) :]}", error.problem) from None
-
-
-def _encode_scheme(scheme: hub.SecurityScheme) -> JsonObject:
-    field = scheme.WhichOneof("scheme")
-    if field is None:
-        return {}
-    kind = _TYPE_OF_FIELD[field]
-    _, cls, names = TYPES[kind]
-    content = getattr(scheme, field)
-    tree = encoder(cls)(content)
-    members: JsonObject = {"type": kind}
-    members |= {old: tree[new] for old, new in names.items() if new in tree}
-    if kind == "oauth2":
-        members["flows"] = _encode_flows(content.flows)
-    return members
-
-
-def _encode_flows(flows: hub.OAuthFlows) -> JsonObject:
-    field = flows.WhichOneof("flow")
-    if field is None:
-        return {}
-    name = _FLOW_OF_FIELD[field]
-    _, cls, members = FLOWS[name]
-    required: JsonObject = {one: "" for one in _REQUIRED_IN_FLOWS if one in members} | {"scopes": {}}
-    return {name: required | encoder(cls)(getattr(flows, field))}
+        place = error.path.removeprefix(f"{field}.")
+        raise DecodeError(f"{path}.{'in' if place == 'location' else place}", error.problem) from None
 
 
 def _decode_requirement(tree: Json, path: str) -> hub.SecurityRequirement:
-    if type(tree) is not dict:
-        raise DecodeError(path, f"expected an object, got {describe(tree)}")
     requirement = hub.SecurityRequirement()
-    for name, scopes in tree.items():
+    for name, scopes in an_object(tree, path).items():
         here = member(path, name)
-        check_unicode(name, here)
-        if type(scopes) is not list:
-            raise DecodeError(here, f"expected an array, got {describe(scopes)}")
-        for index, scope in enumerate(scopes):
-            if type(scope) is not str:
-                raise DecodeError(f"{here}[{index}]", f"expected a string, got {describe(scope)}")
-            check_unicode(scope, f"{here}[{index}]")
+        a_string(name, here)
+        for index, scope in enumerate(an_array(scopes, here)):
+            a_string(scope, f"{here}[{index}]")
         requirement.schemes[name].list.extend(scopes)
     return requirement
 
@@ -298,6 +262,6 @@ def _is_flow_of(base: hub.SecurityScheme, scheme: hub.SecurityScheme, flow: str)
     return (
         first is not None
         and second == flow
-        and _RANK[first] < _RANK[second]
+        and FLOWS.index(first) < FLOWS.index(second)
         and (one.description, one.oauth2_metadata_url) == (other.description, other.oauth2_metadata_url)
     )
