@@ -261,6 +261,33 @@ def messages_in(message: Any) -> Iterator[Any]:
             waiting += value if is_repeated(field) else (value,)
 
 
+# --- cards ---
+
+
+def carry_in_card(card: Any, key: str, text: str) -> None:
+    """Adds a text to an agent card of any version, which has no metadata: in an extension, the last one."""
+    card.capabilities.extensions.add(uri=key).params.fields[key].string_value = text
+
+
+def text_in_card(card: Any, key: str) -> str | None:
+    """The text in the last extension of a card; None if that is an ordinary extension."""
+    extensions = card.capabilities.extensions
+    if not extensions or extensions[-1].uri != key:
+        return None
+    fields = extensions[-1].params.fields
+    return fields[key].string_value if key in fields else ""
+
+
+def without_text(card: M, key: str) -> M:
+    """A card without the text in its last extension: itself if it has none, else a copy."""
+    if text_in_card(card, key) is None:
+        return card
+    bare: Any = type(card)()
+    bare.CopyFrom(card)
+    del bare.capabilities.extensions[-1]
+    return bare  # type: ignore[no-any-return]
+
+
 def _bears(unit: Any) -> bool:
     return unit.HasField("metadata") and KEY in unit.metadata.fields
 

@@ -76,12 +76,7 @@ def card_form(version: str, *paths: str) -> CardForm:
 
 def without_carrier(card: hub.AgentCard) -> hub.AgentCard:
     """The card without content that only 0.x can express; the same object if there is none."""
-    if _carrier(card) is None:
-        return card
-    bare = hub.AgentCard()
-    bare.CopyFrom(card)
-    del bare.capabilities.extensions[-1]
-    return bare
+    return unmapped.without_text(card, KEY)
 
 
 def _decode(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
@@ -94,17 +89,11 @@ def _decode(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
 decode_card = card_decoder(_decode)
 
 
-def _carrier(card: hub.AgentCard) -> hub.AgentExtension | None:
-    extensions = card.capabilities.extensions
-    return extensions[-1] if extensions and extensions[-1].uri == KEY else None
-
-
 def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject | None:
     """The tree with the content of this shape that the card carries; None if it carries none."""
-    carrier = _carrier(card)
-    if carrier is None:
+    text = unmapped.text_in_card(card, KEY)
+    if text is None:
         return None
-    text = carrier.params.fields[KEY].string_value if KEY in carrier.params.fields else ""
     entries = unmapped.read(text, KIND)
     if entries is None:
         return tree  # content of another wire format, which this one does not show
@@ -127,8 +116,7 @@ def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCa
     """The card with the content that only the tree holds."""
     entries = unmapped.difference(encode_members(card, version), tree, whole=True)
     if entries:
-        carrier = card.capabilities.extensions.add(uri=KEY)
-        carrier.params.fields[KEY].string_value = unmapped.write(KIND, entries)
+        unmapped.carry_in_card(card, KEY, unmapped.write(KIND, entries))
     return card
 
 

@@ -56,8 +56,7 @@ def encode_bytes(message: hub.AgentCard) -> bytes:
     wire: v0.AgentCard = _message(tree)
     entries = unmapped.difference(_tree(wire), tree, whole=True)
     if entries:
-        extension = wire.capabilities.extensions.add(uri=CARRIER)
-        extension.params.fields[CARRIER].string_value = unmapped.write(PROTO, entries)
+        unmapped.carry_in_card(wire, CARRIER, unmapped.write(PROTO, entries))
     return wire.SerializeToString()
 
 
@@ -97,14 +96,11 @@ def _is_protojson(tree: JsonObject) -> bool:
 
 def _told(message: v0.AgentCard) -> JsonObject:
     """The JSON card of a message, including CARRIER."""
-    extensions = message.capabilities.extensions
-    if not extensions or extensions[-1].uri != CARRIER:
+    entries = unmapped.read(unmapped.text_in_card(message, CARRIER), PROTO)
+    if not entries:
         return _tree(message)
-    entries = unmapped.read(extensions[-1].params.fields[CARRIER].string_value, PROTO)
-    bare = v0.AgentCard()
-    bare.CopyFrom(message)
-    del bare.capabilities.extensions[-1]
-    patched: Any = unmapped.restore(_tree(bare), entries or [])
+    bare = unmapped.without_text(message, CARRIER)
+    patched: Any = unmapped.restore(_tree(bare), entries)
     try:
         said = _message(patched)
     except (ValueError, TypeError, AttributeError):
@@ -113,7 +109,7 @@ def _told(message: v0.AgentCard) -> JsonObject:
         if not one.capabilities.ByteSize():
             one.ClearField("capabilities")  # our extension may have been its only content
     same = said.SerializeToString(deterministic=True) == bare.SerializeToString(deterministic=True)
-    return patched if entries and same else _tree(message)
+    return patched if same else _tree(message)
 
 
 def _tree(message: v0.AgentCard) -> JsonObject:
