@@ -12,11 +12,10 @@ from typing import Any
 
 from pydantic import BaseModel, RootModel
 
-from a2a_bridge.codec import DecodeError, EncodeError
+from a2a_bridge.codec import EncodeError
 from a2a_bridge.core import errors as core
-from a2a_bridge.core.errors import Reason, Violation
 from a2a_bridge.dialects import unmapped
-from a2a_bridge.dialects.boundary import Conversion
+from a2a_bridge.dialects.boundary import Conversion, request_decoder
 from a2a_bridge.dialects.dialect import CardForm, ErrorReply, Row
 from a2a_bridge.dialects.v0_3 import card, errors, requests
 from a2a_bridge.dialects.v0_3.models_shape import A2ABaseModel, read, write
@@ -65,8 +64,10 @@ class Models:
                 TASK_CONFIG.decode,
             ),
         )
-        self._decoders = {name: decode for name, _, _, decode in table}
-        self._decoders |= dict.fromkeys(("TextPart", "FilePart", "DataPart"), PART.decode)
+        self._decoders = {
+            name: request_decoder(Conversion(encode, decode)) for name, _, encode, decode in table
+        }
+        self._decoders |= dict.fromkeys(("TextPart", "FilePart", "DataPart"), self._decoders["Part"])
         self._encoders = {
             **{message: (encode, name) for name, message, encode, _ in table},
             hub.StreamResponse: (event.encode, "StreamResult"),
@@ -88,9 +89,6 @@ class Models:
         try:
             _check_finite(tree)
             return self._decoders[found](tree)
-        except DecodeError as error:
-            violations = [Violation(path, problem) for path, problem in error.violations]
-            raise core.A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
         except (EncodeError, RecursionError) as error:
             problem = error.problem if isinstance(error, EncodeError) else "is nested too deeply"
             raise core.invalid_params("", f"the {found} {problem}") from None
