@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from google.protobuf.message import Message as ProtoMessage
 
-from a2a_bridge.codec import decoder
+from a2a_bridge.codec import DecodeError, decoder
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Timestamp, Value
 
@@ -36,18 +37,33 @@ def raw_part(raw: bytes, *, filename: str = "", media_type: str = "") -> hub.Par
 
 
 def data_part(data: Any, **members: Any) -> hub.Part:
-    """A part with a JSON value. Raises codec.DecodeError if `data` is not JSON."""
-    return hub.Part(data=_decode_value(data), **members)
+    """A part with a JSON value: anything that `json.dumps` accepts, such as tuples, enums of str or int, and
+    subclasses of dict. Raises codec.DecodeError if `data` is not JSON.
+    """
+    try:
+        return hub.Part(data=_decode_value(data), **members)
+    except (DecodeError, AttributeError) as problem:
+        # The decoder reads exactly the types that a parser makes. An object with a key that is no text is an
+        # AttributeError there.
+        try:
+            plain = json.loads(json.dumps(data))
+        except (TypeError, ValueError, RecursionError):
+            if isinstance(problem, DecodeError):
+                raise problem from None
+            raise DecodeError("", "is not a JSON value") from None
+    return hub.Part(data=_decode_value(plain), **members)
 
 
 def part_of(content: Any) -> hub.Part:
-    """A part from a Python value: a Part, str (text), bytes (raw), or any JSON value (data)."""
+    """A part from a Python value: a Part, str (text), bytes, bytearray or memoryview (raw), or any JSON value
+    (data).
+    """
     if isinstance(content, hub.Part):
         return content
     if isinstance(content, str):
         return hub.Part(text=content)
-    if isinstance(content, bytes):
-        return hub.Part(raw=content)
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return hub.Part(raw=bytes(content))
     return data_part(content)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
+from enum import IntEnum, StrEnum
 from typing import Any
 
 import pytest
 
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.core import messages
+from a2a_bridge.core.call import Joined
 from a2a_bridge.core.messages import (
     data_part,
     is_interrupted,
@@ -31,6 +34,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
         ("", "text"),
         (b"x", "raw"),
         (b"", "raw"),
+        (bytearray(b"x"), "raw"),
+        (memoryview(b"x"), "raw"),
         ({}, "data"),
         ([], "data"),
         (0, "data"),
@@ -55,9 +60,48 @@ def test_parts_with_more() -> None:
     assert data_part({"n": 7}).data.struct_value["n"] == 7
 
 
-def test_values_that_are_not_json_make_no_part() -> None:
-    with pytest.raises(DecodeError):
-        data_part(object())
+class _Colour(StrEnum):
+    RED = "red"
+
+
+class _Size(IntEnum):
+    ONE = 1
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        (OrderedDict(n=1), {"n": 1}),
+        (defaultdict(list, {"n": [1]}), {"n": [1]}),
+        ({"n": (1, {"m": ()})}, {"n": [1, {"m": []}]}),
+        ((1, "x"), [1, "x"]),
+        ({"n": _Colour.RED, "m": _Size.ONE}, {"n": "red", "m": 1}),
+        ({"n": Joined(["a", "b"])}, {"n": "a,b"}),
+        ({1: "x", None: 2}, {"1": "x", "null": 2}),
+    ],
+)
+def test_what_the_encoder_of_python_accepts_is_json(given: Any, plain: Any) -> None:
+    assert data_part(given) == data_part(plain)
+
+
+_CIRCLE: list[Any] = []
+_CIRCLE.append(_CIRCLE)
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        (object(), ""),
+        ({"n": (1, {2})}, "n"),
+        ({"n": _Colour.RED, "m": float("nan")}, "m"),
+        ({1: object()}, ""),
+        (_CIRCLE, None),
+    ],
+)
+def test_values_that_are_not_json_make_no_part(given: Any, path: str | None) -> None:
+    with pytest.raises(DecodeError) as raised:
+        data_part(given)
+    assert path is None or raised.value.path == path
 
 
 def test_a_message() -> None:
