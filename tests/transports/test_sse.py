@@ -79,7 +79,14 @@ def test_only_one_leading_space_belongs_to_the_format() -> None:
 
 
 def test_data_without_colon_is_empty_data() -> None:
-    assert read(b"data\ndata\n\n") == [Event("message", b"\n")]
+    assert read(b"data\ndata: a\n\n") == [Event("message", b"\na")]
+
+
+@pytest.mark.parametrize(
+    "empty", [b"data\n\n", b"data:\n\n", b"data: \n\n", b"event: ping\nid: 1\ndata:\ndata:\n\n"]
+)
+def test_events_with_empty_data_are_keep_alives(empty: bytes) -> None:
+    assert read(empty + b"data: a\n\n" + empty) == [Event("message", b"a")]
 
 
 @pytest.mark.parametrize("cut", range(4))
@@ -102,6 +109,7 @@ def test_keep_alives_are_silent() -> None:
         (b"", False),
         (b"data: a\n\n", False),
         (b"data: a\n\n: half a comm", False),
+        (b"data: a\n\ndata:\n", False),
         (b"data: a\n", True),
         (b"data: a", True),
         (b"data: a\n\ndat", True),

@@ -6,6 +6,8 @@ Rules:
    borders anywhere, also inside a character. Data stays bytes: its parser checks the UTF-8.
 2. Writing uses one `data` line per event, because some readers support no other form.
 3. A decoder holds at most `limit` bytes of an unfinished event.
+4. An event without data, or with empty data, is left out: some servers and proxies send such events as
+   keep-alives, and the official SDK ignores them (1.3.0, client/transports/http_helpers.py).
 """
 
 from __future__ import annotations
@@ -104,7 +106,9 @@ class Decoder:
                 self._line(line)
                 continue
             if self._data:
-                events.append(Event(self._name or "message", b"\n".join(self._data), self._id))
+                data = b"\n".join(self._data)
+                if data and not data.isspace():
+                    events.append(Event(self._name or "message", data, self._id))
                 self._data = []
                 self._held = 0
             self._name = self._id = ""
@@ -117,7 +121,7 @@ class Decoder:
     @property
     def pending(self) -> bool:
         """True if the stream would end in the middle of an event if it ended here."""
-        return bool(self._data) or any(not part.startswith(b":") for part in self._tail[:1])
+        return any(self._data) or any(not part.startswith(b":") for part in self._tail[:1])
 
     def _line(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
