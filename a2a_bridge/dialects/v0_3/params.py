@@ -63,7 +63,8 @@ def explicit_send(tree: Any, older: bool) -> Any:
 
 
 _ID = Member("id", always=True)
-_TASK_ID = Member("id", of="taskId", always=True)
+# Required here, so that an error has the name of this version and not that of the hub.
+_TASK_ID = Member("id", of="taskId", always=True, required=True)
 
 #: TaskQueryParams
 GET_TASK = inline(hub.GetTaskRequest, _ID, Member("historyLength"))
@@ -77,7 +78,7 @@ LIST_PUSH_CONFIGS = inline(hub.ListTaskPushNotificationConfigsRequest, _TASK_ID)
 DELETE_PUSH_CONFIG = inline(
     hub.DeleteTaskPushNotificationConfigRequest,
     _TASK_ID,
-    Member("pushNotificationConfigId", of="id", always=True),
+    Member("pushNotificationConfigId", of="id", always=True, required=True),
 )
 
 

@@ -127,6 +127,22 @@ def test_a_deletion_answers_null_and_takes_anything() -> None:
         assert row.encode_response(row.decode_response(answer)) is None
 
 
+@pytest.mark.parametrize(
+    ("method", "params", "field"),
+    [
+        ("tasks/pushNotificationConfig/delete", {"id": "t"}, "pushNotificationConfigId"),
+        ("tasks/pushNotificationConfig/delete", {"pushNotificationConfigId": "c"}, "id"),
+        ("tasks/pushNotificationConfig/get", {"pushNotificationConfigId": "c"}, "id"),
+        ("tasks/pushNotificationConfig/list", {}, "id"),
+    ],
+)
+def test_absent_ids_have_the_name_of_this_version(method: str, params: Any, field: str) -> None:
+    with pytest.raises(A2AError) as raised:
+        ROW[method].decode_request(params)
+    assert raised.value.reason is Reason.INVALID_PARAMS
+    assert [(one.field, one.description) for one in raised.value.violations] == [(field, "is required")]
+
+
 def test_a_config_without_an_id_is_asked_for_by_its_task_alone() -> None:
     row = ROW["tasks/pushNotificationConfig/get"]
     request = row.decode_request({"id": "t"})
