@@ -22,6 +22,7 @@ from a2a_bridge.cli.target import BadTargetError, Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.gateway import synthesised
+from a2a_bridge.gateway.destinations import place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 
@@ -33,6 +34,11 @@ _NO_CARD = frozenset(
 
 def dial_options(flags: DialFlags) -> DialOptions:
     """The options of a client, from the flags. Raises typer.BadParameter."""
+    for origin in flags.credentials_for or ():
+        if place_of(origin) is None:
+            raise typer.BadParameter(
+                f"{origin!r} is no origin such as https://host or host:port", param_hint="--credentials-for"
+            )
     options = DialOptions(
         connect_timeout=flags.connect_timeout,
         exact=flags.exact,

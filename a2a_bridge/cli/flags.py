@@ -24,6 +24,10 @@ from a2a_bridge.cli.options import PREFIX
 
 _KEY = "option"
 
+#: the largest numbers of times, by unit: about 30 years, and 100 years. Infinity, and times that the system
+#: cannot wait for, would fail much later.
+_MOST = {"SECONDS": 1e9, "DAYS": 36500.0}
+
 _T = TypeVar("_T")
 
 
@@ -39,9 +43,11 @@ def flag(
 
     explanation: for `--help`. metavar: None for a switch, and for an enum, whose members are shown. names: of
     the flag, by default `--` and the name of the field. variable: the environment variable without its
-    prefix, by default the name of the field; "" for none. least: the smallest number.
+    prefix, by default the name of the field; "" for none. least: the smallest number. A time also has a
+    largest one.
     """
-    option = {"metavar": metavar, "help": explanation, "min": least}
+    most = _MOST.get(metavar or "")
+    option = {"metavar": metavar, "help": explanation, "min": least, "max": most}
     made: _T = field(default=default, metadata={_KEY: (names, variable, option)})
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_network
 
 import typer
 
@@ -77,6 +78,8 @@ class ListenOptions:
         if push_relay and no_http:
             raise typer.BadParameter("notifications come over HTTP", param_hint="--push-relay")
         trusted = tuple(part.strip() for part in flags.forwarded_allow_ips.split(",") if part.strip())
+        for proxy in trusted:
+            _check_proxy(proxy)
         counting = None
         if flags.usage_file is not None or flags.usage_listen:
             listen = None
@@ -104,6 +107,17 @@ class ListenOptions:
             card_versions=shown,
         )
         return cls(mounted, options, counting)
+
+
+def _check_proxy(text: str) -> None:
+    """Raises typer.BadParameter for an entry of --forwarded-allow-ips that is not valid."""
+    try:
+        if text != "*":
+            ip_network(text, strict=False)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no address or network", param_hint="--forwarded-allow-ips"
+        ) from None
 
 
 def _dialects(versions: str, flag: str = "--versions") -> list[Dialect]:

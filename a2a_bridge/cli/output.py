@@ -8,7 +8,9 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -67,6 +69,17 @@ def fail(code: Exit, text: str, advice: str = "") -> typer.Exit:
     if advice:
         talk(f"  try: {advice}")
     return typer.Exit(code)
+
+
+def cannot_listen(error: OSError) -> typer.Exit:
+    """Prints the reason why an address cannot be listened on."""
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        remedy = "an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
+    elif error.errno == errno.EACCES:
+        remedy = "a port above 1023, or port 0 for any"
+    else:
+        remedy = "another port, or port 0 for any"
+    return fail(Exit.USAGE, f"cannot listen: {error}", remedy)
 
 
 def not_opened(error: StoreOpenError, remedy: str | None = None) -> typer.Exit:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import LogLevel, LoopKind
 from a2a_bridge.cli.options import Exit
-from a2a_bridge.cli.output import data, fail, not_opened, talk
+from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, talk
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.extras import MissingExtraError
 
@@ -85,7 +85,7 @@ async def run(
         except StoreOpenError as error:
             raise not_opened(error) from error
         except OSError as error:
-            raise fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any") from error
+            raise cannot_listen(error) from error
         try:
             line = ready_line(server) + (f" usage=http://{usage}" if usage is not None else "")
             if worker is None:

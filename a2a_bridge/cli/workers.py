@@ -33,7 +33,7 @@ import typer
 
 from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import PREFIX, Exit, listen_address
-from a2a_bridge.cli.output import data, fail, talk
+from a2a_bridge.cli.output import cannot_listen, data, fail, talk
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import InheritedListener
@@ -144,7 +144,7 @@ def supervise(flags: ServerFlags) -> typer.Exit:
     try:
         supervisor = _Supervisor(flags.workers, http, grpc, flags.timeout_graceful_shutdown)
     except OSError as error:
-        return fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any")
+        return cannot_listen(error)
     with asyncio.Runner() as runner:
         return typer.Exit(runner.run(supervisor.run()))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from a2a_bridge.cli.commands import SUMMARIES, Command
 from a2a_bridge.cli.flags import LogLevel, flag, with_flags
 from a2a_bridge.cli.frames import lines_of, masked
 from a2a_bridge.cli.options import listen_address, parameters, read_secrets
+from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 RUNNER = CliRunner()
@@ -132,6 +135,12 @@ def test_no_command_is_usage() -> None:
         ["serve", "x.py", "--no-http", "--no-grpc"],
         ["serve", "x.py", "--public-url", "agent.example"],
         ["serve", "x.py", "--max-parts", "-1"],
+        ["serve", "tests/cli/commands.py", "--forwarded-allow-ips", "127.0.0.1,proxy"],
+        ["serve", "x.py", "--timeout-graceful-shutdown", "inf"],
+        ["serve", "x.py", "--keep-tasks", "inf"],
+        ["gateway", ":1", "--forwarded-allow-ips", "10.0.0.0/99"],
+        ["gateway", ":1", "--credentials-for", "ftp://agent.example"],
+        ["call", ":1", "x", "--credentials-for", "agent.example"],
         ["serve", "x.py", "--log-level", "loud"],
         ["serve", "tests/cli/commands.py", "--store-key", "short"],
         ["serve", "tests/cli/commands.py", "--store-key", "@no-such-file"],
@@ -149,6 +158,7 @@ def test_no_command_is_usage() -> None:
         ["call", ":1", "x", "--binding", "SOAP"],
         ["call", ":1", "x", "-H", "no colon"],
         ["call", ":1", "x", "--timeout", "0"],
+        ["call", ":1", "x", "--timeout", "1e300"],
         ["call", "nonsense", "x"],
         ["card", "no-such-agent.py"],
     ],
@@ -159,6 +169,22 @@ def test_wrong_usage_ends_with_2_and_the_reason(arguments: list[str]) -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (OSError(errno.EADDRINUSE, "in use"), "another port"),
+        (OSError(errno.EADDRNOTAVAIL, "not here"), "an address of this machine"),
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), "an address of this machine"),
+        (PermissionError(errno.EACCES, "denied"), "a port above 1023"),
+    ],
+)
+def test_the_advice_when_an_address_cannot_be_listened_on(
+    error: OSError, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cannot_listen(error).exit_code == 2
+    assert f"try: {remedy}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

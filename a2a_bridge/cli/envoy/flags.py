@@ -56,7 +56,7 @@ def run_if_asked(context: typer.Context, flags: ServerFlags) -> None:
 def _run(flags: ServerFlags) -> int:
     from a2a_bridge.cli.envoy import supervisor
     from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
-    from a2a_bridge.cli.output import fail
+    from a2a_bridge.cli.output import cannot_listen, fail
 
     host, port = listen_address(address(flags), "--listen")
     tls = _tls(flags)
@@ -89,7 +89,7 @@ def _run(flags: ServerFlags) -> int:
     except supervisor.NoLibraryError as error:
         raise fail(Exit.USAGE, f"--server envoy: {error}", error.remedy) from None
     except OSError as error:
-        raise fail(Exit.USAGE, f"cannot listen: {error}", "another port, or port 0 for any") from None
+        raise cannot_listen(error) from None
 
 
 def _tls(flags: ServerFlags) -> Tls | None:
