@@ -284,7 +284,7 @@ class Engine:
             raise
         except ExecutorError as error:
             raise broken(f"the agent broke the protocol: {error}") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # `sys.exit` in an agent must not end the server
             if limit is not None and limit.expired():
                 raise too_late(TOO_LONG.format(seconds)) from None
             log.exception("the agent failed to answer a message")
@@ -460,8 +460,11 @@ class Engine:
         if card is None:
             raise A2AError(Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED)
         if not isinstance(card, hub.AgentCard):
-            made = card(context)
-            return offer_resume(await made if inspect.isawaitable(made) else made)
+            try:
+                made = card(context)
+                return offer_resume(await made if inspect.isawaitable(made) else made)
+            except SystemExit as error:
+                raise RuntimeError("the function of the extended card raised SystemExit") from error
         copy = hub.AgentCard()
         copy.CopyFrom(card)
         return offer_resume(copy)

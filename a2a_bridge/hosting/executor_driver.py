@@ -132,7 +132,7 @@ class ExecutorDriver:
                     self._failed(send, f"the agent broke the protocol: {error}", broken(str(error)))
             case OwnershipLostError():
                 raise error
-            case Exception():
+            case Exception() | SystemExit():  # `sys.exit` in an agent must not end the server
                 log.error("the executor of task %s failed", task_id, exc_info=error)
                 self._failed(send, CRASHED, internal_error())
             case _:
@@ -240,10 +240,14 @@ class ExecutorDriver:
             )
 
     async def _clean_up_events(self, clean_up: CleanUp, run: Run) -> None:
-        async for event in clean_up(run):
-            if self._phase.stopped:
-                break  # too late
-            self._live.apply(event, None)
+        try:
+            async for event in clean_up(run):
+                if self._phase.stopped:
+                    break  # too late
+                self._live.apply(event, None)
+        except SystemExit as error:
+            # It would end the event loop from an asyncio task.
+            raise RuntimeError("the executor's cancel raised SystemExit") from error
 
 
 async def _single(answer: Awaitable[hub.Message]) -> AsyncIterator[Event]:

@@ -356,11 +356,14 @@ async def a_while() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_cancel_that_crashes_cancels_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+async def test_a_cancel_that_crashes_cancels_all_the_same(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     stuck = Stuck()
 
     async def cancel(_: Run) -> AsyncIterator[Event]:
-        raise RuntimeError("a secret of the agent")
+        raise error("a secret of the agent")
         yield
 
     talk = Talk(agent_of(stuck.execute, cancel))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from a2a_bridge.core.call import CallContext
@@ -53,6 +55,14 @@ def made(context: CallContext) -> hub.AgentCard:
 
 async def made_slowly(context: CallContext) -> hub.AgentCard:
     return made(context)
+
+
+async def test_a_function_of_the_extended_card_does_not_end_the_server() -> None:
+    def leaving(_: CallContext) -> hub.AgentCard:
+        sys.exit("a secret of the agent")
+
+    with pytest.raises(RuntimeError, match="raised SystemExit"):  # which bindings answer as INTERNAL_ERROR
+        await Talk(ScriptedAgent(extended_card=leaving)).client.get_extended_agent_card()
 
 
 @pytest.mark.parametrize("extended", [EXTENDED, made, made_slowly])

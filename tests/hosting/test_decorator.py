@@ -249,14 +249,17 @@ async def test_errors_of_the_protocol_reach_the_caller_or_fail_the_task(task: bo
             await Talk(refusing).send("x")
 
 
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
 @pytest.mark.parametrize("kind", ["direct", "task", "generator"])
-async def test_other_errors_say_nothing(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_other_errors_say_nothing(
+    kind: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     async def function(_: str) -> str:
-        raise ValueError("a secret of the agent")
+        raise error("a secret of the agent")
 
     async def generator(_: str) -> AsyncIterator[str]:
         yield "first"
-        raise ValueError("a secret of the agent")
+        raise error("a secret of the agent")
 
     talk = Talk(agent(generator) if kind == "generator" else agent(task=kind == "task")(function))
     if kind == "direct":
