@@ -6,6 +6,7 @@ Needs `hypothesis`, which the product itself does not depend on.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -28,11 +29,16 @@ DEEPEST = 6
 """Maximum depth of messages, for types that contain themselves."""
 
 
+# Each strategy is made once: Hypothesis checks a new one at its first draw, which takes longer than the draw.
+
+
+@cache
 def texts() -> st.SearchStrategy[str]:
     """Strings that protobuf can carry: any Unicode but surrogates."""
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=LONGEST)
 
 
+@cache
 def json_values() -> st.SearchStrategy[Json]:
     """JSON values that survive a Value: integers only up to the precision of a double."""
     numbers = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(
@@ -54,21 +60,20 @@ def messages(cls: type[M], *, complete: bool = False) -> st.SearchStrategy[M]:
     `complete`: all members marked REQUIRED are set and not empty, and each part has content, so that a server
     does not refuse them.
     """
-    plan = plan_of(cls)
-    return (
-        st.composite(_message)(plan, DEEPEST, complete=complete)
-        if plan.kind is Kind.MESSAGE
-        else _known(plan.kind)
-    )
+    return _strategy(plan_of(cls), DEEPEST, complete=complete)
 
 
+@cache
+def _strategy(plan: MessagePlan, levels: int, *, complete: bool) -> st.SearchStrategy[Any]:
+    if plan.kind is Kind.MESSAGE:
+        return _message(plan, levels, complete=complete)
+    return _known(plan.kind)
+
+
+@st.composite
 def _message(draw: st.DrawFn, plan: MessagePlan, levels: int, *, complete: bool) -> Any:
     message: Any = plan.cls()
-    chosen = {}
-    for oneof in dict.fromkeys(field.oneof for field in plan.fields if field.oneof is not None):
-        names = [field.name for field in plan.fields if field.oneof == oneof]
-        must = complete and oneof in plan.required_oneofs
-        chosen[oneof] = draw(st.sampled_from(names if must else [*names, None]))
+    chosen = {oneof: draw(names) for oneof, names in _choices(plan, complete=complete).items()}
     for field in plan.fields:
         must = complete and field.required
         in_turn = field.oneof is None and (must or draw(st.booleans()))
@@ -79,24 +84,33 @@ def _message(draw: st.DrawFn, plan: MessagePlan, levels: int, *, complete: bool)
     return message
 
 
+@cache
+def _choices(plan: MessagePlan, *, complete: bool) -> dict[str, st.SearchStrategy[str | None]]:
+    """By oneof: the name of the field to set, or None."""
+    found: dict[str, st.SearchStrategy[str | None]] = {}
+    for oneof in dict.fromkeys(field.oneof for field in plan.fields if field.oneof is not None):
+        names = [field.name for field in plan.fields if field.oneof == oneof]
+        must = complete and oneof in plan.required_oneofs
+        found[oneof] = st.sampled_from(names if must else [*names, None])
+    return found
+
+
 def _fill(
     draw: st.DrawFn, message: Any, field: FieldPlan, levels: int, *, must: bool, complete: bool
 ) -> None:
     if field.map_value is not None:
         target = getattr(message, field.name)
-        for key in draw(st.lists(texts(), max_size=MOST_ITEMS, unique=True)):
+        for key in draw(_keys()):
             value = draw(_value(field.map_value, levels, must=False, complete=complete))
             if isinstance(value, Message):
                 target[key].CopyFrom(value)
             else:
                 target[key] = value
         return
-    values = _value(field, levels, must=must, complete=complete)
     if field.repeated:
-        items = draw(st.lists(values, min_size=int(must), max_size=MOST_ITEMS))
-        getattr(message, field.name).extend(items)
+        getattr(message, field.name).extend(draw(_items(field, levels, must=must, complete=complete)))
         return
-    value = draw(values)
+    value = draw(_value(field, levels, must=must, complete=complete))
     if isinstance(value, Message):
         getattr(message, field.name).CopyFrom(value)
         getattr(message, field.name).SetInParent()  # sets an empty one as well
@@ -104,6 +118,18 @@ def _fill(
         setattr(message, field.name, value)
 
 
+@cache
+def _keys() -> st.SearchStrategy[list[str]]:
+    return st.lists(texts(), max_size=MOST_ITEMS, unique=True)
+
+
+@cache
+def _items(field: FieldPlan, levels: int, *, must: bool, complete: bool) -> st.SearchStrategy[list[Any]]:
+    values = _value(field, levels, must=must, complete=complete)
+    return st.lists(values, min_size=int(must), max_size=MOST_ITEMS)
+
+
+@cache
 def _value(field: FieldPlan, levels: int, *, must: bool, complete: bool) -> st.SearchStrategy[Any]:
     match field.kind:
         case Kind.STRING:
@@ -118,10 +144,11 @@ def _value(field: FieldPlan, levels: int, *, must: bool, complete: bool) -> st.S
             numbers = sorted(field.enum.names) if field.enum is not None else []
             return st.sampled_from([number for number in numbers if number or not must])
     if field.kind is Kind.MESSAGE and field.message is not None:
-        return st.composite(_message)(field.message, levels, complete=complete)
+        return _strategy(field.message, levels, complete=complete)
     return _known(field.kind)
 
 
+@cache
 def _known(kind: Kind) -> st.SearchStrategy[Any]:
     match kind:
         case Kind.TIMESTAMP:
