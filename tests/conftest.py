@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -20,6 +21,13 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Spares the garbage collector the collected tests and modules, which live as long as the process."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
