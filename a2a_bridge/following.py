@@ -43,10 +43,10 @@ class Following:
     first: float = 0.1
     most: float = 10.0
 
-    def wait(self, attempt: int, asked: float | None = None) -> float:
-        """Seconds before an attempt, counted from 1. asked: the time that the agent requested."""
+    def wait(self, attempt: int, retry_after: float | None = None) -> float:
+        """Seconds before an attempt, counted from 1. retry_after: the seconds that the agent requested."""
         seconds = min(self.most, self.first * 2.0 ** min(attempt - 1, 64))
-        return max(seconds * random.uniform(0.5, 1.0), min(asked or 0.0, self.most))  # noqa: S311  no secret
+        return max(seconds * random.uniform(0.5, 1.0), min(retry_after or 0.0, self.most))  # noqa: S311  no secret
 
 
 async def followed(

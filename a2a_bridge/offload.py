@@ -58,7 +58,7 @@ class _RareCollections:
         self._documents = 0
         self._until = 0.0
         self._usual: tuple[int, int, int] | None = None
-        self._asked = False
+        self._registered = False
 
     def begin(self) -> None:
         """A document begins."""
@@ -66,8 +66,8 @@ class _RareCollections:
             self._documents += 1
             usual = gc.get_threshold()
             if 0 < usual[0] < _COLLECTED:  # 0: the application has switched the collector off
-                if not self._asked:
-                    self._asked = True
+                if not self._registered:
+                    self._registered = True
                     gc.callbacks.append(self._on_collection)  # never removed: others are asked meanwhile
                 self._usual = usual
                 gc.set_threshold(_COLLECTED, *usual[1:])

@@ -204,15 +204,15 @@ class Server(Child):
             arguments.append("--legacy")
         super().__init__(f"benchmarks.servers.{side}", arguments, None, command, environment)
         self._core = core
-        self._told = words
+        self._addresses = words
         self._words: dict[str, str] | None = None
 
     def address(self, family: str) -> str:
         """`host:port` of the listener for "http" or "grpc". Waits until the server is up, and pins it."""
         if self._words is None:
-            if self._told is not None:
-                self._wait_for(self._told["http"])
-            self._words = self._told or dict(word.split("=", 1) for word in self.hear("ready"))
+            if self._addresses is not None:
+                self._wait_for(self._addresses["http"])
+            self._words = self._addresses or dict(word.split("=", 1) for word in self.hear("ready"))
             if self._core is not None:
                 for process in tree(self.pid):
                     for thread in process.threads():

@@ -30,8 +30,8 @@ class Counter(AgentExecutor):
 
     async def resume(self, run: Run) -> AsyncIterator[AgentEvent]:
         """Continues from the task, which contains every number that a client has seen."""
-        said = run.task.artifacts[0].parts if run.task is not None and run.task.artifacts else ()
-        async for event in self._count(run, len(said) + 1):
+        parts = run.task.artifacts[0].parts if run.task is not None and run.task.artifacts else ()
+        async for event in self._count(run, len(parts) + 1):
             yield event
 
     async def _count(self, run: Run, first: int) -> AsyncIterator[AgentEvent]:

@@ -197,10 +197,10 @@ class Report:
         rows = []
         wrong = []
         for name, path in ODDITIES.items():
-            said, heard = at(sent, path), at(back, path)
-            rows.append([name, said, heard, "✓" if said == heard else "✗"])
-            if said != heard:
-                wrong.append(f"{name}: sent {said}, came back {heard}")
+            sent_value, received_value = at(sent, path), at(back, path)
+            rows.append([name, sent_value, received_value, "✓" if sent_value == received_value else "✗"])
+            if sent_value != received_value:
+                wrong.append(f"{name}: sent {sent_value}, came back {received_value}")
         table(["a client of 0.3 over JSONRPC says", "sent", "came back", "same"], rows, words=3)
         if sent == back:
             print("\n✓ the whole message came back as it was sent, by way of an agent of 1.0 over gRPC")

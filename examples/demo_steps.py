@@ -50,10 +50,10 @@ async def list_tasks(client: Caller, memory: dict[str, Any]) -> Any:
 
 
 async def two_turns(client: Caller, _: dict[str, Any]) -> Any:
-    asked = (await client.call("send_message", said("ask me"))).task
+    task = (await client.call("send_message", said("ask me"))).task
     return [
-        asked,
-        await client.call("send_message", said("the end", task_id=asked.id, context_id=asked.context_id)),
+        task,
+        await client.call("send_message", said("the end", task_id=task.id, context_id=task.context_id)),
     ]
 
 

@@ -30,16 +30,19 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 _LATER = "mutualTLS"
 
 
-def dual(card: hub.AgentCard, shown: hub.AgentCard, dialects: Iterable[Dialect]) -> JsonObject:
-    """The card in 1.0 and in the older `dialects`. shown: the card with the interfaces for the older ones."""
+def dual(card: hub.AgentCard, for_older: hub.AgentCard, dialects: Iterable[Dialect]) -> JsonObject:
+    """The card in 1.0 and in the older `dialects`.
+
+    for_older: the card with the interfaces for the older ones.
+    """
     document = V1_0.card.encode(expressible(without_carrier(card)))
     document.setdefault("capabilities", {})  # required by all of them
-    said = _said(document)
+    decoded = _decoded(document)
     for dialect in dialects:
         beside = dialect.card.beside or dialect.card.encode
-        for source in (shown, without_carrier(shown), expressible(without_carrier(shown))):
+        for source in (for_older, without_carrier(for_older), expressible(without_carrier(for_older))):
             merged = _merged(document, beside(source))
-            if said is not None and _said(merged) == said:
+            if decoded is not None and _decoded(merged) == decoded:
                 document = merged
                 break
     return document
@@ -73,7 +76,7 @@ def _unrequired(tree: JsonObject, names: Collection[str]) -> JsonObject:
     return made
 
 
-def _said(document: JsonObject) -> hub.AgentCard | None:
+def _decoded(document: JsonObject) -> hub.AgentCard | None:
     try:
         return V1_0.card.decode(cast("JsonObject", loads(dumps(document))))
     except (A2AError, JsonSyntaxError):

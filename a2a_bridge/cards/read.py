@@ -65,8 +65,10 @@ def _parse(tree: Json, location: str) -> hub.AgentCard:
 
 def _own_version(tree: JsonObject, old: Dialect | None) -> str:
     """The version of an interface that names none: the card's own, else 1.0."""
-    said = tree.get("protocolVersion")
-    return said if old is None and type(said) is str and by_version(said) is not None else V1_0.version
+    declared = tree.get("protocolVersion")
+    if old is None and type(declared) is str and by_version(declared) is not None:
+        return declared
+    return V1_0.version
 
 
 def _old(tree: JsonObject) -> Dialect | None:
@@ -74,9 +76,9 @@ def _old(tree: JsonObject) -> Dialect | None:
     dialects = [one for one in KNOWN if (normalise(one.version) or "").startswith("0.")]
     if not dialects or type(tree.get("url")) is not str:
         return None
-    said = tree.get("protocolVersion")
-    if type(said) is str:
-        dialect = by_version(said)
+    declared = tree.get("protocolVersion")
+    if type(declared) is str:
+        dialect = by_version(declared)
         return dialect if dialect in dialects else dialects[0]
     if tree.get("supportedInterfaces"):
         return dialects[0]

@@ -38,16 +38,16 @@ def select(
         Candidate(interface, dialect)
         for interface in card.supported_interfaces
         if binding in ("", interface.protocol_binding)
-        and (dialect := _spoken(interface, known)) is not None
+        and (dialect := _dialect_of(interface, known)) is not None
         and (not version or dialect is wanted)
     ]
     if found:
         return found
     offers = ", ".join(map(_words, card.supported_interfaces))
-    asked = " ".join(filter(None, (binding, version))) or "any binding and version of this client"
+    requested = " ".join(filter(None, (binding, version))) or "any binding and version of this client"
     raise A2AError(
         Reason.UNSUPPORTED_OPERATION,
-        f"the card offers no interface for {asked}; it offers: {offers or 'none'}",
+        f"the card offers no interface for {requested}; it offers: {offers or 'none'}",
         blame=Blame.PEER,
     )
 
@@ -58,7 +58,7 @@ def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:
     """
     texts = []
     for interface in card.supported_interfaces:
-        if _spoken(interface, known) is not None:
+        if _dialect_of(interface, known) is not None:
             continue
         dialect = _dialect(interface)
         if interface.protocol_binding not in known:
@@ -71,7 +71,7 @@ def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:
     return texts
 
 
-def _spoken(interface: hub.AgentInterface, known: Collection[str]) -> Dialect | None:
+def _dialect_of(interface: hub.AgentInterface, known: Collection[str]) -> Dialect | None:
     """The dialect of an interface; None if its binding or version is unknown, or the version lacks the
     binding.
     """

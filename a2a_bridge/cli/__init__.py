@@ -26,8 +26,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version  # loads the parser of email
 
         typer.echo(f"a2a-bridge {version(DISTRIBUTION)}")

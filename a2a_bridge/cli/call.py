@@ -83,7 +83,7 @@ def call(
     binding, known = flags.binding, (*names(), "all")
     if binding and binding not in known:
         raise typer.BadParameter(f"{binding!r} is not one of {', '.join(known)}", param_hint="--binding")
-    said = Outgoing(
+    outgoing = Outgoing(
         text=_from_stdin() if text == "-" else text,
         task=flags.task,
         context=flags.context,
@@ -101,4 +101,4 @@ def call(
         output=flags.output,
     )
     with guarded(target, flags.output):
-        raise typer.Exit(asyncio.run(converse(target, said, how)))
+        raise typer.Exit(asyncio.run(converse(target, outgoing, how)))

@@ -45,15 +45,15 @@ class InterfaceAnswer:
         return canonical(self.events if self.error is None else [error_document(self.error)])
 
 
-async def compare(target: Target, said: Outgoing, how: CallOptions) -> Exit:
+async def compare(target: Target, outgoing: Outgoing, how: CallOptions) -> Exit:
     """Calls all interfaces, one after the other, and prints the comparison."""
     async with addressed(target, how.dial) as (card, options):
-        return await _compare(card, said, how, named(target, options))
+        return await _compare(card, outgoing, how, named(target, options))
 
 
-async def _compare(card: hub.AgentCard, said: Outgoing, how: CallOptions, options: DialOptions) -> Exit:
+async def _compare(card: hub.AgentCard, outgoing: Outgoing, how: CallOptions, options: DialOptions) -> Exit:
     candidates = select(card, known=names(), version=how.version)
-    answers = [await _ask(card, candidate.interface, said, how, options) for candidate in candidates]
+    answers = [await _ask(card, candidate.interface, outgoing, how, options) for candidate in candidates]
     for answer in answers[1:]:
         found = differences(answers[0].result, answer.result)
         real = differences(without_generated(answers[0].result), without_generated(answer.result))
@@ -72,7 +72,11 @@ async def _compare(card: hub.AgentCard, said: Outgoing, how: CallOptions, option
 
 
 async def _ask(
-    card: hub.AgentCard, interface: hub.AgentInterface, said: Outgoing, how: CallOptions, options: DialOptions
+    card: hub.AgentCard,
+    interface: hub.AgentInterface,
+    outgoing: Outgoing,
+    how: CallOptions,
+    options: DialOptions,
 ) -> InterfaceAnswer:
     answer = InterfaceAnswer(interface)
     if options.frame_observer is not None:
@@ -80,7 +84,7 @@ async def _ask(
     async with runtime.connect(rewrite(card, [interface]), options=options) as peer:
         started = time.monotonic()
         try:
-            async with aclosing(answers_of(peer, said, how)) as answers:
+            async with aclosing(answers_of(peer, outgoing, how)) as answers:
                 async for one in answers:
                     answer.events.append(tree_of(one))
                     answer.task = followed(answer.task, one)

@@ -59,7 +59,7 @@ def _cut(text: str) -> str:
 
 def _stripped(lines: Iterable[str]) -> list[str]:
     """Without the empty lines at the end, such as the one after every server-sent event."""
-    kept = list(lines)
-    while kept and not kept[-1].strip():
-        kept.pop()
-    return kept
+    trimmed = list(lines)
+    while trimmed and not trimmed[-1].strip():
+        trimmed.pop()
+    return trimmed

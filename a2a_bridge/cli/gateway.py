@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.envoy.flags import run_if_asked
+from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import AgentFlags, ServerFlags, flag, with_flags
 from a2a_bridge.cli.options import PREFIX, use_bridge_key
 
@@ -73,13 +73,13 @@ def gateway(
 
       a2a-bridge gateway agent.internal:50051 --card card.json --public-url https://agent.example
     """
-    run_if_asked(context, flags)
+    run_if_requested(context, flags)
     from a2a_bridge.cli import workers
     from a2a_bridge.cli.running import configure_logging, run_on
 
     configure_logging(flags.log_level)
     store, push_relay = flags.store, flags.push_relay
-    if workers.asked(flags):
+    if workers.requested(flags):
         if push_relay and not store.startswith("postgresql:"):
             raise typer.BadParameter("--push-relay needs a --store postgresql://…", param_hint="--workers")
         raise workers.supervise(flags)
@@ -103,14 +103,16 @@ def gateway(
             param_hint="--push-signing-key",
         )
     use_bridge_key(flags.bridge_key)
-    kept = ReplayOptions(linger=flags.linger, total=flags.replay_memory, revalidate=flags.revalidate)
+    replay_options = ReplayOptions(
+        linger=flags.linger, total=flags.replay_memory, revalidate=flags.revalidate
+    )
     if not flags.replay_memory:
-        kept = replace(kept, tasks=0)
+        replay_options = replace(replay_options, tasks=0)
     listening = replace(
         listening,
         options=replace(
             listening.options,
-            replay=kept,
+            replay=replay_options,
             store=store or None,
             store_options=store_options(flags),
             push_options=push_options(flags),

@@ -62,12 +62,12 @@ class CallOptions:
         return CallContext(deadline=None if self.timeout is None else time.monotonic() + self.timeout)
 
 
-async def answers_of(peer: Peer, said: Outgoing, how: CallOptions) -> AsyncGenerator[Answer, None]:
+async def answers_of(peer: Peer, outgoing: Outgoing, how: CallOptions) -> AsyncGenerator[Answer, None]:
     """The response of a unary call, or the events of a stream."""
     if not how.stream:
-        yield await peer.send_message(said.request(), how.context())
+        yield await peer.send_message(outgoing.request(), how.context())
         return
-    async with aclosing(peer.events(said.request(), how.follow, how.context())) as events:
+    async with aclosing(peer.events(outgoing.request(), how.follow, how.context())) as events:
         async for event in events:
             yield event.message
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.envoy.flags import run_if_asked
+from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import ServerFlags, flag, with_flags
 from a2a_bridge.cli.options import use_bridge_key
 
@@ -54,12 +54,12 @@ def serve(
 
       a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
     """
-    run_if_asked(context, flags)
+    run_if_requested(context, flags)
     from a2a_bridge.cli import workers
     from a2a_bridge.cli.running import configure_logging, run, run_on, serving
 
     configure_logging(flags.log_level)
-    if workers.asked(flags):
+    if workers.requested(flags):
         workers.check_store(flags.store)
         raise workers.supervise(flags)
 

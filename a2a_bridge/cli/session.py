@@ -19,20 +19,20 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 
 
-async def converse(target: str, said: Outgoing, how: CallOptions) -> Exit:
+async def converse(target: str, outgoing: Outgoing, how: CallOptions) -> Exit:
     """Calls the agent and prints the answer. Raises A2AError, TimeoutError, BadTargetError."""
     # An unreachable agent is reported once, by the error that ends the command.
     logging.getLogger("a2a_bridge").setLevel(logging.ERROR)
     async with asyncio.timeout(how.timeout):
         if how.binding == "all":
-            return await compare(parse(target), said, how)
-        return await _one(target, said, how)
+            return await compare(parse(target), outgoing, how)
+        return await _one(target, outgoing, how)
 
 
-async def _one(target: str, said: Outgoing, how: CallOptions) -> Exit:
+async def _one(target: str, outgoing: Outgoing, how: CallOptions) -> Exit:
     async with reached(parse(target), how.binding, how.dial, how.version) as peer:
         started = time.monotonic()
-        task = await _print_answers(peer, said, how)
+        task = await _print_answers(peer, outgoing, how)
         if how.output is Output.TEXT:
             talk(printing.summary(task, peer.interface, time.monotonic() - started), "dim")
             if task is not None and task.status.state == hub.TASK_STATE_INPUT_REQUIRED:
@@ -40,12 +40,12 @@ async def _one(target: str, said: Outgoing, how: CallOptions) -> Exit:
         return exit_of(task)
 
 
-async def _print_answers(peer: Peer, said: Outgoing, how: CallOptions) -> hub.Task | None:
+async def _print_answers(peer: Peer, outgoing: Outgoing, how: CallOptions) -> hub.Task | None:
     """Prints answers as they arrive; returns the task as far as they describe it."""
     task: hub.Task | None = None
     printer = printing.StreamPrinter()
     try:
-        async with aclosing(answers_of(peer, said, how)) as answers:
+        async with aclosing(answers_of(peer, outgoing, how)) as answers:
             async for answer in answers:
                 task = followed(task, answer)
                 if how.output is Output.JSON:

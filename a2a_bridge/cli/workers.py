@@ -110,7 +110,7 @@ class Worker:
             loop.remove_reader(self.channel)
 
 
-def asked(flags: ServerFlags) -> bool:
+def requested(flags: ServerFlags) -> bool:
     """Whether this process has to be the supervisor of several workers."""
     return flags.workers > 1 and Worker.of_environment() is None
 

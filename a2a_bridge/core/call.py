@@ -62,9 +62,9 @@ class Joined(str):
     entries: tuple[str, ...]
 
     def __new__(cls, entries: Iterable[str]) -> Self:
-        kept = tuple(entries)
-        made = super().__new__(cls, ",".join(kept))
-        made.entries = kept
+        items = tuple(entries)
+        made = super().__new__(cls, ",".join(items))
+        made.entries = items
         return made
 
     def __getnewargs__(self) -> tuple[tuple[str, ...]]:  # type: ignore[override]  # copies are made of the entries
@@ -83,16 +83,16 @@ def relayable(parameters: dict[str, str]) -> tuple[dict[str, str], list[str]]:
     """
     if all(value.isascii() and value.isprintable() for value in parameters.values()):
         return parameters, []
-    kept, lossy = {}, []
+    forwarded, lossy = {}, []
     for name, value in parameters.items():
         if value.isascii() and value.isprintable():
-            kept[name] = value
+            forwarded[name] = value
             continue
         lossy.append(name)
         parts = value.split(",") if name == EXTENSIONS_PARAMETER else []
         if rest := ",".join(part for part in parts if part.isascii() and part.isprintable()).strip():
-            kept[name] = rest
-    return kept, lossy
+            forwarded[name] = rest
+    return forwarded, lossy
 
 
 @dataclass(frozen=True, slots=True)

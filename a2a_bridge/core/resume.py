@@ -60,12 +60,12 @@ def asked_after(context: CallContext) -> str:
     parameters = context.parameters
     if not parameters:
         return ""
-    asked = parameters.get(LAST_EVENT_PARAMETER)
-    if not asked:
+    event = parameters.get(LAST_EVENT_PARAMETER)
+    if not event:
         return ""
-    if not is_id(asked):
+    if not is_id(event):
         raise invalid_params(LAST_EVENT_ID, "is not an event id: 1 to 64 of A-Z a-z 0-9 _ -")
-    return asked
+    return event
 
 
 def event_id(number: int, epoch: str = "") -> str:

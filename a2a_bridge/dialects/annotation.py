@@ -38,12 +38,12 @@ Finality = Callable[[hub.TaskStatusUpdateEvent], bool]
 FINAL_STATES = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
 
 
-def say_final(update: hub.TaskStatusUpdateEvent, final: bool) -> None:
+def annotate_final(update: hub.TaskStatusUpdateEvent, final: bool) -> None:
     """Annotates an event in place as final, or as not final, in contradiction to its state."""
     update.metadata.fields[FINAL].bool_value = final
 
 
-def final_said(update: hub.TaskStatusUpdateEvent) -> bool | None:
+def annotated_final(update: hub.TaskStatusUpdateEvent) -> bool | None:
     """The annotated value; None without an annotation, in which case the state decides."""
     if not update.HasField("metadata"):
         return None
@@ -87,8 +87,8 @@ def synthesised(message: hub.Task | hub.TaskStatusUpdateEvent) -> str:
 
 def by_state(update: hub.TaskStatusUpdateEvent) -> bool:
     """The rule of 0.3, for versions without a format of their own."""
-    said = final_said(update)
-    return update.status.state in FINAL_STATES if said is None else said
+    annotated = annotated_final(update)
+    return update.status.state in FINAL_STATES if annotated is None else annotated
 
 
 def finality(dialect: Dialect, binding: str = JSONRPC.name) -> Finality:
@@ -99,8 +99,8 @@ def finality(dialect: Dialect, binding: str = JSONRPC.name) -> Finality:
     states = _final_states(dialect, binding)
 
     def is_final(update: hub.TaskStatusUpdateEvent) -> bool:
-        said = final_said(update)
-        return update.status.state in states if said is None else said
+        annotated = annotated_final(update)
+        return update.status.state in states if annotated is None else annotated
 
     return is_final
 

@@ -200,9 +200,9 @@ def _each_text(tree: Json, change: Change) -> None:
 def _change(unit: JsonObject, name: str, texts: JsonObject, change: Change) -> None:
     belongs = _belongs(unit)
     changed = {key: change(text, belongs) if key in NAMES else text for key, text in texts.items()}
-    kept = {key: text for key, text in changed.items() if key not in NAMES or text is not None}
-    if kept or name == "params":
-        unit[name] = kept
+    opened = {key: text for key, text in changed.items() if key not in NAMES or text is not None}
+    if opened or name == "params":
+        unit[name] = opened
     else:
         del unit[name]
 

@@ -49,20 +49,20 @@ def detect(
     """
     text = (declared or "").strip()
     if text:
-        spoken = [dialect for dialect in offered if _is(dialect, text)]
-        if not spoken:
+        matching = [dialect for dialect in offered if _is(dialect, text)]
+        if not matching:
             raise version_not_supported(_unknown(text), offered)
     else:
-        spoken = [dialect for dialect in offered if not dialect.declares]
-    for dialect in spoken:
+        matching = [dialect for dialect in offered if not dialect.declares]
+    for dialect in matching:
         if having is None or dialect in having:
             return dialect
     elsewhere = [dialect for dialect in offered if having is not None and dialect in having]
     if elsewhere and lenient:
         return elsewhere[0]
-    if not spoken or (elsewhere and not text):
+    if not matching or (elsewhere and not text):
         raise version_not_supported(_undeclared(offered, elsewhere), offered)
-    return spoken[0]
+    return matching[0]
 
 
 def detect_among(declared: str | None, group: Sequence[Dialect], offered: Iterable[Dialect]) -> Dialect:
@@ -84,10 +84,10 @@ def presumed(declared: str | None, offered: Sequence[Dialect], having: Collectio
     nothing the newest one whose callers declare nothing; the newest one.
     """
     text = (declared or "").strip()
-    spoken = [dialect for dialect in offered if text and _is(dialect, text)]
+    matching = [dialect for dialect in offered if text and _is(dialect, text)]
     addressed = [dialect for dialect in offered if dialect in having]
     silent = [dialect for dialect in offered if not text and not dialect.declares]
-    return (spoken or addressed or silent or list(offered))[0]
+    return (matching or addressed or silent or list(offered))[0]
 
 
 def version_not_supported(problem: str, offered: Iterable[Dialect]) -> A2AError:

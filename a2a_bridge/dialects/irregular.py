@@ -106,8 +106,8 @@ def text_of(shape: Shape, given: Any) -> str:
     entries = [one for one in entries if one[0] not in reader.dropped]
     if not entries:
         return text
-    kept = unmapped.write(KIND, entries)
-    return text + scalars.metadata_entry(shape.metadata_tag, KEY, scalars.value_of(kept, 1))
+    carried = unmapped.write(KIND, entries)
+    return text + scalars.metadata_entry(shape.metadata_tag, KEY, scalars.value_of(carried, 1))
 
 
 def read(shape: Shape, given: JsonObject, path: str = "", *, explains: bool = False) -> Reader:

@@ -111,9 +111,9 @@ def _body(
     source: Source, way: str, fields: list[tuple[Any, Any]], lacking: list[Any], custom: str | None
 ) -> None:
     line, block = source.line, source.block
-    says = bool(lacking) or custom is not None
-    if says:
-        line("said = {}")
+    has_extras = bool(lacking) or custom is not None
+    if has_extras:
+        line("extras = {}")
     line("pass")
     for field, other in fields:
         if field.name == "metadata":
@@ -122,9 +122,9 @@ def _body(
                 then = (
                     "context.carried = True"
                     if way == "encode"
-                    else f"said = {source.keep('taken', taken)}(into)"
+                    else f"extras = {source.keep('taken', taken)}(into)"
                 )
-                if says or way == "encode":
+                if has_extras or way == "encode":
                     with block("if KEY in into.metadata.fields:"):
                         line(then)
         else:
@@ -133,15 +133,15 @@ def _body(
         value = f"list(source.{field.name})" if is_repeated(field) else f"source.{field.name}"
         if way == "encode":
             with block(f"if source.{field.name}:"):
-                line(f"said[{field.json_name!r}] = {value}")
+                line(f"extras[{field.json_name!r}] = {value}")
         else:
-            with block(f"if said and {field.json_name!r} in said:"):
-                line(f"{source.keep('set', set_field)}(into, {field.name!r}, said[{field.json_name!r}])")
+            with block(f"if extras and {field.json_name!r} in extras:"):
+                line(f"{source.keep('set', set_field)}(into, {field.name!r}, extras[{field.json_name!r}])")
     if custom is not None:
-        line(f"{custom}(source, into, context, said)")
-    if says and way == "encode":
-        with block("if said:"):
-            line("carry(into, HUB, said)")
+        line(f"{custom}(source, into, context, extras)")
+    if has_extras and way == "encode":
+        with block("if extras:"):
+            line("carry(into, HUB, extras)")
 
 
 def _field(source: Source, way: str, field: Any, other: Any) -> None:
@@ -176,10 +176,10 @@ def _field(source: Source, way: str, field: Any, other: Any) -> None:
 
 def taken(unit: Any) -> dict[str, Any]:
     """Removes the content under HUB from the metadata of a unit and returns it."""
-    said = carried(unit, HUB)
-    if said is not None:
+    extras = carried(unit, HUB)
+    if extras is not None:
         carry(unit, HUB, None)
-    return said if isinstance(said, dict) else {}
+    return extras if isinstance(extras, dict) else {}
 
 
 def set_field(message: Any, name: str, value: Any) -> None:

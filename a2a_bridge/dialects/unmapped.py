@@ -198,17 +198,17 @@ def carry(unit: Any, source: str, content: Json) -> None:
     """
     empty = unit.HasField("metadata") and not unit.metadata.fields
     fields = unit.metadata.fields
-    said = sources(fields[KEY].string_value) if KEY in fields else {}
-    said.pop(source, None)
+    by_source = sources(fields[KEY].string_value) if KEY in fields else {}
+    by_source.pop(source, None)
     if content:
-        said[source] = content
+        by_source[source] = content
         if empty:
-            said[EMPTY] = True
-    if said.keys() - {EMPTY}:
-        fields[KEY].string_value = dumps_ascii(said)
+            by_source[EMPTY] = True
+    if by_source.keys() - {EMPTY}:
+        fields[KEY].string_value = dumps_ascii(by_source)
     else:
         _remove(unit)
-        if empty or EMPTY in said:
+        if empty or EMPTY in by_source:
             unit.metadata.SetInParent()
 
 

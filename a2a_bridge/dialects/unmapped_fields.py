@@ -121,22 +121,22 @@ def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, en
 
 
 def _restore_unit(unit: JsonObject, metadata: JsonObject, root: JsonObject) -> None:
-    said = sources(metadata.pop(KEY))
-    kept = []
+    by_source = sources(metadata.pop(KEY))
+    remaining = []
     around = []
     within = []
-    for entry in said.pop(PROTO, ()):
+    for entry in by_source.pop(PROTO, ()):
         if entry[0].endswith(UNKNOWN):
-            kept.append(entry)
+            remaining.append(entry)
         elif entry[0].startswith(f"/{WRAPPER}/"):
             around.append([entry[0].removeprefix(f"/{WRAPPER}"), *entry[1:]])
         else:
             within.append(entry)
-    if kept:
-        said[PROTO] = kept
-    if said.keys() - {EMPTY}:
-        metadata[KEY] = dumps_ascii(said)
-    elif not metadata and EMPTY not in said:
+    if remaining:
+        by_source[PROTO] = remaining
+    if by_source.keys() - {EMPTY}:
+        metadata[KEY] = dumps_ascii(by_source)
+    elif not metadata and EMPTY not in by_source:
         del unit["metadata"]
     restore(unit, within)
     if around and unit is not root:
@@ -167,17 +167,17 @@ def restore_unknown(message: Any) -> None:
     """Restores the unknown fields that units carry, in place."""
     for unit in units(message):
         entries = entries_of(unit)
-        kept = []
+        remaining = []
         for entry in entries:
             pointer = entry[0]
             if len(entry) < 2 or not pointer.endswith(UNKNOWN):
-                kept.append(entry)
+                remaining.append(entry)
             elif pointer.startswith(f"/{WRAPPER}/"):
                 merge_unknown(message, pointer.removeprefix(f"/{WRAPPER}"), entry[1])
             else:
                 merge_unknown(unit, pointer, entry[1])
         if entries:
-            carry(unit, PROTO, kept)
+            carry(unit, PROTO, remaining)
 
 
 def merge_unknown(message: Any, pointer: str, text: object) -> None:

@@ -97,8 +97,8 @@ class Contexts:
         request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, history_length=0)
         try:
             async with asyncio.timeout(_PATIENCE):
-                asked = Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-                task = await self._service.unary(asked)
+                query = Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
+                task = await self._service.unary(query)
         except (A2AError, TimeoutError) as error:
             logger.debug("the context of task %s is not known: %s", task_id, error)
             return ""

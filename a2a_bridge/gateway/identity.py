@@ -34,7 +34,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import JSONRPC, KNOWN
-from a2a_bridge.dialects.annotation import final_said
+from a2a_bridge.dialects.annotation import annotated_final
 from a2a_bridge.dialects.v0_1.messages import placed
 from a2a_bridge.gateway.identity_names import FINAL, Naming, context_of, wrapped
 from a2a_bridge.gateway.identity_table import Expected, IdentityTable, Name
@@ -411,8 +411,8 @@ def _is_final(event: hub.StreamResponse) -> bool:
     """True if this event ends a stream of 0.1."""
     if not event.HasField("status_update"):
         return False
-    said = final_said(event.status_update)
-    return event.status_update.status.state in FINAL if said is None else said
+    annotated = annotated_final(event.status_update)
+    return event.status_update.status.state in FINAL if annotated is None else annotated
 
 
 def _parts(event: Event, shown: Iterable[hub.StreamResponse]) -> list[Event]:

@@ -97,13 +97,13 @@ class LegacyAgent:
             known = self._contexts.get((scope, message.task_id))
             if known is None:
                 # Raises TASK_NOT_FOUND.
-                known = (await self._asked(scope, call, message.task_id)).context_id
+                known = (await self._fetch_task(scope, call, message.task_id)).context_id
             message.context_id = message.context_id or known
         if message.context_id:
             self._keep(scope, message.task_id, message.context_id)
         return Call(call.operation, request, call.context)
 
-    async def _asked(self, scope: Scope, call: Call[Any, Any], task_id: str) -> hub.Task:
+    async def _fetch_task(self, scope: Scope, call: Call[Any, Any], task_id: str) -> hub.Task:
         request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, history_length=0)
         task = await self._service.unary(
             Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
@@ -133,7 +133,7 @@ class LegacyAgent:
 
     async def _context(self, scope: Scope, call: Call[Any, Any], task_id: str) -> str:
         try:
-            context_id = (await self._asked(scope, call, task_id)).context_id
+            context_id = (await self._fetch_task(scope, call, task_id)).context_id
         except A2AError as error:
             if error.reason in (Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED):
                 raise

@@ -245,13 +245,13 @@ class _Lists:
 
         try:
             async with asyncio.TaskGroup() as group:
-                asked = [group.create_task(get(one)) for one in wanted]
+                reads = [group.create_task(get(one)) for one in wanted]
         except* A2AError as errors:
             failed: BaseException = errors
             while isinstance(failed, BaseExceptionGroup):
                 failed = failed.exceptions[0]
             raise failed from None
-        return {task.id: task for one in asked if (task := one.result()) is not None}
+        return {task.id: task for one in reads if (task := one.result()) is not None}
 
 
 def _page_size(request: hub.ListTasksRequest) -> int:

@@ -46,7 +46,7 @@ class Configs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RelayedConfig:
     """A registered config."""
 
     #: of the caller
@@ -63,10 +63,10 @@ class Addresses:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def address(self, kept: Kept) -> str:
+    def address(self, registration: RelayedConfig) -> str:
         """The address for a config: below the relay's URL."""
-        words = json.dumps([*kept.scope, kept.version]).encode()
-        return self._mac(b"address", words + kept.config.SerializeToString(deterministic=True))
+        words = json.dumps([*registration.scope, registration.version]).encode()
+        return self._mac(b"address", words + registration.config.SerializeToString(deterministic=True))
 
     def token(self, address: str) -> str:
         """The token that the agent has to send to an address."""
@@ -99,10 +99,10 @@ class RelayStore:
             raise A2AError(Reason.UNAVAILABLE, "the store did not keep what was put there")
         self.addresses = Addresses(found.config.token.encode())
 
-    async def keep(self, address: str, kept: Kept) -> None:
+    async def keep(self, address: str, registration: RelayedConfig) -> None:
         """Remembers a config. Raises UNAVAILABLE."""
         group = _group(address)
-        registered = _registered(address, kept)
+        registered = _registered(address, registration)
         try:
             await self._configs.put(_SCOPE, registered)
         except A2AError as error:
@@ -113,7 +113,7 @@ class RelayStore:
                 await self._configs.delete(_SCOPE, group, one.config.id)
             await self._configs.put(_SCOPE, registered)
 
-    async def recall(self, address: str) -> Kept | None:
+    async def recall(self, address: str) -> RelayedConfig | None:
         """The config for an address; None for an unknown address or an evicted config."""
         found = await self._configs.get(_SCOPE, _group(address), address)
         if found is None:
@@ -121,26 +121,30 @@ class RelayStore:
         config = hub.TaskPushNotificationConfig()
         config.CopyFrom(found.config)
         tenant, owner, config.task_id, config.id = json.loads(found.side_channel)
-        return Kept(Scope(tenant, owner), found.version, config)
+        return RelayedConfig(Scope(tenant, owner), found.version, config)
 
     async def forget(self, address: str) -> None:
         """Deletes a config and its pending notifications."""
         await self._configs.delete(_SCOPE, _group(address), address)
 
-    async def post(self, address: str, kept: Kept, event: hub.StreamResponse) -> None:
+    async def post(self, address: str, registration: RelayedConfig, event: hub.StreamResponse) -> None:
         """Takes a notification for the receiver of a config. Returns when it is durable. Raises
         UNAVAILABLE.
         """
-        await self._outbox.post(_SCOPE, _registered(address, kept), event)
+        await self._outbox.post(_SCOPE, _registered(address, registration), event)
 
 
 def _group(address: str) -> str:
     return _GROUP + address[:_GROUP_LETTERS]
 
 
-def _registered(address: str, kept: Kept) -> Registered:
+def _registered(address: str, registration: RelayedConfig) -> Registered:
     """A config as it is in the store: under its group and address, with its own names beside it."""
     config = hub.TaskPushNotificationConfig()
-    config.CopyFrom(kept.config)
+    config.CopyFrom(registration.config)
     config.task_id, config.id = _group(address), address
-    return Registered(config, kept.version, json.dumps([*kept.scope, kept.config.task_id, kept.config.id]))
+    return Registered(
+        config,
+        registration.version,
+        json.dumps([*registration.scope, registration.config.task_id, registration.config.id]),
+    )

@@ -271,7 +271,7 @@ class StreamRegistry:
         if stream.lingering is not None:
             stream.lingering.cancel()
             stream.lingering = None
-        going = stream.reader.cancel()
-        if going is not None:
-            self._hanging_up.add(going)
-            going.add_done_callback(self._hanging_up.discard)
+        closing = stream.reader.cancel()
+        if closing is not None:
+            self._hanging_up.add(closing)
+            closing.add_done_callback(self._hanging_up.discard)

@@ -267,7 +267,7 @@ class StreamSharing:
             beginning = Beginning(first, message.task, whole=complete)
         else:
             beginning = await self._begun_by_update(call, first, new=not request.message.task_id)
-        return self._kept(call, task_id, beginning, source, reply)
+        return self._shareable(call, task_id, beginning, source, reply)
 
     async def _subscribed(self, call: Call[Any, Any]) -> _Opened:
         context = call.context
@@ -285,10 +285,10 @@ class StreamSharing:
         if joined is not None:
             return joined
         if not at_once:
-            return await self._asked(call, task_id, after)
+            return await self._subscribe_again(call, task_id, after)
         opening = self._opening[key] = asyncio.Event()
         try:
-            return await self._asked(call, task_id, after)
+            return await self._subscribe_again(call, task_id, after)
         finally:
             del self._opening[key]
             opening.set()
@@ -323,20 +323,20 @@ class StreamSharing:
         )
         stream.accepted = now()
 
-    async def _asked(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
+    async def _subscribe_again(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
         """A new subscription at the agent."""
-        context = asked = call.context
-        ours = bool(after) and self._unknown_to_agent(after)
+        context = agent_context = call.context
+        made_here = bool(after) and self._unknown_to_agent(after)
         if after:
             parameters = dict(context.parameters.items())
             parameters.pop(LAST_EVENT_PARAMETER, None)
-            if not ours:
+            if not made_here:
                 parameters[LAST_EVENT_PARAMETER] = after
             # A gap is represented by a task, which streams of older versions need not begin with.
             origin = IN_PROCESS if self._older else context.origin
-            asked = context.replace(parameters=parameters, origin=origin)
+            agent_context = context.replace(parameters=parameters, origin=origin)
         try:
-            first, source, reply = await self._first(call, asked)
+            first, source, reply = await self._first(call, agent_context)
         except A2AError as error:
             if not after or error.reason is not Reason.UNSUPPORTED_OPERATION:
                 raise
@@ -346,18 +346,18 @@ class StreamSharing:
         message = first.message
         if task_id_of(message) != task_id or message.HasField("message"):
             return _Opened([first], source)
-        if after and not ours and first.id and first.id == _following(after) and not first.gap:
-            return self._kept(call, task_id, Beginning(first, None, whole=False), source, reply)
+        if after and not made_here and first.id and first.id == _following(after) and not first.gap:
+            return self._shareable(call, task_id, Beginning(first, None, whole=False), source, reply)
         if not message.HasField("task"):
             beginning = await self._begun_by_update(call, first)
-            opened = self._kept(call, task_id, beginning, source, reply)
+            opened = self._shareable(call, task_id, beginning, source, reply)
             opened.first[-1].gap = bool(after)
             return opened
         known = _unmarked(message.task)
         if _state_of(message) in TERMINAL:
             opened = _Opened([Event(message, first.id)], source)
         else:
-            opened = self._kept(call, task_id, Beginning(first, known), source, reply)
+            opened = self._shareable(call, task_id, Beginning(first, known), source, reply)
         if after:
             id_ = opened.first[-1].id
             opened.first = [Event(_marked(message, known, after, id_), id_, gap=True)]
@@ -414,7 +414,7 @@ class StreamSharing:
         """True if the agent cannot resume after an id."""
         return not self._resumes or self._streams.ours(id_)
 
-    def _kept(
+    def _shareable(
         self,
         call: Call[Any, Any],
         task_id: str,
@@ -461,8 +461,8 @@ class StreamSharing:
         parameters = call.context.parameters
         if not self._personal or not parameters:
             return scope
-        said = [value for name in self._personal if (value := parameters.get(name)) is not None]
-        if not said:
+        values = [value for name in self._personal if (value := parameters.get(name)) is not None]
+        if not values:
             return scope
         words = repr([(name, parameters.get(name)) for name in self._personal])
         digest = hashlib.blake2b(words.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
@@ -477,14 +477,14 @@ class StreamSharing:
 
 def _answer(context: CallContext, reply: ResponseParameters) -> None:
     """Passes on the agent's response parameters. Ids are sent with the events."""
-    told = context.reply
+    parameters = context.reply
     # Middleware confirmed them in the agent's name; the agent itself says which extensions it activates.
-    told.pop(EXTENSIONS_PARAMETER, None)
-    told.merge(reply)
+    parameters.pop(EXTENSIONS_PARAMETER, None)
+    parameters.merge(reply)
     if context.parameters and RESUME_URI in context.extensions:
-        confirmed = told.get(EXTENSIONS_PARAMETER, "")
+        confirmed = parameters.get(EXTENSIONS_PARAMETER, "")
         if RESUME_URI not in confirmed:
-            told[EXTENSIONS_PARAMETER] = f"{confirmed},{RESUME_URI}" if confirmed else RESUME_URI
+            parameters[EXTENSIONS_PARAMETER] = f"{confirmed},{RESUME_URI}" if confirmed else RESUME_URI
 
 
 def _joinable(stream: Stream) -> bool:

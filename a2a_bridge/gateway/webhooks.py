@@ -33,7 +33,7 @@ from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import older_versions
 from a2a_bridge.gateway.index import visible_to
-from a2a_bridge.gateway.relay_store import Addresses, Kept, RelayStore
+from a2a_bridge.gateway.relay_store import Addresses, RelayedConfig, RelayStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import (
     TOKEN_HEADERS,
@@ -73,7 +73,7 @@ class _Relayed:
     """A config that a caller registered."""
 
     #: the config
-    kept: Kept
+    kept: RelayedConfig
     #: gets the task as that caller; None for a config from a store
     service: Service | None = None
     #: the caller's context, for `service`
@@ -157,7 +157,7 @@ class Relay:
         scope = visible_to(call.request, call.context)
         own = hub.TaskPushNotificationConfig()
         own.CopyFrom(config)
-        kept = Kept(scope, version if version in self._older else "", own)
+        kept = RelayedConfig(scope, version if version in self._older else "", own)
         relay_id = self._addresses.address(kept)
         if self._store is not None:
             # Each time: another gateway may have evicted it since.
@@ -181,12 +181,12 @@ class Relay:
         relayed = await self._of(config)
         if relayed is None or relayed.kept.scope != scope:
             return
-        said = redacted(relayed.kept.config)
+        shown_config = redacted(relayed.kept.config)
         self._name(config.url.removeprefix(self._base), (scope, config.task_id, config.id))
-        config.url, config.token = said.url, said.token
+        config.url, config.token = shown_config.url, shown_config.token
         config.ClearField("authentication")
-        if said.HasField("authentication"):
-            config.authentication.CopyFrom(said.authentication)
+        if shown_config.HasField("authentication"):
+            config.authentication.CopyFrom(shown_config.authentication)
 
     async def unmasked(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, task_id: str, service: Service
@@ -225,9 +225,9 @@ class Relay:
         request = hub.GetTaskPushNotificationConfigRequest(
             task_id=task_id, id=config_id, tenant=call.request.tenant
         )
-        asked = Call(ops.GET_PUSH_CONFIG, request, call.context.replace(reply=ResponseParameters()))
+        query = Call(ops.GET_PUSH_CONFIG, request, call.context.replace(reply=ResponseParameters()))
         try:
-            config = await service.unary(asked)
+            config = await service.unary(query)
             found = await self._of(config)
         except A2AError as error:
             logger.debug("whether the config %s is relayed is unknown: %s", config_id, error)

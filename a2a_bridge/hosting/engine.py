@@ -233,9 +233,9 @@ class Engine:
         """The task as the message found it, and the following events."""
         try:
             await accepted.task_run.settled()
-            asked = accepted.asked
+            has_question = accepted.has_question
             yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
-            if asked:
+            if has_question:
                 return
             async for event in reading.events(accepted.send):
                 yield event
@@ -411,11 +411,11 @@ class Engine:
         self._require_streaming()
         if self._closing:
             raise closing()
-        asked = asked_after(context)
+        last_event_id = asked_after(context)
         scope = scope_of(request, context)
         task, last = await self._shown(scope, request.id)
-        if asked:
-            reading = self._readers.begin(scope, request.id, number_of(asked), asked)
+        if last_event_id:
+            reading = self._readers.begin(scope, request.id, number_of(last_event_id), last_event_id)
         elif task.status.state in TERMINAL:
             raise A2AError(
                 Reason.UNSUPPORTED_OPERATION,
@@ -425,7 +425,7 @@ class Engine:
         else:
             reading = self._readers.begin(scope, request.id, last)
         try:
-            if not asked:
+            if not last_event_id:
                 yield Event(hub.StreamResponse(task=task), event_id(last))
             async for event in reading.events(None):
                 yield event

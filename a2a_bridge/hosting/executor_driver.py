@@ -81,7 +81,7 @@ class ExecutorDriver:
                     timer.ask(live.task)
                 async for event in events:
                     if timer is not None:
-                        timer.hear()
+                        timer.on_event()
                     if send.push_config is not None and live.task is None and type(event) is not hub.Message:
                         await self._register(send)
                     apply(event, send)
@@ -174,7 +174,7 @@ class ExecutorDriver:
         live = self._live
         if live.task is None:
             for one in send.all():
-                one.settle(send.said or broken("the agent ended without an answer"))
+                one.settle(send.direct_answer or broken("the agent ended without an answer"))
         elif live.state not in RUNNING:
             if live.state == hub.TASK_STATE_INPUT_REQUIRED:
                 self._repeat_question(send)
@@ -198,7 +198,7 @@ class ExecutorDriver:
         live = self._live
         if live.task is None:
             for one in send.all():
-                one.said = None  # events before the failure are no answer
+                one.direct_answer = None  # events before the failure are no answer
                 one.settle(error)
         elif self._phase.now is Phase.WORKING:
             if not live.ended:

@@ -153,8 +153,8 @@ class Idempotency:
         send = accepted.send
         try:
             await send.wait_finished()
-            if send.said is not None and accepted.task_run.live.task is None:
-                await self._store.sends.answered(*key, send.said.SerializeToString())
+            if send.direct_answer is not None and accepted.task_run.live.task is None:
+                await self._store.sends.answered(*key, send.direct_answer.SerializeToString())
             elif accepted.task_run.live.task is None:
                 await self._forget(key)
         except A2AError as error:

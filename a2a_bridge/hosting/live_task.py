@@ -197,12 +197,12 @@ class LiveTask:
         send: the message whose run yielded it; None for events of the engine and of the executor's `cancel`.
         Raises ExecutorError, IllegalTransitionError, OwnershipLostError, A2AError RESOURCE_EXHAUSTED.
         """
-        if send is not None and send.said is not None:
+        if send is not None and send.direct_answer is not None:
             raise ExecutorError("nothing may follow a direct message")
         if type(event) is hub.Message:
             if self.task is not None or send is None:
                 raise ExecutorError("a message cannot follow a task; send it with a status instead")
-            send.said = direct_answer(event, self.task_id, self.context_id)
+            send.direct_answer = direct_answer(event, self.task_id, self.context_id)
             return
         if type(event) not in _UPDATES:
             raise ExecutorError(f"{type(event).__name__} is not an event")

@@ -38,7 +38,7 @@ class PendingSend:
     #: True once the run is over and nothing more comes of the message
     finished = False
     #: the direct answer of the executor, held back until it is certain to be the only event
-    said: hub.SendMessageResponse | None = None
+    direct_answer: hub.SendMessageResponse | None = None
     _left = False
     _answer: hub.SendMessageResponse | A2AError | None = None
     _waiter: asyncio.Future[None] | None = None

@@ -76,7 +76,7 @@ class PushConfigs:
             return None
         given = request.configuration.task_push_notification_config
         version = _version(context)
-        beside = side_channel.told_within(request) if version else ""
+        beside = side_channel.content_within(request) if version else ""
         return await self._named(scope, given, task_id, version, beside, _INLINE)
 
     async def create_task_push_notification_config(
@@ -92,7 +92,7 @@ class PushConfigs:
         scope = scope_of(request, context)
         await self._task(scope, request.task_id)
         version = _version(context)
-        beside = side_channel.told(context) if version else ""
+        beside = side_channel.content_of(context) if version else ""
         registered = await self._named(scope, request, request.task_id, version, beside)
         await self._configs.put(scope, registered)
         return _shown(registered, context)

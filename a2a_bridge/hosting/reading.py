@@ -36,12 +36,12 @@ class EventReaders:
         """True if the events of a task have a reader."""
         return task_id in self._tasks
 
-    def begin(self, scope: Scope, task_id: str, after: int | None, asked: str = "") -> EventReader:
+    def begin(self, scope: Scope, task_id: str, after: int | None, last_id: str = "") -> EventReader:
         """A reader of the events after a number; the caller closes it. after: None for an unknown event.
 
-        asked: the caller's id of the event.
+        last_id: the caller's id of that event.
         """
-        return EventReader(self, scope, task_id, after, asked)
+        return EventReader(self, scope, task_id, after, last_id)
 
     async def outcome(self, scope: Scope, shown: Shown) -> Shown:
         """Waits until the task has ended or waits for its user, and returns it."""
@@ -74,12 +74,12 @@ class EventReader:
     """One caller's position in the events of a task."""
 
     def __init__(
-        self, readers: EventReaders, scope: Scope, task_id: str, after: int | None, asked: str
+        self, readers: EventReaders, scope: Scope, task_id: str, after: int | None, last_id: str
     ) -> None:
         self._readers = readers
         self._scope = scope
         self._task_id = task_id
-        self._asked = asked
+        self._last_id = last_id
         self._subscription = None if after is None else readers.listen(task_id, after)
 
     async def events(self, ticket: QueuePosition | None) -> Events:
@@ -102,18 +102,18 @@ class EventReader:
                                 and (ticket is not None or await self._is_last(event, number))
                             ):
                                 return
-                        self._asked = str(number)
+                        self._last_id = str(number)
                     if subscription is not None:
                         return
                 except GapError:
                     self.close()
                 task, last = await self._readers.shown(self._scope, self._task_id)
-                mark_gap(task, self._asked, event_id(last))
+                mark_gap(task, self._last_id, event_id(last))
                 ended = task.status.state in TERMINAL
                 yield Event(hub.StreamResponse(task=task), event_id(last), gap=True)
                 if ended:
                     return
-                self._asked = event_id(last)
+                self._last_id = event_id(last)
                 self._subscription = self._readers.listen(self._task_id, last)
         finally:
             self.close()

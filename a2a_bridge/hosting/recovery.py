@@ -38,7 +38,7 @@ class Recovery:
     def __init__(self, store: Store, recover: Callable[[Scope, str], Awaitable[bool]]) -> None:
         self._store = store
         self._recover = recover
-        self._told = asyncio.Event()
+        self._woken = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
         #: orphans of the present round that are not being taken over yet, the newest last
         self._queue: list[tuple[Scope, str]] = []
@@ -56,7 +56,7 @@ class Recovery:
         if not self._store.durable:
             self._quiet.set()
             return
-        self._told.set()
+        self._woken.set()
         self._store.on_orphans(self._wake_up)
         self._watcher = asyncio.create_task(self._watch(), name="a2a recovery")
 
@@ -74,14 +74,14 @@ class Recovery:
 
     def _wake_up(self) -> None:
         self._quiet.clear()
-        self._told.set()
+        self._woken.set()
 
     async def _watch(self) -> None:
         while True:
-            await self._told.wait()
-            self._told.clear()
+            await self._woken.wait()
+            self._woken.clear()
             went_well = await self._round()
-            if not self._told.is_set():
+            if not self._woken.is_set():
                 self._quiet.set()
             if not went_well:
                 await asyncio.sleep(_AGAIN)

@@ -114,14 +114,14 @@ class ReplicaCalls:
         self, holder: str, operation: str, body: bytes, context: CallContext, most: float | None = None
     ) -> tuple[dict[str, Any], bytes]:
         left = None if context.deadline is None else max(0.0, context.deadline - monotonic())
-        head = {"release": _RELEASE, "operation": operation, "context": _said(context, left)}
+        head = {"release": _RELEASE, "operation": operation, "context": _encode_context(context, left)}
         seconds = left if most is None else min(most, left or most)
         answer, content = _read(await self._remote.ask(holder, _written(head, body), seconds))
         context.reply.update(answer.get("reply", {}))
         if answer.get("elsewhere"):
             raise OwnerLostError
         if "error" in answer:
-            raise _error(answer["error"])
+            raise _decode_error(answer["error"])
         return answer, content
 
     # ------------------------------------------------------------------ being asked
@@ -139,16 +139,16 @@ class ReplicaCalls:
         try:
             head, body = _read(question)
             known = head.get("release") == _RELEASE
-            context = _context(head["context"]) if known else context
+            context = _decode_context(head["context"]) if known else context
             operation = str(head["operation"]) if known else ""
             answer, content = await self._carried_out(local, operation, body, context)
         except NotOwnerError:
             answer, content = {"elsewhere": True}, b""
         except A2AError as error:
-            answer, content = {"error": _told(error)}, b""
+            answer, content = {"error": _encode_error(error)}, b""
         except Exception:
             log.exception("a call of another replica has failed")
-            answer, content = {"error": _told(internal_error())}, b""
+            answer, content = {"error": _encode_error(internal_error())}, b""
         return _written(answer | {"reply": context.reply}, content)
 
     async def _carried_out(
@@ -189,7 +189,7 @@ def _read(data: bytes) -> tuple[dict[str, Any], bytes]:
     return head, data[end:]
 
 
-def _said(context: CallContext, left: float | None) -> dict[str, Any]:
+def _encode_context(context: CallContext, left: float | None) -> dict[str, Any]:
     principal, origin = context.principal, context.origin
     return {
         "tenant": context.tenant,
@@ -200,18 +200,18 @@ def _said(context: CallContext, left: float | None) -> dict[str, Any]:
     }
 
 
-def _context(said: Mapping[str, Any]) -> CallContext:
-    principal, seconds = said["principal"], said["seconds"]
+def _decode_context(tree: Mapping[str, Any]) -> CallContext:
+    principal, seconds = tree["principal"], tree["seconds"]
     return CallContext(
-        tenant=said["tenant"],
-        parameters=said["parameters"],
+        tenant=tree["tenant"],
+        parameters=tree["parameters"],
         principal=None if principal is None else Principal(principal[0], principal[1]),
         deadline=None if seconds is None else monotonic() + seconds,
-        origin=Origin(*said["origin"]),
+        origin=Origin(*tree["origin"]),
     )
 
 
-def _told(error: A2AError) -> dict[str, Any]:
+def _encode_error(error: A2AError) -> dict[str, Any]:
     return {
         "reason": error.reason.name,
         "message": error.message,
@@ -225,17 +225,17 @@ def _told(error: A2AError) -> dict[str, Any]:
     }
 
 
-def _error(told: Mapping[str, Any]) -> A2AError:
+def _decode_error(tree: Mapping[str, Any]) -> A2AError:
     return A2AError(
-        Reason[told["reason"]] if told["reason"] in Reason.__members__ else Reason.INTERNAL_ERROR,
-        told["message"],
-        violations=[Violation(*one) for one in told["violations"]],
-        metadata=told["metadata"],
-        details=told["details"],
-        code=told["code"],
-        name=told["name"],
-        blame=Blame(told["blame"]),
-        retry_after=told["retry_after"],
+        Reason[tree["reason"]] if tree["reason"] in Reason.__members__ else Reason.INTERNAL_ERROR,
+        tree["message"],
+        violations=[Violation(*one) for one in tree["violations"]],
+        metadata=tree["metadata"],
+        details=tree["details"],
+        code=tree["code"],
+        name=tree["name"],
+        blame=Blame(tree["blame"]),
+        retry_after=tree["retry_after"],
     )
 
 

@@ -47,7 +47,7 @@ class RunTimer:
         if limit > 0 and (task is None or task.status.state not in INTERRUPTED):
             self._silent = self._clock.call_later(limit, self._expire_silent)
 
-    def hear(self) -> None:
+    def on_event(self) -> None:
         """The executor has yielded an event."""
         self._is_silent = False
         if self._silent is not None:
@@ -56,7 +56,7 @@ class RunTimer:
 
     def close(self) -> None:
         """The run is over."""
-        self.hear()
+        self.on_event()
         self._is_late = False
         if self._whole is not None:
             self._whole.cancel()

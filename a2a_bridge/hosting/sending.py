@@ -47,7 +47,7 @@ class Accepted(NamedTuple):
     reading: EventReader | None = None
 
     @property
-    def asked(self) -> bool:
+    def has_question(self) -> bool:
         """True if the snapshot contains the question with which the message's run ends its streams."""
         begun, snapshot = self.send.begun_at, self.snapshot
         if begun is None or snapshot is None or snapshot.task.status.state != hub.TASK_STATE_INPUT_REQUIRED:

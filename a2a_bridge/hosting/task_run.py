@@ -329,7 +329,7 @@ class TaskRun:
         self._phase.to_ending()
         await self._stop_producer()
         if self.live.task is None:
-            send.said = None
+            send.direct_answer = None
             self.live.refuse(error)
             send.finish()  # the run may ignore its cancellation; a repeated message need not wait for it
         else:

@@ -34,9 +34,9 @@ from a2a_bridge.dialects.annotation import (
     CLOSING,
     SNAPSHOT,
     Finality,
+    annotate_final,
     by_state,
     finality,
-    say_final,
     synthesise,
     synthesised,
     without_final,
@@ -125,12 +125,12 @@ class _OlderCallers:
                         return
                     # A copy: the event is shared with other readers.
                     passed = hub.StreamResponse(status_update=message.status_update)
-                    say_final(passed.status_update, False)
+                    annotate_final(passed.status_update, False)
                     yield Event(passed, event.id)
                     continue
                 yield event
         # A resumed stream whose last event was seen needs no closing event: that event was final.
-        if known.spoke_of_task and not resumed:
+        if known.concerns_task and not resumed:
             yield Event(hub.StreamResponse(status_update=await self._closing(call, known, is_final)))
 
     async def _closing(
@@ -142,7 +142,7 @@ class _OlderCallers:
         if known.status is not None:
             update.status.CopyFrom(known.status)
         if not is_final(update):
-            say_final(update, True)
+            annotate_final(update, True)
         synthesise(update, CLOSING)
         return update
 
@@ -228,20 +228,20 @@ def _final(event: Event, is_final: Finality) -> Event:
     """
     if is_final(event.message.status_update):
         return event
-    said = hub.StreamResponse(status_update=without_final(event.message.status_update))
-    if not is_final(said.status_update):
-        say_final(said.status_update, True)
-    return Event(said, event.id)
+    message = hub.StreamResponse(status_update=without_final(event.message.status_update))
+    if not is_final(message.status_update):
+        annotate_final(message.status_update, True)
+    return Event(message, event.id)
 
 
 class _LastKnown:
     """The task of a stream as far as its events described it."""
 
-    __slots__ = ("context_id", "spoke_of_task", "status", "task_id")
+    __slots__ = ("concerns_task", "context_id", "status", "task_id")
 
     def __init__(self, request: Any) -> None:
         # A subscription is about an existing task, even without events.
-        self.spoke_of_task = isinstance(request, hub.SubscribeToTaskRequest)
+        self.concerns_task = isinstance(request, hub.SubscribeToTaskRequest)
         self.task_id = request.id if isinstance(request, hub.SubscribeToTaskRequest) else ""
         self.context_id = ""
         self.status: hub.TaskStatus | None = None
@@ -252,12 +252,12 @@ class _LastKnown:
         if which == "task":
             self.task_id, self.context_id = event.task.id, event.task.context_id
             self.status = event.task.status
-            self.spoke_of_task = True
+            self.concerns_task = True
         elif which == "status_update":
             update = event.status_update
             self.task_id, self.context_id, self.status = update.task_id, update.context_id, update.status
-            self.spoke_of_task = True
+            self.concerns_task = True
         elif which == "artifact_update":
             self.task_id, self.context_id = event.artifact_update.task_id, event.artifact_update.context_id
-            self.spoke_of_task = True
+            self.concerns_task = True
         return which

@@ -30,7 +30,7 @@ SLACK = 2 * 3600.0
 
 @dataclass(slots=True)
 class _Circuit:
-    going: int = 0
+    in_flight: int = 0
     failures: int = 0
     opened: int = 0
     open_until: float | None = None
@@ -82,8 +82,8 @@ class Circuits:
         if circuit is None:
             return self._each
         if circuit.open_until is None or self.given_up(target):
-            return self._each - circuit.going
-        return 1 if circuit.going == 0 and self._now() >= circuit.open_until else 0
+            return self._each - circuit.in_flight
+        return 1 if circuit.in_flight == 0 and self._now() >= circuit.open_until else 0
 
     def given_up(self, target: str) -> bool:
         """True if the target has failed for so long that notifications are given up at their next failure."""
@@ -94,7 +94,7 @@ class Circuits:
 
     def begin(self, target: str) -> None:
         """Counts a started delivery."""
-        self._circuits.setdefault(target, _Circuit()).going += 1
+        self._circuits.setdefault(target, _Circuit()).in_flight += 1
 
     def end(self, target: str, fine: bool | None) -> bool:
         """Counts a finished delivery. fine: whether the target works; None if that is unknown.
@@ -102,7 +102,7 @@ class Circuits:
         Returns True if the circuit has just opened.
         """
         circuit = self._circuits[target]
-        circuit.going -= 1
+        circuit.in_flight -= 1
         tripped = False
         if fine is False:
             now = self._now()
@@ -122,7 +122,7 @@ class Circuits:
                 circuit.opened = min(circuit.opened + 1, 30)
         elif fine:
             circuit.begin_anew()
-        if circuit.going == 0 and circuit.failures == 0:
+        if circuit.in_flight == 0 and circuit.failures == 0:
             del self._circuits[target]
         elif len(self._circuits) > self._most:
             self._forget_one()
@@ -134,7 +134,7 @@ class Circuits:
         times = [
             one.open_until - now
             for one in self._circuits.values()
-            if one.open_until is not None and one.going == 0 and one.open_until > now
+            if one.open_until is not None and one.in_flight == 0 and one.open_until > now
         ]
         return min(times, default=None)
 
@@ -146,7 +146,7 @@ class Circuits:
 
     def _forget_one(self) -> None:
         # Few targets are busy, so this search is short.
-        idle = (target for target, circuit in self._circuits.items() if circuit.going == 0)
+        idle = (target for target, circuit in self._circuits.items() if circuit.in_flight == 0)
         oldest = next(idle, None)
         if oldest is not None:
             del self._circuits[oldest]

@@ -100,11 +100,11 @@ class DeliveryWorker:
             now=now,
             chance=chance,
         )
-        self._going: set[asyncio.Task[None]] = set()
+        self._active: set[asyncio.Task[None]] = set()
         #: time of the first failure of each notification, by number
         self._since: OrderedDict[int, float] = OrderedDict()
         self._taken: list[tuple[Delivery, asyncio.Future[None]]] = []
-        self._telling: asyncio.Task[None] | None = None
+        self._reporting: asyncio.Task[None] | None = None
         self._stirred = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._finishing = False
@@ -122,7 +122,7 @@ class DeliveryWorker:
             return
         if grace > 0:
             await asyncio.wait({self._worker}, timeout=grace)
-        left = [self._worker, *self._going, *([] if self._telling is None else [self._telling])]
+        left = [self._worker, *self._active, *([] if self._reporting is None else [self._reporting])]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
@@ -136,7 +136,7 @@ class DeliveryWorker:
             deliveries: list[Delivery] = []
             pause: float | None = None
             try:
-                free = self._options.at_once - len(self._going)
+                free = self._options.at_once - len(self._active)
                 # Due notifications count in `wait` until `due` takes them; without a free slot, wait for one
                 # (see _done).
                 if free > 0:
@@ -154,7 +154,7 @@ class DeliveryWorker:
                 self._begin(delivery)
             if deliveries:
                 continue
-            if self._finishing and not self._going:
+            if self._finishing and not self._active:
                 return
             await self._pause(pause)
 
@@ -173,11 +173,11 @@ class DeliveryWorker:
         self._circuits.begin(target)
         work = self._deliver(delivery, target)
         task = asyncio.create_task(work, name=f"a2a push {delivery.task_id}")
-        self._going.add(task)
+        self._active.add(task)
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._going.discard(task)
+        self._active.discard(task)
         self._stirred.set()
         if not task.cancelled() and task.exception() is not None:
             logger.error("a push notification was left where it is", exc_info=task.exception())
@@ -292,13 +292,13 @@ class DeliveryWorker:
         """Reports an acknowledgement to the outbox, in one batch with those that arrived during the last
         report.
         """
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._taken.append((delivery, told))
-        if self._telling is None:
-            self._telling = asyncio.create_task(self._tell(), name="a2a delivery results")
-        await told
+        reported: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._taken.append((delivery, reported))
+        if self._reporting is None:
+            self._reporting = asyncio.create_task(self._report(), name="a2a delivery results")
+        await reported
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         while self._taken:
             taken, self._taken = self._taken, []
             deliveries = [delivery for delivery, _ in taken]
@@ -307,21 +307,21 @@ class DeliveryWorker:
                 await self._surely(partial(self._outbox.sent, deliveries))
             except Exception as error:  # noqa: BLE001  its waiters log it
                 failed = error
-            for _, told in taken:
-                if told.done():
+            for _, reported in taken:
+                if reported.done():
                     continue
                 if failed is None:
-                    told.set_result(None)
+                    reported.set_result(None)
                 else:
-                    told.set_exception(failed)
-        self._telling = None
+                    reported.set_exception(failed)
+        self._reporting = None
 
-    async def _surely(self, tell: Callable[[], Awaitable[None]]) -> None:
+    async def _surely(self, report: Callable[[], Awaitable[None]]) -> None:
         """Repeats a report to the outbox until it succeeds or the worker is closed."""
         pause = _MEND
         while True:
             try:
-                return await tell()
+                return await report()
             except A2AError as error:
                 logger.info("the outbox cannot be told what became of a notification yet: %s", error)
             await asyncio.sleep(pause)

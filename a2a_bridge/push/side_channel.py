@@ -40,13 +40,13 @@ _INLINE = "/configuration/pushNotificationConfig"
 _OF_CONFIG = "/pushNotificationConfig"
 
 
-def told(context: CallContext) -> str:
+def content_of(context: CallContext) -> str:
     """The content beside the config in a call that registers it; empty for none, or for too much."""
     text = context.side_channel
     return text if len(text) <= LONGEST else ""
 
 
-def told_within(request: hub.SendMessageRequest) -> str:
+def content_within(request: hub.SendMessageRequest) -> str:
     """The content beside the config inside a message."""
     if not request.HasField("metadata"):
         return ""
@@ -111,12 +111,12 @@ class Registrations:
         """Forgets a config. Its receiver may have others."""
         self._configs.pop(_key(scope, task_id, config_id), None)
 
-    def _put(self, kept: OrderedDict[bytes, str], key: bytes, text: str) -> None:
-        kept.pop(key, None)
+    def _put(self, texts: OrderedDict[bytes, str], key: bytes, text: str) -> None:
+        texts.pop(key, None)
         if text:
-            kept[key] = text
-            if len(kept) > self._most:
-                kept.popitem(last=False)
+            texts[key] = text
+            if len(texts) > self._most:
+                texts.popitem(last=False)
 
 
 _PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG)
@@ -159,7 +159,7 @@ class _PushMemory:
         if configuration.HasField("task_push_notification_config"):
             scope = scope_of(call.request, call.context)
             config = configuration.task_push_notification_config
-            self._known.note_receiver(scope, config, told_within(call.request))
+            self._known.note_receiver(scope, config, content_within(call.request))
 
     async def _configs(self, call: Call[Any, Any]) -> Any:
         request = call.request
@@ -167,7 +167,7 @@ class _PushMemory:
         older = call.context.origin.version in self._older
         response = await self._service.unary(call)
         if call.operation is ops.CREATE_PUSH_CONFIG:
-            self._known.note(scope, response, told(call.context) if older else "")
+            self._known.note(scope, response, content_of(call.context) if older else "")
         elif call.operation is ops.DELETE_PUSH_CONFIG:
             self._known.forget(scope, request.task_id, request.id)
         if older:

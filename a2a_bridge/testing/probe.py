@@ -44,7 +44,7 @@ class Probe:
             raise
         finally:
             self._running -= 1
-            self._tell()
+            self._notify()
 
     async def stream(self, call: Call[Any, Any], /) -> Events:
         self._enter(call)
@@ -57,7 +57,7 @@ class Probe:
             raise
         finally:
             self._running -= 1
-            self._tell()
+            self._notify()
 
     async def running(self, count: int, within: float = 10.0) -> None:
         """Waits until exactly `count` calls run. Raises TimeoutError after `within` seconds."""
@@ -72,9 +72,9 @@ class Probe:
     def _enter(self, call: Call[Any, Any]) -> None:
         self.calls.append(call)
         self._running += 1
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

@@ -81,16 +81,16 @@ class WritingContract(OpensStores):
                 assert (stored.task, stored.last) == (author.task, number + 2)
 
     async def test_waiters_are_called_in_order_and_at_once_if_all_is_durable(self, store: Store) -> None:
-        told: list[Any] = []
+        results: list[Any] = []
         author = Author(store).begin("t")
-        author.writer.when_synced(lambda error: told.append(("a", error)))
+        author.writer.when_synced(lambda error: results.append(("a", error)))
         author.chunk("x")
-        author.writer.when_synced(lambda error: told.append(("b", error)))
-        author.writer.when_synced(lambda error: told.append(("c", error)))
+        author.writer.when_synced(lambda error: results.append(("b", error)))
+        author.writer.when_synced(lambda error: results.append(("c", error)))
         await author.synced()
-        assert told == [("a", None), ("b", None), ("c", None)]
-        author.writer.when_synced(lambda error: told.append(("d", error)))
-        assert told[3:] == [("d", None)]
+        assert results == [("a", None), ("b", None), ("c", None)]
+        author.writer.when_synced(lambda error: results.append(("d", error)))
+        assert results[3:] == [("d", None)]
 
     async def test_many_may_wait_for_many(self, store: Store) -> None:
         authors = [Author(store).begin(f"t{number}") for number in range(30)]

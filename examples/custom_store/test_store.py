@@ -38,20 +38,20 @@ async def asks(run: Run) -> AsyncIterator[object]:
 
 
 def message(text: str, task_id: str = "") -> hub.SendMessageRequest:
-    said = hub.Message(message_id=text, task_id=task_id, role=hub.ROLE_USER, parts=[hub.Part(text=text)])
-    return hub.SendMessageRequest(message=said)
+    body = hub.Message(message_id=text, task_id=task_id, role=hub.ROLE_USER, parts=[hub.Part(text=text)])
+    return hub.SendMessageRequest(message=body)
 
 
 async def test_a_task_continues_after_a_restart(tmp_path: Path) -> None:
     first = FileStore(tmp_path)
     engine = Engine(asks, store=first)
-    asked = (await engine.send_message(message("weather?"), CallContext())).task
+    question = (await engine.send_message(message("weather?"), CallContext())).task
     await engine.close()
     await first.close()
 
     second = FileStore(tmp_path)
     engine = Engine(asks, store=second)
-    task = (await engine.send_message(message("Oslo", asked.id), CallContext())).task
+    task = (await engine.send_message(message("Oslo", question.id), CallContext())).task
     assert task.status.state == hub.TASK_STATE_COMPLETED
     assert [one.message_id for one in task.history if one.role == hub.ROLE_USER] == ["weather?", "Oslo"]
     await engine.close()

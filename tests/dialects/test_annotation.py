@@ -12,9 +12,9 @@ from a2a_bridge.dialects.annotation import (
     CLOSING,
     FINAL,
     SNAPSHOT,
-    final_said,
+    annotate_final,
+    annotated_final,
     finality,
-    say_final,
     synthesise,
     synthesised,
     without_final,
@@ -57,19 +57,19 @@ def test_final_is_the_value_on_the_wire(dialect: Dialect, binding: str, state: A
 @pytest.mark.parametrize("state", [hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED])
 def test_an_explicit_value_has_priority(dialect: Dialect, said: bool, state: Any) -> None:
     event = update(state)
-    say_final(event, said)
-    assert final_said(event) is said
+    annotate_final(event, said)
+    assert annotated_final(event) is said
     assert finality(dialect)(event) is said
 
 
 def test_no_annotation_by_default_and_non_booleans_are_ignored() -> None:
     event = update()
-    assert final_said(event) is None
+    assert annotated_final(event) is None
     assert without_final(event) is event
     event.metadata["own"] = 1
-    assert final_said(event) is None
+    assert annotated_final(event) is None
     event.metadata[FINAL] = "yes"
-    assert final_said(event) is None
+    assert annotated_final(event) is None
 
 
 @pytest.mark.parametrize("own", [{}, {"own": 1.0}])
@@ -80,9 +80,9 @@ def test_the_note_can_be_taken_off(own: dict[str, Any]) -> None:
     before.CopyFrom(event)
     if not own:
         before.ClearField("metadata")
-    say_final(event, True)
+    annotate_final(event, True)
     assert without_final(event) == before
-    assert final_said(event) is True  # a copy, since events have several readers
+    assert annotated_final(event) is True  # a copy, since events have several readers
 
 
 @pytest.mark.parametrize("message", [update(), hub.Task()])
@@ -103,8 +103,8 @@ def test_the_mark_is_ordinary_metadata_on_every_wire(dialect: Dialect) -> None:
     for form in dialect.forms.values():
         row = next(row for row in form.rows if row.streaming)
         event = update()
-        say_final(event, True)
+        annotate_final(event, True)
         synthesise(event, CLOSING)
         back = row.decode_response(row.encode_response(hub.StreamResponse(status_update=event)))
         assert synthesised(back.status_update) == CLOSING
-        assert final_said(back.status_update) is True
+        assert annotated_final(back.status_update) is True

@@ -12,7 +12,7 @@ import pytest
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects.annotation import by_state, say_final
+from a2a_bridge.dialects.annotation import annotate_final, by_state
 from a2a_bridge.gateway import ReplayOptions, stream_registry
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.sharing_scene import (
@@ -122,7 +122,7 @@ async def test_a_resting_or_final_task_is_an_end(options: ReplayOptions, last: h
     end = hub.StreamResponse()
     end.CopyFrom(last)
     if end.status_update.status.state == WORKING:
-        say_final(end.status_update, True)
+        annotate_final(end.status_update, True)
     agent = Hasty(begun(), end, after=2)
     async with sharing(agent, options, is_final=by_state) as service:
         assert contents(await read(service, sending())) == [begun(), end]

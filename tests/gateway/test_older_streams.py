@@ -14,7 +14,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import compose
-from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, say_final, synthesise, synthesised
+from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, annotate_final, synthesise, synthesised
 from a2a_bridge.gateway import streams
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -31,7 +31,7 @@ MESSAGE = hub.StreamResponse(message=hub.Message(message_id="m", role=hub.ROLE_A
 def status(state: Any = WORKING, *, final: bool | None = None) -> hub.StreamResponse:
     update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus(state=state))
     if final is not None:
-        say_final(update, final)
+        annotate_final(update, final)
     return hub.StreamResponse(status_update=update)
 
 

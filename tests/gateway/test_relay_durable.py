@@ -16,7 +16,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason, task_not_found
 from a2a_bridge.core.scope import Scope
-from a2a_bridge.gateway.relay_store import Kept, RelayStore
+from a2a_bridge.gateway.relay_store import RelayedConfig, RelayStore
 from a2a_bridge.gateway.webhooks import LARGEST, PATH, Relay
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import open_store
@@ -361,7 +361,7 @@ async def test_other_posts_are_refused(tmp_path: Path) -> None:
 async def test_so_many_configs_are_kept(tmp_path: Path) -> None:
     async with gateway(tmp_path, Agent(), delivers=False) as one:
         kept = [
-            Kept(Scope(), "", hub.TaskPushNotificationConfig(url=f"https://x.example/{number}"))
+            RelayedConfig(Scope(), "", hub.TaskPushNotificationConfig(url=f"https://x.example/{number}"))
             for number in range(130)
         ]
         addresses = [f"00{number}" for number in range(130)]  # all in one group

@@ -15,7 +15,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects.annotation import SNAPSHOT, final_said, say_final, synthesised
+from a2a_bridge.dialects.annotation import SNAPSHOT, annotate_final, annotated_final, synthesised
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.executor import Event
@@ -180,7 +180,7 @@ async def test_conversations_over_every_binding(version: str, behind: str, kind:
         assert events[0].HasField("task")
         states = [one.status_update.status.state for one in events if one.HasField("status_update")]
         assert states == [WORKING, hub.TASK_STATE_COMPLETED]
-        assert not any(final_said(one.status_update) for one in events if one.HasField("status_update"))
+        assert not any(annotated_final(one.status_update) for one in events if one.HasField("status_update"))
         task = (await client.send_message(asking("input what?"))).task
         assert task.status.state == hub.TASK_STATE_INPUT_REQUIRED
         if version == "1.0":
@@ -212,7 +212,7 @@ async def test_conversations_over_every_binding(version: str, behind: str, kind:
 def status(state: Any = WORKING, *, final: bool | None = None) -> hub.StreamResponse:
     update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus(state=state))
     if final is not None:
-        say_final(update, final)
+        annotate_final(update, final)
     return hub.StreamResponse(status_update=update)
 
 

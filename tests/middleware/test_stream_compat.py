@@ -13,7 +13,14 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import compose
 from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, final_said, say_final, synthesise, synthesised
+from a2a_bridge.dialects.annotation import (
+    CLOSING,
+    SNAPSHOT,
+    annotate_final,
+    annotated_final,
+    synthesise,
+    synthesised,
+)
 from a2a_bridge.middleware import validate
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -43,7 +50,7 @@ def task(state: Any = WORKING) -> hub.StreamResponse:
 def status(state: Any, *, final: bool | None = None) -> hub.StreamResponse:
     update = hub.TaskStatusUpdateEvent(task_id="t-1", context_id="c-1", status=hub.TaskStatus(state=state))
     if final is not None:
-        say_final(update, final)
+        annotate_final(update, final)
     return hub.StreamResponse(status_update=update)
 
 
@@ -96,14 +103,14 @@ async def test_a_stream_without_a_final_event_gets_one() -> None:
     assert len(got) == 4
     made = got[3].status_update
     assert (made.task_id, made.context_id, made.status.state) == ("t-1", "c-1", AUTH)
-    assert final_said(made) is True
+    assert annotated_final(made) is True
     assert synthesised(made) == CLOSING
 
 
 async def test_a_task_that_has_ended_is_followed_by_its_status_as_the_final_event() -> None:
     got = await streamed(Probe(), task(COMPLETED))
     assert got[1].status_update.status == got[0].task.status
-    assert final_said(got[1].status_update) is None  # the state shows it
+    assert annotated_final(got[1].status_update) is None  # the state shows it
 
 
 async def test_the_status_is_asked_for_when_only_artifacts_came() -> None:
@@ -127,7 +134,7 @@ async def test_an_unknown_status_is_no_failure() -> None:
     probe.on_unary = on_unary
     got = await streamed(probe, artifact())
     assert got[1].status_update.status.state == hub.TASK_STATE_UNSPECIFIED
-    assert final_said(got[1].status_update) is True
+    assert annotated_final(got[1].status_update) is True
 
 
 @pytest.mark.parametrize("events", [[MESSAGE], []])

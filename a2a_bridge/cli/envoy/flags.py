@@ -29,7 +29,7 @@ def address(flags: ServerFlags) -> str:
     return (flags.listen or _LISTEN) if flags.server is ServerKind.ENVOY else ""
 
 
-def run_if_asked(context: typer.Context, flags: ServerFlags) -> None:
+def run_if_requested(context: typer.Context, flags: ServerFlags) -> None:
     """Runs the command in Envoy, if the flags ask for that and this process is not Envoy already.
 
     Raises typer.Exit at the end of Envoy, typer.BadParameter for flags of another server and for unusable

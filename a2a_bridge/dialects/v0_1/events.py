@@ -95,8 +95,8 @@ def _unwrapped(wire: Unit) -> Any:
     status = wire.get("status")
     if mark_of(wire) != {MESSAGE: True} or type(status) is not dict or status.get("state") != "completed":
         return None
-    said = status.get("message")
-    return decode_message(said, str(wire.get("id"))) if type(said) is dict else None
+    message = status.get("message")
+    return decode_message(message, str(wire.get("id"))) if type(message) is dict else None
 
 
 def _decode_status_event(wire: Unit) -> Any:

@@ -203,13 +203,13 @@ def with_children(
     """
     lists = {name: unit[name] for name in children if unit.get(name) is not None}
     status = unit.get("status")
-    said = status.get("message") if type(status) is dict else None
+    message = status.get("message") if type(status) is dict else None
     bare = {name: value for name, value in unit.items() if name not in lists}
-    if said is not None and type(status) is dict:
+    if message is not None and type(status) is dict:
         bare["status"] = {name: value for name, value in status.items() if name != "message"}
     made = code(bare)
-    if said is not None:
-        made = {**made, "status": {**made["status"], "message": said}}
+    if message is not None:
+        made = {**made, "status": {**made["status"], "message": message}}
     return made | {
         name: children[name](value) if type(value) is list else value for name, value in lists.items()
     }
@@ -255,9 +255,9 @@ def _up_artifact(wire: Unit) -> Unit:
 
 def _down_artifact(tree: Unit, place: int) -> Unit:
     made = dict(tree)
-    told = mark_of(made)
-    if told.keys() == {INDEX} and isinstance(told[INDEX], (int, float)):
-        place = int(told[INDEX])
+    mark = mark_of(made)
+    if mark.keys() == {INDEX} and isinstance(mark[INDEX], (int, float)):
+        place = int(mark[INDEX])
         made = without_mark(made)
     index = index_of(made.get("artifactId"))
     if index is not None:
@@ -270,11 +270,11 @@ def _places(artifacts: list[Any]) -> Iterator[int]:
     version.
     """
     ids = [one.get("artifactId") if type(one) is dict else None for one in artifacts]
-    told = [
+    indexes = [
         one.get("index") if type(one) is dict and ids[at] is None else None
         for at, one in enumerate(artifacts)
     ]
-    taken = {index_of(one) for one in ids} | {one for one in told if type(one) is int}
+    taken = {index_of(one) for one in ids} | {one for one in indexes if type(one) is int}
     place = 0
     for one in ids:
         while place in taken:

@@ -61,9 +61,9 @@ def encode_authentication(tree: Unit) -> Unit | None:
             continue
         name = key if same(scheme, _scheme(key, {})) else _name(key, scheme)
         named[name] = None
-        told = _told(scheme)
-        if told and not same(_scheme(name, {}), scheme):
-            details[name] = told
+        hints = _hints(scheme)
+        if hints and not same(_scheme(name, {}), scheme):
+            details[name] = hints
     made: Unit = {"schemes": list(named)}
     if details:
         made["credentials"] = dumps(details).decode()
@@ -71,18 +71,18 @@ def encode_authentication(tree: Unit) -> Unit | None:
 
 
 def _scheme(name: str, details: Unit) -> Unit:
-    told = details.get(name)
-    told = told if type(told) is dict else details
+    hints = details.get(name)
+    hints = hints if type(hints) is dict else details
     match name.lower().replace("-", "").replace("_", ""):
         case "apikey":
-            place, header = told.get("in"), told.get("name")
+            place, header = hints.get("in"), hints.get("name")
             return {
                 "type": "apiKey",
                 "in": place if place in _PLACES else "header",
                 "name": header if header and _is_text(header) else API_KEY_HEADER,
             }
         case "oauth2":
-            flows = told.get("flows", told)
+            flows = hints.get("flows", hints)
             flows = flows if type(flows) is dict else {}
             return {
                 "type": "oauth2",
@@ -116,10 +116,10 @@ def _name(key: str, scheme: Unit) -> str:
     return _NAMES.get(kind, key) if type(kind) is str else key
 
 
-def _told(scheme: Unit) -> Unit:
+def _hints(scheme: Unit) -> Unit:
     """The content of a scheme that its name does not imply."""
-    told = {name: value for name, value in scheme.items() if name not in ("type", "scheme", "description")}
-    return told if told.get("flows") != {} or len(told) > 1 else {}
+    hints = {name: value for name, value in scheme.items() if name not in ("type", "scheme", "description")}
+    return hints if hints.get("flows") != {} or len(hints) > 1 else {}
 
 
 def _details(credentials: Any) -> Unit:

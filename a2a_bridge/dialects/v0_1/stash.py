@@ -65,20 +65,20 @@ def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
     if len(entries) > MOST_ENTRIES:
         return wire
     made: Unit = restored(wire, entries)
-    if _says(made, tree, decode):
+    if _decodes_to(made, tree, decode):
         return made
     for entry in entries[:MOST_SINGLY]:
         made = restored(wire, [entry])
-        if _says(made, tree, decode):
+        if _decodes_to(made, tree, decode):
             wire = made
     return wire
 
 
-def _says(wire: Any, tree: Unit, decode: Coding) -> bool:
+def _decodes_to(wire: Any, tree: Unit, decode: Coding) -> bool:
     if type(wire) is not dict:  # an entry may replace the whole object
         return False
     try:
-        said = decode({name: value for name, value in wire.items() if name != STASH})
+        decoded = decode({name: value for name, value in wire.items() if name != STASH})
     except DecodeError:
         return False
-    return same(said, tree)
+    return same(decoded, tree)

@@ -97,14 +97,14 @@ def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject 
     entries = unmapped.read(text, KIND)
     if entries is None:
         return tree  # content of another wire format, which this one does not show
-    meant = (without_carrier(card), decode_members(tree, version))
+    expected = (without_carrier(card), decode_members(tree, version))
     patched = unmapped.restored(tree, entries)
-    if _says(patched, version) in meant:
+    if _decoded(patched, version) in expected:
         return patched  # type: ignore[no-any-return]
     # If the interfaces of a card have changed since, the entries about other members still apply.
     others = [one for one in entries if not _is_address(one[0])]
     patched = unmapped.restored(tree, others)
-    return patched if _says(patched, version) in meant else tree
+    return patched if _decoded(patched, version) in expected else tree
 
 
 def _is_address(pointer: str) -> bool:
@@ -122,8 +122,8 @@ def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCa
 
 def _mirrored(tree: JsonObject, card: hub.AgentCard, version: str) -> JsonObject:
     """The tree with the content that only the card holds."""
-    said = decode_members(tree, version)
-    entries = [] if said == card else unmapped.difference(_hub_tree(said), _hub_tree(card), whole=True)
+    decoded = decode_members(tree, version)
+    entries = [] if decoded == card else unmapped.difference(_hub_tree(decoded), _hub_tree(card), whole=True)
     if not entries:
         return tree
     capabilities = dict(tree.get("capabilities") or {})
@@ -149,18 +149,18 @@ def _unmirrored(tree: JsonObject, version: str) -> hub.AgentCard | None:
     if others:
         capabilities["extensions"] = others
     bare = tree | {"capabilities": capabilities}
-    said = decode_members(bare, version)
+    decoded = decode_members(bare, version)
     try:
-        card = _decode_hub(unmapped.restore(_hub_tree(said), entries))
+        card = _decode_hub(unmapped.restore(_hub_tree(decoded), entries))
     except DecodeError:
         return None
-    if encode_members(card, version) != encode_members(said, version):
+    if encode_members(card, version) != encode_members(decoded, version):
         return None
     card = _carried(card, bare, version)
     return card if unmapped.same(encode_card(card, version), tree) else None
 
 
-def _says(tree: Json, version: str) -> hub.AgentCard | None:
+def _decoded(tree: Json, version: str) -> hub.AgentCard | None:
     """The hub card of the members of a tree; None if the tree is not a card."""
     try:
         return decode_members(tree, version) if type(tree) is dict else None

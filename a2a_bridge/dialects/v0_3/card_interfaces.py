@@ -39,11 +39,11 @@ _TEXTS = ("url", "protocolBinding", "protocolVersion", "tenant")
 
 def decode_interfaces(tree: JsonObject, version: str) -> list[hub.AgentInterface]:
     """The interfaces of a 0.x card. `version`: the version of a card that names none. Raises DecodeError."""
-    said = _decode_members(tree, version)
-    told = _supported(tree.get("supportedInterfaces"))
-    if told is not None and _decode_members(_members(told, version), version) == said:
-        return told
-    return said
+    old = _decode_members(tree, version)
+    supported = _supported(tree.get("supportedInterfaces"))
+    if supported is not None and _decode_members(_members(supported, version), version) == old:
+        return supported
+    return old
 
 
 def encode_interfaces(interfaces: Sequence[hub.AgentInterface], version: str) -> JsonObject:

@@ -57,7 +57,7 @@ def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
     from_bridge = replace(
         base64, encode_response=auto.encode_response, extract=lambda _: {FILES_PARAMETER: _SAID}
     )
-    answering = {files: replace(auto, encode_response=row.encode_response) for files, row in rows.items()}
+    response_rows = {files: replace(auto, encode_response=row.encode_response) for files, row in rows.items()}
 
     def variant(wire: Any, parameters: Mapping[str, str]) -> Any:
         files = caller(parameters).quirks.file_bytes
@@ -68,12 +68,12 @@ def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
         if parameters.get(FILES_PARAMETER) == _SAID:
             return from_bridge
         found = first_file(wire)
-        return auto if found is None else answering[decode_octets(*found, Files.AUTO)[1]]
+        return auto if found is None else response_rows[decode_octets(*found, Files.AUTO)[1]]
 
     if not sends:
         return replace(auto, variant=variant)
-    asking = {files: replace(auto, encode_request=row.encode_request) for files, row in rows.items()}
-    asking[Files.BASE64] = replace(asking[Files.BASE64], says={FILES_PARAMETER: _SAID})
+    request_rows = {files: replace(auto, encode_request=row.encode_request) for files, row in rows.items()}
+    request_rows[Files.BASE64] = replace(request_rows[Files.BASE64], says={FILES_PARAMETER: _SAID})
 
     def relayed(context: CallContext) -> Any:
         origin = context.origin
@@ -82,7 +82,7 @@ def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
             or origin.binding not in _BINDINGS
             or context.parameters.get(FILES_PARAMETER) == _SAID
         ):
-            return asking[Files.BASE64]
-        return asking[caller(context.parameters).quirks.file_bytes]
+            return request_rows[Files.BASE64]
+        return request_rows[caller(context.parameters).quirks.file_bytes]
 
     return replace(auto, variant=variant, relayed=relayed)

@@ -54,12 +54,15 @@ def explicit_send(tree: Any, older: bool) -> Any:
     fasta2a 0.6 answers 500 to a configuration without media types. a2akit 0.0.32 waits only on request, while
     1.0 waits by default: callers of 0.x keep the agent's default.
     """
-    said = tree.get("configuration")
+    configuration = tree.get("configuration")
     if not older:
-        return {**tree, "configuration": {"acceptedOutputModes": [], "blocking": True, **(said or {})}}
-    if not said or "acceptedOutputModes" in said:
+        return {
+            **tree,
+            "configuration": {"acceptedOutputModes": [], "blocking": True, **(configuration or {})},
+        }
+    if not configuration or "acceptedOutputModes" in configuration:
         return tree
-    return {**tree, "configuration": {"acceptedOutputModes": [], **said}}
+    return {**tree, "configuration": {"acceptedOutputModes": [], **configuration}}
 
 
 _ID = Member("id", always=True)

@@ -97,25 +97,25 @@ _DECODERS: dict[type[Any], Any] = {}
 # --- parts ---
 
 
-def _decode_part(wire: v0.Part, into: hub.Part, context: Context, said: JsonObject) -> None:
+def _decode_part(wire: v0.Part, into: hub.Part, context: Context, extras: JsonObject) -> None:
     which = wire.WhichOneof("part")
     if which == "file":
-        _decode_file(wire.file, into, context, said)
+        _decode_file(wire.file, into, context, extras)
         return
     if which == "text":
         into.text = wire.text
     elif which == "data":
         data = wire.data.data
-        if said.get("bare") is True and "value" in data.fields:
+        if extras.get("bare") is True and "value" in data.fields:
             into.data.CopyFrom(data.fields["value"])
         else:
             into.data.struct_value.CopyFrom(data)
-    if said:
-        set_field(into, "media_type", said.get("mediaType", ""))
-        set_field(into, "filename", said.get("filename", ""))
+    if extras:
+        set_field(into, "media_type", extras.get("mediaType", ""))
+        set_field(into, "filename", extras.get("filename", ""))
 
 
-def _decode_file(wire: v0.FilePart, into: hub.Part, context: Context, said: JsonObject) -> None:
+def _decode_file(wire: v0.FilePart, into: hub.Part, context: Context, extras: JsonObject) -> None:
     if wire.mime_type:
         into.media_type = wire.mime_type
     if wire.name:
@@ -124,16 +124,16 @@ def _decode_file(wire: v0.FilePart, into: hub.Part, context: Context, said: Json
         # A file without bytes and without a URI remains a file.
         into.url = wire.file_with_uri
         return
-    files = Files.RAW if said.get("raw") is True else context.files
+    files = Files.RAW if extras.get("raw") is True else context.files
     into.raw, written = decode_octets(wire.file_with_bytes, wire.mime_type, files)
-    if written is not usual(context.files) and wire.file_with_bytes and not said:
+    if written is not usual(context.files) and wire.file_with_bytes and not extras:
         add(into, [[_WRITTEN, written.value]])
 
 
-def _encode_part(message: hub.Part, into: v0.Part, context: Context, said: JsonObject) -> None:
+def _encode_part(message: hub.Part, into: v0.Part, context: Context, extras: JsonObject) -> None:
     which = message.WhichOneof("content")
     if which == "raw":
-        _encode_file(message, into, context, said)
+        _encode_file(message, into, context, extras)
     elif which == "url":
         into.file.file_with_uri = message.url
     elif which == "text":
@@ -143,7 +143,7 @@ def _encode_part(message: hub.Part, into: v0.Part, context: Context, said: JsonO
         if kind == "struct_value":
             into.data.data.CopyFrom(message.data.struct_value)
         else:
-            said["bare"] = True
+            extras["bare"] = True
             value = into.data.data.fields["value"]
             if kind is None:
                 value.null_value = NULL_VALUE
@@ -154,14 +154,14 @@ def _encode_part(message: hub.Part, into: v0.Part, context: Context, said: JsonO
         into.file.name = message.filename
     else:
         if message.media_type:
-            said["mediaType"] = message.media_type
+            extras["mediaType"] = message.media_type
         if message.filename:
-            said["filename"] = message.filename
+            extras["filename"] = message.filename
     if into.HasField("metadata") and not into.metadata.fields:
         into.ClearField("metadata")
 
 
-def _encode_file(message: hub.Part, into: v0.Part, context: Context, said: JsonObject) -> None:
+def _encode_file(message: hub.Part, into: v0.Part, context: Context, extras: JsonObject) -> None:
     written = usual(context.files)
     entries = entries_of(into) if context.carried else []
     found = [entry[1] for entry in entries if entry[0] == _WRITTEN]
@@ -174,7 +174,7 @@ def _encode_file(message: hub.Part, into: v0.Part, context: Context, said: JsonO
         # Content that looks like base64 must be distinguishable from base64.
         _, read_as = decode_octets(message.raw, message.media_type, Files.AUTO)
         if read_as is not Files.RAW:
-            said["raw"] = True
+            extras["raw"] = True
 
 
 # --- tasks and events ---
@@ -185,7 +185,7 @@ def _decode_final(
 ) -> None:
     annotation.drop_final(into)  # an annotation from outside is not ours
     if wire.final != (into.status.state in annotation.FINAL_STATES):
-        annotation.say_final(into, wire.final)
+        annotation.annotate_final(into, wire.final)
 
 
 def _encode_final(
@@ -218,7 +218,7 @@ def _encode_webhook(
 
 
 def _decode_configuration(
-    wire: v0.SendMessageRequest, into: hub.SendMessageRequest, context: Context, said: JsonObject
+    wire: v0.SendMessageRequest, into: hub.SendMessageRequest, context: Context, extras: JsonObject
 ) -> None:
     given = wire.configuration
     if wire.HasField("configuration") and not _only_waits(given):
@@ -234,15 +234,15 @@ def _decode_configuration(
         if given.history_length:
             to.history_length = given.history_length
         to.return_immediately = not given.blocking
-    if said:
-        if "configuration" in said:
+    if extras:
+        if "configuration" in extras:
             into.configuration.SetInParent()
-        if said.get("historyLength") == 0:
+        if extras.get("historyLength") == 0:
             into.configuration.history_length = 0
         if into.configuration.HasField("task_push_notification_config"):
             push = into.configuration.task_push_notification_config
-            set_field(push, "task_id", said.get("taskId", ""))
-            set_field(push, "tenant", said.get("tenant", ""))
+            set_field(push, "task_id", extras.get("taskId", ""))
+            set_field(push, "tenant", extras.get("tenant", ""))
 
 
 def _only_waits(configuration: v0.SendMessageConfiguration) -> bool:
@@ -255,7 +255,7 @@ def _only_waits(configuration: v0.SendMessageConfiguration) -> bool:
 
 
 def _encode_configuration(
-    message: hub.SendMessageRequest, into: v0.SendMessageRequest, context: Context, said: JsonObject
+    message: hub.SendMessageRequest, into: v0.SendMessageRequest, context: Context, extras: JsonObject
 ) -> None:
     given = message.configuration
     to = into.configuration
@@ -265,12 +265,14 @@ def _encode_configuration(
         to.push_notification.SetInParent()
         WEBHOOK.encode(push, to.push_notification, context)
         _restore_schemes(into, context)
-        said |= {name: value for name, value in (("taskId", push.task_id), ("tenant", push.tenant)) if value}
+        extras |= {
+            name: value for name, value in (("taskId", push.task_id), ("tenant", push.tenant)) if value
+        }
     if context.carried and message.HasField("configuration") and not given.ByteSize():
-        said["configuration"] = {}  # otherwise its carried content would have no place
+        extras["configuration"] = {}  # otherwise its carried content would have no place
     to.history_length = given.history_length
     if given.HasField("history_length") and not given.history_length:
-        said["historyLength"] = 0
+        extras["historyLength"] = 0
     to.blocking = not given.return_immediately
 
 

@@ -47,7 +47,7 @@ _REQUIRED_OF_SKILL: tuple[tuple[str, Any], ...] = (
 
 def decode_bytes(wire: bytes) -> hub.AgentCard:
     """Protobuf bytes → hub. Raises protobuf's DecodeError, codec.DecodeError and A2AError."""
-    return card.FORM.decode(_told(v0.AgentCard.FromString(wire)))
+    return card.FORM.decode(_json_card(v0.AgentCard.FromString(wire)))
 
 
 def encode_bytes(message: hub.AgentCard) -> bytes:
@@ -77,7 +77,7 @@ def decode_json(tree: Any) -> hub.AgentCard:
     if any("type" in one for one in wrapped):
         tree = {**tree, "securitySchemes": {name: _json_alone(one) for name, one in schemes.items()}}
     elif wrapped or _is_protojson(tree):
-        return card.FORM.decode(_told(_decode_plain(tree)))
+        return card.FORM.decode(_json_card(_decode_plain(tree)))
     return card.FORM.decode(tree)
 
 
@@ -94,7 +94,7 @@ def _is_protojson(tree: JsonObject) -> bool:
 # --- a2a.v1 ↔ JSON card ---
 
 
-def _told(message: v0.AgentCard) -> JsonObject:
+def _json_card(message: v0.AgentCard) -> JsonObject:
     """The JSON card of a message, including CARRIER."""
     entries = unmapped.read(unmapped.text_in_card(message, CARRIER), PROTO)
     if not entries:
@@ -102,13 +102,13 @@ def _told(message: v0.AgentCard) -> JsonObject:
     bare = unmapped.without_text(message, CARRIER)
     patched: Any = unmapped.restore(_tree(bare), entries)
     try:
-        said = _message(patched)
+        converted = _message(patched)
     except (ValueError, TypeError, AttributeError):
         return _tree(message)
-    for one in (said, bare):
+    for one in (converted, bare):
         if not one.capabilities.ByteSize():
             one.ClearField("capabilities")  # our extension may have been its only content
-    same = said.SerializeToString(deterministic=True) == bare.SerializeToString(deterministic=True)
+    same = converted.SerializeToString(deterministic=True) == bare.SerializeToString(deterministic=True)
     return patched if same else _tree(message)
 
 

@@ -33,7 +33,7 @@ from a2a_bridge.dialects.v0_3.push_configs import usable_scheme
 
 LARGEST = 4096
 
-Told = Mapping[str, str]
+Parameters = Mapping[str, str]
 
 _AUTHENTICATION = "/pushNotificationConfig/authentication"
 _SCHEMES = f"{_AUTHENTICATION}/schemes"
@@ -57,21 +57,21 @@ class Channel:
         """`extract_response`, which raises INVALID_AGENT_RESPONSE, and `restore_response`."""
         return {"extract_response": self._extract_response, "restore_response": self._restore}
 
-    def _extract_request(self, wire: Any) -> Told:
+    def _extract_request(self, wire: Any) -> Parameters:
         text = self.text(wire)
         if len(text) > LARGEST:
             raise invalid_params("", _TOO_LARGE)
         return {SIDE_CHANNEL: text} if text else {}
 
-    def _extract_response(self, wire: Any) -> Told:
+    def _extract_response(self, wire: Any) -> Parameters:
         text = self.text(wire)
         if len(text) > LARGEST:
             problem = f"the agent's answer {_TOO_LARGE}"
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, problem, blame=Blame.PEER)
         return {SIDE_CHANNEL: text} if text else {}
 
-    def _restore(self, wire: Any, told: Told) -> Any:
-        text = told.get(SIDE_CHANNEL)
+    def _restore(self, wire: Any, parameters: Parameters) -> Any:
+        text = parameters.get(SIDE_CHANNEL)
         return self.restored(wire, text) if text else wire
 
 
@@ -145,8 +145,8 @@ def of_list(
         if type(texts) is not list or len(texts) != len(given):
             return wire
         made = [
-            item.restored(one, told) if type(told) is str and told else one
-            for one, told in zip(given, texts, strict=True)
+            item.restored(one, carried) if type(carried) is str and carried else one
+            for one, carried in zip(given, texts, strict=True)
         ]
         return replaced(wire, made)
 

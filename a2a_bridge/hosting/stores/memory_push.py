@@ -83,7 +83,7 @@ class MemoryPushConfigStore:
         return self.now(scope, task_id, config_id)
 
     async def list(self, scope: Scope, task_id: str, /) -> list[Registered]:
-        return [kept.registered() for kept in self._tasks.get((scope, task_id), {}).values()]
+        return [config.registered() for config in self._tasks.get((scope, task_id), {}).values()]
 
     async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
         configs = self._tasks.get((scope, task_id))
@@ -95,8 +95,8 @@ class MemoryPushConfigStore:
 
     def now(self, scope: Scope, task_id: str, config_id: str) -> Registered | None:
         """The synchronous form of `get`."""
-        kept = self._tasks.get((scope, task_id), {}).get(config_id)
-        return None if kept is None else kept.registered()
+        config = self._tasks.get((scope, task_id), {}).get(config_id)
+        return None if config is None else config.registered()
 
     def ids(self, scope: Scope, task_id: str) -> Sequence[str]:
         """The ids of a task's configs, oldest first."""

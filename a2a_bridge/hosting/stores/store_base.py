@@ -362,7 +362,7 @@ class _Lease:
         self._store = store
         self._on_lost = on_lost
         self._push = push
-        self._lost = self._told = False
+        self._lost = self._loss_reported = False
         self._version = 0
         self._amended = False
         self._task: hub.Task | None = None
@@ -473,9 +473,9 @@ class _Lease:
         asyncio.get_running_loop().call_soon(self._notify_lost)
 
     def _notify_lost(self) -> None:
-        if self._told:
+        if self._loss_reported:
             return
-        self._told = True
+        self._loss_reported = True
         if not self.released:
             self._on_lost()
         waiters, self._waiters = self._waiters, []

@@ -104,18 +104,20 @@ class _Client:
             while True:
                 async with _in_time(deadline):
                     body = await self._body(reader)
-                told = _tree(body)
-                if "item" in told:
-                    id_ = told.get("id")
-                    message = row.decode_response(told["item"])
+                document = _tree(body)
+                if "item" in document:
+                    id_ = document.get("id")
+                    message = row.decode_response(document["item"])
                     yield Event(
-                        message, id_ if isinstance(id_, str) and is_id(id_) else "", told.get("gap") is True
+                        message,
+                        id_ if isinstance(id_, str) and is_id(id_) else "",
+                        document.get("gap") is True,
                     )
-                elif "error" in told:
-                    raise self._form.decode_error(ErrorReply(200, told["error"]))
-                elif "parameters" in told:
-                    call.context.reply.update(told["parameters"])
-                elif "end" in told:
+                elif "error" in document:
+                    raise self._form.decode_error(ErrorReply(200, document["error"]))
+                elif "parameters" in document:
+                    call.context.reply.update(document["parameters"])
+                elif "end" in document:
                     return
         except (ConnectionError, asyncio.IncompleteReadError) as error:
             raise _broken("the connection to the agent broke") from error

@@ -138,16 +138,16 @@ class Connection:
         await self._send(last)
 
     async def _call(self, body: bytes) -> None:
-        heard = opening(body)
-        dialect, form = self._side.form_of(heard)
-        row = next((row for row in form.rows if row.address == heard.operation), None)
+        head = opening(body)
+        dialect, form = self._side.form_of(head)
+        row = next((row for row in form.rows if row.address == head.operation), None)
         if row is None:
             raise A2AError(Reason.METHOD_NOT_FOUND)
-        request = row.decode_request(heard.request)
+        request = row.decode_request(head.request)
         context = CallContext(
             tenant=request.tenant,
-            parameters={name.lower(): value for name, value in check(heard.parameters).items()},
-            deadline=None if heard.timeout is None else time.monotonic() + heard.timeout,
+            parameters={name.lower(): value for name, value in check(head.parameters).items()},
+            deadline=None if head.timeout is None else time.monotonic() + head.timeout,
             origin=Origin(KIND.name, dialect.version),
         )
         call = Call(row.operation, request, context)

@@ -24,14 +24,14 @@ def _form(kind: Any) -> Form[Any, Any]:
 
 
 def _row(row: Row[Any, Any]) -> Row[Any, Any]:
-    asked, answered = row.operation.request, row.operation.response
+    request, response = row.operation.request, row.operation.response
     return replace(
         row,
         address=_address(row.address),
-        encode_request=_then(row.encode_request, _RENAMING.writer(asked)),
-        decode_request=_after(_RENAMING.reader(asked), row.decode_request),
-        encode_response=_then(row.encode_response, _RENAMING.writer(answered)),
-        decode_response=_after(_RENAMING.reader(answered), row.decode_response),
+        encode_request=_then(row.encode_request, _RENAMING.writer(request)),
+        decode_request=_after(_RENAMING.reader(request), row.decode_request),
+        encode_response=_then(row.encode_response, _RENAMING.writer(response)),
+        decode_response=_after(_RENAMING.reader(response), row.decode_response),
         # The forms of 1.0 for peers of its drafts do not belong to 1.1.
         variant=None,
         instead=None,

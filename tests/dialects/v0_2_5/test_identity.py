@@ -89,11 +89,11 @@ def test_notes_on_events_of_unknown_tasks_come_back(note: Any, more: dict[str, A
 def test_an_event_without_a_status_is_one_of_an_unknown_task(said: bool | None) -> None:
     event = hub.StreamResponse(status_update=hub.TaskStatusUpdateEvent(task_id="t", context_id="c"))
     if said is not None:
-        annotation.say_final(event.status_update, said)
+        annotation.annotate_final(event.status_update, said)
     row = ROW["message/stream"]
     tree = row.encode_response(event)
     assert (tree["status"], tree["final"]) == ({"state": "unknown"}, said is not False)
-    assert annotation.final_said(row.decode_response(tree).status_update) == (
+    assert annotation.annotated_final(row.decode_response(tree).status_update) == (
         False if said is False else None
     )
 
@@ -126,8 +126,8 @@ def test_final_of_an_unknown_state_is_known_to_other_versions() -> None:
     }
     row = ROW["message/stream"]
     event = row.decode_response(tree)
-    assert annotation.final_said(event.status_update) is False
-    assert annotation.final_said(row.decode_response(tree | {"final": True}).status_update) is None
+    assert annotation.annotated_final(event.status_update) is False
+    assert annotation.annotated_final(row.decode_response(tree | {"final": True}).status_update) is None
     assert NEWER["message/stream"].encode_response(event)["final"] is False
     silent = {name: value for name, value in tree.items() if name != "final"}
     assert says(row.encode_response(row.decode_response(silent)), silent)

@@ -235,7 +235,7 @@ def test_L04_final_follows_from_the_state_and_is_noted_where_it_does_not(state: 
     assert not event.status_update.HasField("metadata")
     assert shapes.EVENT.encode(event) == status_update(state, final=derived)
     other = shapes.EVENT.decode(status_update(state, final=not derived))
-    assert annotation.final_said(other.status_update) is not derived
+    assert annotation.annotated_final(other.status_update) is not derived
     assert not unmapped.present(other), "it is no residue: those who end streams read it"
     for metadata in ({}, {"metadata": {"k": "v"}}, {"metadata": {}}):
         check(shapes.EVENT.decode, shapes.EVENT.encode, status_update(state, final=not derived, **metadata))
@@ -243,7 +243,7 @@ def test_L04_final_follows_from_the_state_and_is_noted_where_it_does_not(state: 
 
 def test_L04_a_missing_final_stays_missing() -> None:
     event = shapes.EVENT.decode(status_update("completed"))
-    assert annotation.final_said(event.status_update) is None
+    assert annotation.annotated_final(event.status_update) is None
     check(shapes.EVENT.decode, shapes.EVENT.encode, status_update("completed"))
     check(
         shapes.EVENT.decode, shapes.EVENT.encode, status_update("working", metadata={annotation.FINAL: True})

@@ -305,6 +305,6 @@ class _Received:
         return Reply(status, ())
 
 
-def _matches(asked: str, tag: str) -> bool:
-    tags = [part.strip().removeprefix("W/") for part in asked.split(",")]
+def _matches(condition: str, tag: str) -> bool:
+    tags = [part.strip().removeprefix("W/") for part in condition.split(",")]
     return tag in tags or "*" in tags

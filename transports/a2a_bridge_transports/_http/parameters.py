@@ -276,8 +276,8 @@ def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[st
     extensions = [value for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS) if (value := headers.get(name))]
     if extensions:
         found[EXTENSIONS_PARAMETER] = merged(extensions) if len(extensions) > 1 else extensions[0]
-    if said := headers.get(LEFT_OUT_PARAMETER):
-        found[LEFT_OUT_PARAMETER] = said
+    if left_out := headers.get(LEFT_OUT_PARAMETER):
+        found[LEFT_OUT_PARAMETER] = left_out
     if dialect.declares and (beside := headers.get(SIDE_CHANNEL)):
         found[SIDE_CHANNEL] = beside
     return found

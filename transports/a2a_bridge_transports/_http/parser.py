@@ -210,13 +210,13 @@ class RequestParser:
         if self.method == "CONNECT":  # what follows is no HTTP
             self.keep_alive = False
         elif framing:
-            kept = self.target, self.headers, self.keep_alive
+            head = self.target, self.headers, self.keep_alive
             self._target = b""
             self.has_head = self.complete = False
             line = f"{self.method} / HTTP/{self.version}\r\n".encode()
             self._parser = None
             self._execute(b"".join((line, *framing, b"\r\n")))
-            self.target, self.headers, self.keep_alive = kept
+            self.target, self.headers, self.keep_alive = head
 
     # ------------------------------------------------------------------ called by httptools
 

@@ -252,10 +252,10 @@ class Connection(asyncio.Protocol):
             self.request.cut_off()
             return
         if isinstance(error, HeadTooLargeError):
-            said: A2AError = HttpStatusError(error.status, Reason.REQUEST_TOO_LARGE, str(error))
+            failure: A2AError = HttpStatusError(error.status, Reason.REQUEST_TOO_LARGE, str(error))
         else:
-            said = A2AError(Reason.INVALID_REQUEST, "this is not valid HTTP")
-        self.write(response(refuse(said), CLOSE))
+            failure = A2AError(Reason.INVALID_REQUEST, "this is not valid HTTP")
+        self.write(response(refuse(failure), CLOSE))
         self._linger()
 
     def pause_reading(self) -> None:

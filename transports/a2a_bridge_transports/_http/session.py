@@ -350,9 +350,14 @@ def with_patience(error: A2AError, headers: Mapping[str, str]) -> A2AError:
     """The error, with the seconds of a Retry-After header if its body has none. A date in that header is
     ignored, because it refers to another clock.
     """
-    told = headers.get("Retry-After", "").strip()
-    if error.retry_after is None and told.isascii() and told.isdigit() and len(told) < 10:
-        error.retry_after = float(told)
+    retry_after = headers.get("Retry-After", "").strip()
+    if (
+        error.retry_after is None
+        and retry_after.isascii()
+        and retry_after.isdigit()
+        and len(retry_after) < 10
+    ):
+        error.retry_after = float(retry_after)
     return error
 
 
@@ -414,10 +419,10 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None) -> NoRetu
         )
         raise _unavailable(text, "connect") from error
     if isinstance(error, aiohttp.ClientConnectorSSLError):
-        said = str(error)
+        description = str(error)
         text = (
             f"{error.host}:{error.port} does not speak TLS; its URL may begin with http://"
-            if "WRONG_VERSION_NUMBER" in said or "UNEXPECTED_EOF" in said
+            if "WRONG_VERSION_NUMBER" in description or "UNEXPECTED_EOF" in description
             else f"no TLS connection to {error.host}:{error.port}: {_reason(error.os_error)}"
         )
         raise _unavailable(text, "connect") from error

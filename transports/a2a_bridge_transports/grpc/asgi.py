@@ -126,8 +126,8 @@ class GrpcCalls:
         """The call of a request; None if the request is none."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if scope["method"] == "OPTIONS":
-            asked = b"access-control-request-method" in headers and path in self._methods
-            return _Preflight(host, scope, receive, send) if asked and self.options.cors else None
+            is_preflight = b"access-control-request-method" in headers and path in self._methods
+            return _Preflight(host, scope, receive, send) if is_preflight and self.options.cors else None
         media = headers.get(b"content-type", b"")
         kind = self._kinds.get(media) or self._kinds.get(media.partition(b";")[0].strip().lower())
         if kind is None or scope["method"] != "POST":

@@ -208,7 +208,7 @@ class _Client:
                 if first := first_event(received):
                     ids = chain((first,), islice(counted_on(first), 1, None))
             while answer is not eof:
-                keepalive.heard = time.monotonic()
+                keepalive.last_received = time.monotonic()
                 if len(answer) <= SMALL:
                     message = decode(opened_response(answer, row.address))
                 else:

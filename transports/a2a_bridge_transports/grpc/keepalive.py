@@ -25,7 +25,7 @@ class Keepalive:
     """
 
     def __init__(self, channel: Any, idle_timeout: float) -> None:
-        self.heard = 0.0
+        self.last_received = 0.0
         self.lost: set[Any] = set()
         self._quiet = idle_timeout / 4
         self._patience = idle_timeout - self._quiet
@@ -35,7 +35,7 @@ class Keepalive:
 
     def watch(self, rpc: Any) -> None:
         """Starts watching a stream."""
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         self._streams.add(rpc)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
@@ -55,11 +55,11 @@ class Keepalive:
     async def _run(self) -> None:
         try:
             while self._streams:
-                silence = time.monotonic() - self.heard
+                silence = time.monotonic() - self.last_received
                 if silence < self._quiet:
                     await asyncio.sleep(self._quiet - silence)
                 elif await self._answers():
-                    self.heard = time.monotonic()
+                    self.last_received = time.monotonic()
                 else:
                     self.lost.update(self._streams)
                     for rpc in tuple(self._streams):
@@ -69,10 +69,10 @@ class Keepalive:
             self._task = None
 
     async def _answers(self) -> bool:
-        asked = time.monotonic()
+        probed_at = time.monotonic()
         try:
             await self._probe(b"", timeout=self._patience)
         except grpc.aio.AioRpcError as error:
             # Any other status is an answer, or a broken connection, which the streams detect themselves.
-            return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or self.heard > asked
+            return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or self.last_received > probed_at
         return True

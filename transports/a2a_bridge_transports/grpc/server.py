@@ -398,8 +398,8 @@ class _Side:
     ) -> Refusal:
         """The end of a call with an error, in the format of this version. reply: response parameters."""
         trailers: tuple[tuple[str, str | bytes], ...]
-        said = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER, "")
-        encode = self.form.encoder(declared=bool(said.strip()))
+        declared = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER, "")
+        encode = self.form.encoder(declared=bool(declared.strip()))
         try:
             status, text, trailers = status_of(error, encode)
             # In the trailers, because the initial metadata may already be sent.
@@ -432,12 +432,12 @@ def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:
     """
     if not event.id and not event.gap:
         return reply
-    told = dict(reply)
+    parameters = dict(reply)
     if event.id:
-        told[EVENT_PARAMETER] = event.id
+        parameters[EVENT_PARAMETER] = event.id
     if event.gap:
-        told[RESUME_PARAMETER] = GAP
-    return told
+        parameters[RESUME_PARAMETER] = GAP
+    return parameters
 
 
 class _IdCheck:

@@ -57,7 +57,7 @@ class Health:
             return _UNREADABLE
         if name not in self.names:
             return Refusal(GrpcStatus.NOT_FOUND, "unknown service")
-        return _said(self._status())
+        return _encoded_status(self._status())
 
     async def _watch(self, wire: bytes, call: Exchange) -> Refusal:
         name = _service_in(wire)
@@ -65,13 +65,13 @@ class Health:
             return _UNREADABLE
         known = name in self.names
         status = self._status() if known else health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-        await call.write(_said(status))
+        await call.write(_encoded_status(status))
         while not self.retired.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.retired.wait(), None if self.refusal is None else LOOK)
             if known and status != self._status():
                 status = self._status()
-                await call.write(_said(status))
+                await call.write(_encoded_status(status))
         # Otherwise a watcher would keep the server open for the whole grace.
         return Refusal(GrpcStatus.UNAVAILABLE, "the server is shutting down")
 
@@ -84,7 +84,7 @@ def _service_in(wire: bytes) -> str | None:
     return name
 
 
-def _said(status: Any) -> bytes:
+def _encoded_status(status: Any) -> bytes:
     data: bytes = health_pb2.HealthCheckResponse(status=status).SerializeToString()
     return data
 
@@ -120,9 +120,9 @@ class Reflection:
         elif kind == "file_containing_symbol":
             _add_files(_found("FindFileContainingSymbol", request.file_containing_symbol), answer)
         elif kind == "file_containing_extension":
-            asked = request.file_containing_extension
-            extended = _found("FindMessageTypeByName", asked.containing_type)
-            _add_files(_found("FindExtensionByNumber", extended, asked.extension_number).file, answer)
+            extension = request.file_containing_extension
+            extended = _found("FindMessageTypeByName", extension.containing_type)
+            _add_files(_found("FindExtensionByNumber", extended, extension.extension_number).file, answer)
         elif kind == "all_extension_numbers_of_type":
             name = request.all_extension_numbers_of_type
             extended = _found("FindMessageTypeByName", name)

@@ -94,17 +94,17 @@ def begins_with_gap(metadata: Metadata) -> bool:
     return any(name == RESUME_PARAMETER and value == GAP for name, value in metadata or ())
 
 
-def reply_metadata(reply: Mapping[str, str], asked: Metadata, dialect: Dialect) -> Pairs:
+def reply_metadata(reply: Mapping[str, str], request_metadata: Metadata, dialect: Dialect) -> Pairs:
     """Response parameters as metadata. Raises ValueError as `metadata_of` does.
 
-    asked: the metadata of the request. Activated extensions go back under the names it used.
+    request_metadata: that of the request. Activated extensions go back under the names it used.
     """
     parameters = dict(reply)
     if not dialect.declares:
         parameters.pop(SIDE_CHANNEL, None)
     active = parameters.pop(EXTENSIONS_PARAMETER, None)
     if active is not None:
-        names = extension_names({name for name, _ in asked or ()}, dialect.extensions)
+        names = extension_names({name for name, _ in request_metadata or ()}, dialect.extensions)
         parameters.update(dict.fromkeys(names, active))
     return metadata_of(parameters)
 

@@ -68,8 +68,8 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         context: CallContext | None = None
         try:
             method, path = request.method, without_empty_start(request.path[self._below :])
-            spoken = self.usual.get(declared_version(request.headers, request.query))
-            match = spoken.index.match(method, path) if spoken is not None else None
+            candidate = self.usual.get(declared_version(request.headers, request.query))
+            match = candidate.index.match(method, path) if candidate is not None else None
             if not isinstance(match, wire.Match):
                 found = {known.dialect: known.index.match(method, path) for known in self.tables}
                 having = [known for known in self.tables if isinstance(found[known.dialect], wire.Match)]
@@ -84,10 +84,10 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                     check_content_type(request.headers)
                     apart = len(body) > SMALL and await admitted(body, self.max_values)
                     tree = await in_thread(loads, body) if apart else loads(body)
-            if having or spoken is None:
-                spoken = self.table(request, having)
-                match = spoken.index.match(method, path)
-            table = spoken
+            if having or candidate is None:
+                candidate = self.table(request, having)
+                match = candidate.index.match(method, path)
+            table = candidate
             match = _matched(match, table, method, path)
             row = match.route.row
             name = row.operation.name

@@ -141,13 +141,13 @@ class JsonRpcServer(ServerSide[Rows]):
             apart = len(body) > SMALL and await admitted(body, self.max_values)
             frame = await in_thread(wire.parse, body) if apart else wire.parse(body)
             token, name, params, identified = frame
-            spoken = self.usual.get(declared_version(request.headers, request.query))
-            row = spoken.index.get(name) if spoken is not None else None
-            if row is None or spoken is None:
+            candidate = self.usual.get(declared_version(request.headers, request.query))
+            row = candidate.index.get(name) if candidate is not None else None
+            if row is None or candidate is None:
                 having = [known for known in self.tables if name in known.index]
-                spoken = self.table(request, having)
-                row = spoken.index.get(name)
-            table = spoken
+                candidate = self.table(request, having)
+                row = candidate.index.get(name)
+            table = candidate
             row = _existing(row, params)
             if row.variant is not None:
                 row = row.variant(params, request.headers)

@@ -16,7 +16,7 @@ from a2a_bridge.hosting.stores.sql.notify import CHANNEL, POLL, Kind, Listener, 
 from a2a_bridge.hosting.stores.sql.replica_thread import ReplicaThread
 from a2a_bridge.hosting.stores.sql.replicas import LEASE, Replicas
 
-_ANNOUNCE = text("SELECT pg_notify(:channel, said) FROM unnest(CAST(:payloads AS text[])) AS said")
+_ANNOUNCE = text("SELECT pg_notify(:channel, payload) FROM unnest(CAST(:payloads AS text[])) AS payload")
 
 
 class ClusterListener(Protocol):
@@ -50,8 +50,8 @@ class Cluster:
         self._replicas = Replicas(url, thread, lease=lease)
         self._listener = Listener(url, thread, poll=poll)
         self._commands = Commands(url, thread, self._replicas, self._listener, poll=poll)
-        self._listener.on(Kind.JOINED, lambda _: self._replicas.heard(orphans=False))
-        self._listener.on(Kind.ORPHANS, lambda _: self._replicas.heard(orphans=True))
+        self._listener.on(Kind.JOINED, lambda _: self._replicas.on_message(orphans=False))
+        self._listener.on(Kind.ORPHANS, lambda _: self._replicas.on_message(orphans=True))
 
     @property
     def me(self) -> str:
@@ -67,9 +67,9 @@ class Cluster:
         """Notifies the others of the changes of this transaction, at its commit. At most one statement."""
         if self._replicas.alone:
             return
-        said = list(payloads(self.me, task_ids, deliveries=deliveries))
-        if said:
-            connection.execute(_ANNOUNCE, {"channel": CHANNEL, "payloads": said})
+        notifications = list(payloads(self.me, task_ids, deliveries=deliveries))
+        if notifications:
+            connection.execute(_ANNOUNCE, {"channel": CHANNEL, "payloads": notifications})
 
     def on_death(self, callback: Callable[[], None]) -> None:
         """Registers a callback for possible orphans: called after the start, and whenever a replica

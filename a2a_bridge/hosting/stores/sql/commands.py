@@ -84,7 +84,7 @@ class Commands:
         self._looking = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         #: commands that wait for an answer: sent to which replica, when
-        self._asked: dict[int, tuple[str, float, asyncio.Future[bytes]]] = {}
+        self._pending: dict[int, tuple[str, float, asyncio.Future[bytes]]] = {}
         #: commands of others that are being executed here
         self._doing: dict[int, asyncio.Task[None]] = {}
         #: the names under which this process has sent commands
@@ -141,7 +141,7 @@ class Commands:
             return None
         number = int(rows[0][0])
         waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._asked[number] = (holder, monotonic(), waiting)
+        self._pending[number] = (holder, monotonic(), waiting)
         try:
             return await waiting
         except _HolderGoneError:
@@ -151,14 +151,14 @@ class Commands:
             self._thread.on_duty(self._take_back(number), "take a question back")
             raise
         finally:
-            del self._asked[number]
+            del self._pending[number]
 
     async def _take_back(self, number: int) -> None:
         with suppress(Error):
             await self._link.run(_TAKE_BACK, {"number": number})
 
     def _seen(self, alive: frozenset[str], looked: float) -> None:
-        for holder, since, waiting in self._asked.values():
+        for holder, since, waiting in self._pending.values():
             # It was alive when the command was sent; an older look may not include it yet.
             if holder not in alive and since < looked and not waiting.done():
                 waiting.set_exception(_HolderGoneError())
@@ -186,11 +186,11 @@ class Commands:
             "me": self._replicas.me,
             "doing": list(self._doing),
             "room": free,
-            "asked": [number for number, (_, _, waiting) in self._asked.items() if not waiting.done()],
+            "asked": [number for number, (_, _, waiting) in self._pending.items() if not waiting.done()],
         }
         for number, content, what in await self._link.run(_LOOK, values):
             if what != "question":
-                _, _, waiting = self._asked.get(number, ("", 0.0, None))
+                _, _, waiting = self._pending.get(number, ("", 0.0, None))
                 if waiting is None or waiting.done():
                     continue
                 if what == "answer":

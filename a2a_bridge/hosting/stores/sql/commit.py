@@ -347,18 +347,18 @@ class Committer:
 
     def _part(self, connection: Connection, group: Group) -> None:
         """Removes changes that cannot be stored at all, by trying them one by one."""
-        kept: list[Change] = []
+        accepted: list[Change] = []
         for change in group.changes:
             try:
                 self._try(connection, [change])
-                kept.append(change)
+                accepted.append(change)
             except Exception as error:
                 if not _poison(error):
                     raise
                 with connection.begin():
                     self._require_numbers(connection, error)
                 group.refused.append(change)
-        group.changes = kept
+        group.changes = accepted
 
     def _try(self, connection: Connection, changes: list[Change]) -> None:
         trial = connection.begin()

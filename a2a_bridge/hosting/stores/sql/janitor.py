@@ -34,7 +34,7 @@ _ROUND = 600.0
 _BATCH = 200
 
 
-class Kept(Protocol):
+class JanitorStore(Protocol):
     """The methods of a store that the janitor needs."""
 
     async def read(self, work: Callable[[Connection], Result], /) -> Result: ...
@@ -49,8 +49,10 @@ class Kept(Protocol):
 class Janitor:
     """Runs every ten minutes. wall: seconds since the epoch."""
 
-    def __init__(self, kept: Kept, options: StoreOptions, wall: Callable[[], float] = time.time) -> None:
-        self._kept = kept
+    def __init__(
+        self, store: JanitorStore, options: StoreOptions, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
         self._options = options
         self._wall = wall
         self._task: asyncio.Task[None] | None = None
@@ -72,7 +74,7 @@ class Janitor:
         if self._options.tasks_kept is not None:
             await self._tasks(now - self._options.tasks_kept)
         await self._logs(now - self._options.events_kept)
-        await self._kept.write(_empty_counters)
+        await self._store.write(_empty_counters)
 
     async def _work(self) -> None:
         while True:
@@ -96,32 +98,32 @@ class Janitor:
                 connection.execute(delete(sends).where(*mine))
             return len(rows)
 
-        while await self._kept.write(work) == _BATCH:
+        while await self._store.write(work) == _BATCH:
             pass
 
     async def _logs(self, before: float) -> None:
         after = ""
         while True:
-            found = await self._kept.read(partial(_next_logs, after=after))
+            found = await self._store.read(partial(_next_logs, after=after))
             if not found:
                 return
             after = found[-1]
             # The deletion checks again whether they have ended; here most are only read.
-            due = await self._kept.read(partial(_ended, task_ids=found, before=before))
+            due = await self._store.read(partial(_ended, task_ids=found, before=before))
             if due:
-                await self._kept.write(partial(_delete_logs, task_ids=due))
+                await self._store.write(partial(_delete_logs, task_ids=due))
 
     async def _tasks(self, before: float) -> None:
         after = ""
         while True:
-            found = await self._kept.read(partial(_next_tasks, after=after))
+            found = await self._store.read(partial(_next_tasks, after=after))
             if not found:
                 return
             after = found[-1]
-            due = await self._kept.read(partial(_ended, task_ids=found, before=before))
+            due = await self._store.read(partial(_ended, task_ids=found, before=before))
             if due:
-                await self._kept.write(partial(self._delete, task_ids=due))
-                self._kept.forgotten(due)
+                await self._store.write(partial(self._delete, task_ids=due))
+                self._store.forgotten(due)
 
     def _delete(self, connection: Connection, task_ids: Sequence[str]) -> None:
         task_ids = _free(connection, task_ids)
@@ -134,7 +136,7 @@ class Janitor:
         places = [
             Counted(one.tenant, one.owner, Place(one.context, one.state, one.time), None) for one in gone
         ]
-        self._kept.count(connection, places)
+        self._store.count(connection, places)
         forget(connection, task_ids)
 
 

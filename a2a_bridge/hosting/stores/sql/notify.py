@@ -131,7 +131,7 @@ class Listener:
                     while True:
                         # Notifications without a listener were lost.
                         self._all()
-                        await self._hear(connection, own)
+                        await self._receive(connection, own)
             except Error as error:
                 if not ready.done():
                     ready.set_exception(error)
@@ -144,7 +144,7 @@ class Listener:
             await asyncio.sleep(min(_SLOWEST, 0.05 * 2 ** min(failures, 8)))
             self._all()
 
-    async def _hear(self, connection: Connection, own: Callable[[], str]) -> None:
+    async def _receive(self, connection: Connection, own: Callable[[], str]) -> None:
         until = monotonic() + self._poll
         while (rest := until - monotonic()) > 0:
             async for notification in connection.notifies(timeout=rest, stop_after=1):

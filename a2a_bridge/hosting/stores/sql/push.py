@@ -297,8 +297,8 @@ class SqlOutbox:
         rows = _heads(connection, lines, me)
         if len(rows) < len(lines):
             found = {(row.task, row.id) for row in rows}
-            kept = _let_go(connection, [line for line in lines if line not in found], me)
-            rows = [*rows, *_heads(connection, list(kept), me)]
+            claimed = _let_go(connection, [line for line in lines if line not in found], me)
+            rows = [*rows, *_heads(connection, list(claimed), me)]
         now = self._wall()
         return [
             _Head((row.task, row.id), self._url(row), min(max(0.0, row.due - now), LONGEST)) for row in rows
@@ -351,8 +351,8 @@ class SqlOutbox:
                 )
             )
         for error_text, numbers in shut.items():
-            said = update(outbox).where(_O.number.in_(numbers)).values(error=error_text)
-            await self._writer.write(partial(_changed, change=said))
+            statement = update(outbox).where(_O.number.in_(numbers)).values(error=error_text)
+            await self._writer.write(partial(_changed, change=statement))
         if damaged:  # it cannot be delivered, but those behind it can
             buried = update(outbox).where(_O.number.in_([number for _, number in damaged]))
             buried = buried.values(error=_DAMAGED, dead=True)

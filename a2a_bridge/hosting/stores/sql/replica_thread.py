@@ -141,11 +141,11 @@ class StatementConnection:
 
 async def ended(*tasks: asyncio.Task[None] | None) -> None:
     """Cancels asyncio tasks, and waits until they have ended."""
-    going = [one for one in tasks if one is not None and not one.done()]
-    for one in going:
+    running = [one for one in tasks if one is not None and not one.done()]
+    for one in running:
         one.cancel()
-    if going:
-        await asyncio.wait(going, timeout=SECONDS)
+    if running:
+        await asyncio.wait(running, timeout=SECONDS)
 
 
 @asynccontextmanager

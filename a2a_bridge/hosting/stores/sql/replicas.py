@@ -74,7 +74,7 @@ class Replicas:
         self._on_look: list[Callable[[frozenset[str], float], None]] = []
         # For the replica thread only:
         #: the name in the table, and the name that the store knows
-        self._name = self._told = self.me
+        self._name = self._announced_name = self.me
         self._others: frozenset[str] = frozenset()
         #: per other replica: the last seen heartbeat, and when it changed
         self._seen: dict[str, tuple[int, float]] = {}
@@ -108,7 +108,7 @@ class Replicas:
         """Leaves: this replica's tasks become orphans at once, and the others are notified."""
         await self._thread.call(self._leave())
 
-    def heard(self, *, orphans: bool) -> None:
+    def on_message(self, *, orphans: bool) -> None:
         """Another replica has joined, or there may be orphans. Called in the replica thread."""
         self._thread.call_in_store_loop(self._count, False)
         if orphans:
@@ -164,7 +164,7 @@ class Replicas:
         others = {str(name): int(beat) for name, beat in rows if name != self._name}
         if len(others) == len(rows):
             await self._reborn()
-        elif self._name != self._told:
+        elif self._name != self._announced_name:
             self._renamed()  # by a statement whose answer was lost
         self._beaten, self._doubted = began, False
         await self._watch(others)
@@ -197,11 +197,11 @@ class Replicas:
     async def _reborn(self) -> None:
         log.error("this replica was declared dead; its tasks have other owners now")
         self._name = uuid4().hex
-        await self._register(self._told)
+        await self._register(self._announced_name)
         self._renamed()
 
     def _renamed(self) -> None:
-        self._told = self._name
+        self._announced_name = self._name
         self._thread.call_in_store_loop(self._rename, self._name)
         self._orphaned()
 

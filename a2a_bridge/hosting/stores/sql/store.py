@@ -36,7 +36,7 @@ from a2a_bridge.hosting.stores.sql.log import EventLogs, SqlSubscription
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox, SqlPushConfigStore, post_events
 from a2a_bridge.hosting.stores.sql.schema import replicas, tasks
 from a2a_bridge.hosting.stores.sql.sends import SqlSends
-from a2a_bridge.hosting.stores.sql.task_lease import Kept, TaskLease
+from a2a_bridge.hosting.stores.sql.task_lease import OpenedTask, TaskLease
 from a2a_bridge.hosting.stores.sql.tasks import as_of, at_work, fetch, listing, orphaned, theirs
 from a2a_bridge.hosting.stores.sql.terminal_cache import TerminalTaskCache
 from a2a_bridge.hosting.stores.sql.text import storable
@@ -130,7 +130,7 @@ class SqlStore:
                 version = before.version  # only a release has happened since
         taken = False
 
-        def take(connection: Connection) -> Kept:
+        def take(connection: Connection) -> OpenedTask:
             nonlocal taken
             mine = and_(tasks.c.id == storable(task_id), theirs(scope))
             row = connection.execute(select(tasks).where(mine)).one_or_none()
@@ -150,7 +150,7 @@ class SqlStore:
                 ):
                     raise VersionConflictError(task_id)
             place = Place(row.context, row.state, row.time)
-            return Kept(version + 1, row.last, row.applied, place, stored.task.ByteSize())
+            return OpenedTask(version + 1, row.last, row.applied, place, stored.task.ByteSize())
 
         kept = await self.writer.write(take, order=("tasks", task_id), task_id=storable(task_id))
         return self.writer.hold(scope, task_id, on_lost, push=push, kept=kept)

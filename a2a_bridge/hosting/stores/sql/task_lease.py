@@ -31,7 +31,7 @@ _MOST_EVENTS = 1024
 _MOST_BYTES = 4 << 20
 
 
-class Kept(NamedTuple):
+class OpenedTask(NamedTuple):
     """The stored state of a task that is opened."""
 
     version: int
@@ -117,13 +117,13 @@ class TaskLease:
         "_ended",
         "_events",
         "_given",
+        "_loss_reported",
         "_on_lost",
         "_place",
         "_released",
         "_synced",
         "_task",
         "_task_bytes",
-        "_told",
         "_unfolded",
         "_waiters",
         "_writer",
@@ -149,7 +149,7 @@ class TaskLease:
         on_lost: Callable[[], None],
         *,
         push: bool,
-        kept: Kept | None = None,
+        kept: OpenedTask | None = None,
     ) -> None:
         self.scope = scope
         self.task_id = task_id
@@ -175,7 +175,7 @@ class TaskLease:
         #: the same events, serialized
         self._data: list[bytes] = []
         self._amended = kept is None
-        self.lost = self._told = self._released = self._ended = False
+        self.lost = self._loss_reported = self._released = self._ended = False
         #: the number of changes, and the number of durable ones
         self._given = self._synced = 0
         self._waiters: list[tuple[int, float, Synced]] = []
@@ -345,9 +345,9 @@ class TaskLease:
 
     def lose(self) -> None:
         """Another process owns the task. May be called again."""
-        if self._told:
+        if self._loss_reported:
             return
-        self.lost = self._told = True
+        self.lost = self._loss_reported = True
         self.dirty = False
         self._events.clear()
         self._data.clear()

@@ -151,21 +151,23 @@ def stretch(
 
     most: bytes after which no further segment is fetched.
     """
-    kept = storable(task_id)
-    row = connection.execute(select(tasks.c.last, tasks.c.state).where(tasks.c.id == kept)).one_or_none()
+    stored_ids = storable(task_id)
+    row = connection.execute(
+        select(tasks.c.last, tasks.c.state).where(tasks.c.id == stored_ids)
+    ).one_or_none()
     if row is None:
         return None, []
     found: list[Segment] = []
     if row.last > after:
         query = (
             select(segments.c.first, segments.c.last, segments.c.data, segments.c.checksum)
-            .where(segments.c.task == kept, segments.c.last > after, segments.c.last <= row.last)
+            .where(segments.c.task == stored_ids, segments.c.last > after, segments.c.last <= row.last)
             .order_by(segments.c.first)
         )
         # By key from here on, so that earlier segments are not read.
         start = connection.scalar(
             select(segments.c.first)
-            .where(segments.c.task == kept, segments.c.first <= after + 1)
+            .where(segments.c.task == stored_ids, segments.c.first <= after + 1)
             .order_by(segments.c.first.desc())
             .limit(1)
         )
@@ -183,9 +185,11 @@ def stretch(
 
 def ends(connection: Connection, task_ids: Sequence[str]) -> dict[str, Position]:
     """The ends of the logs of tasks."""
-    kept = {storable(task_id): task_id for task_id in task_ids}
-    query = select(tasks.c.id, tasks.c.last, tasks.c.state).where(tasks.c.id.in_(kept))
-    return {kept[row.id]: Position(row.last, row.state in TERMINAL) for row in connection.execute(query)}
+    stored_ids = {storable(task_id): task_id for task_id in task_ids}
+    query = select(tasks.c.id, tasks.c.last, tasks.c.state).where(tasks.c.id.in_(stored_ids))
+    return {
+        stored_ids[row.id]: Position(row.last, row.state in TERMINAL) for row in connection.execute(query)
+    }
 
 
 def _whole(connection: Connection, rows: Sequence[Any]) -> list[hub.Task]:

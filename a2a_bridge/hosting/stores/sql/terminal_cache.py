@@ -41,7 +41,7 @@ class TerminalTaskCache:
         memory: MemoryAccount | None = None,
     ) -> None:
         self._most = most
-        self._kept = kept
+        self._retention = kept
         self._wall = wall
         self._size = 0
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
@@ -64,7 +64,7 @@ class TerminalTaskCache:
         entry = self._entries.get(task_id)
         if entry is None or entry.scope != scope:
             return None
-        if self._kept is not None and entry.written < self._wall() - self._kept:
+        if self._retention is not None and entry.written < self._wall() - self._retention:
             self.drop(task_id)
             return None
         self._entries.move_to_end(task_id)

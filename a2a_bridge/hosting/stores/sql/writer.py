@@ -25,7 +25,7 @@ from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.hosting.ports import Scope, Synced
 from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
 from a2a_bridge.hosting.stores.sql.database import cause, failed, unavailable
-from a2a_bridge.hosting.stores.sql.task_lease import Kept, TaskLease
+from a2a_bridge.hosting.stores.sql.task_lease import OpenedTask, TaskLease
 from a2a_bridge.memory import MemoryAccount
 
 log = logging.getLogger("a2a_bridge.store")
@@ -98,7 +98,13 @@ class GroupWriter:
     # ------------------------------------------------------------------ for the store
 
     def hold(
-        self, scope: Scope, task_id: str, on_lost: Callable[[], None], *, push: bool, kept: Kept | None = None
+        self,
+        scope: Scope,
+        task_id: str,
+        on_lost: Callable[[], None],
+        *,
+        push: bool,
+        kept: OpenedTask | None = None,
     ) -> TaskLease:
         """The lease on a task: a new one, or one that this process has in the database.
 
