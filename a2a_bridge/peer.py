@@ -150,8 +150,8 @@ class Peer(Client):
         context = context or CallContext()
         if offers_resume(self.card) and RESUME_URI not in (declared := context.extensions):
             # Agents may then rely on it that the ids are looked at.
-            given = entries_of(context.parameters[EXTENSIONS_PARAMETER]) if declared else ()
-            extensions = {EXTENSIONS_PARAMETER: Joined((*given, RESUME_URI))}
+            requested = entries_of(context.parameters[EXTENSIONS_PARAMETER]) if declared else ()
+            extensions = {EXTENSIONS_PARAMETER: Joined((*requested, RESUME_URI))}
             context = context.replace(parameters={**context.parameters, **extensions})
         sends = isinstance(request, hub.SendMessageRequest)
         call: Call[Any, hub.StreamResponse] = Call(

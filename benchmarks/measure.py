@@ -277,8 +277,8 @@ def memory_row(
 
 def _resident(server: Server, holder: Child, more: int) -> int:
     """Octets of resident memory once `more` further streams are open and the server has nothing to do."""
-    holder.tell(str(more))
-    holder.hear("open")
+    holder.write_line(str(more))
+    holder.read_until("open")
     # There is no signal for the last stream's late allocations; they take milliseconds.
     time.sleep(0.3)
     return int(psutil.Process(server.pid).memory_info().rss)

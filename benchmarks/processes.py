@@ -125,13 +125,13 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    def tell(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         """Writes one line to the process."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
-    def hear(self, word: str, seconds: float = 60.0) -> list[str]:
+    def read_until(self, word: str, seconds: float = 60.0) -> list[str]:
         """Waits for a line that starts with `word`; its other words. Raises BenchmarkError at end or
         timeout.
         """
@@ -212,7 +212,7 @@ class Server(Child):
         if self._words is None:
             if self._addresses is not None:
                 self._wait_for(self._addresses["http"])
-            self._words = self._addresses or dict(word.split("=", 1) for word in self.hear("ready"))
+            self._words = self._addresses or dict(word.split("=", 1) for word in self.read_until("ready"))
             if self._core is not None:
                 for process in tree(self.pid):
                     for thread in process.threads():

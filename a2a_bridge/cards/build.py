@@ -195,9 +195,9 @@ class Advertisement:
 
     def _asked_for(self, query: str, declared: str, base_url: str) -> _Wanted:
         """The selection of a query and a version header. Raises INVALID_PARAMS if the card has none of it."""
-        given = parse_qsl(query)
+        pairs = parse_qsl(query)
         # A plus sign in a query is a space: HTTP+JSON arrives as "HTTP JSON".
-        texts = [value for name, value in given if name == "bindings"]
+        texts = [value for name, value in pairs if name == "bindings"]
         bindings = {module_name(one) for text in texts for one in text.split(",") if one.strip()}
         here = self._grpc_here is not None and self._grpc_here()
         all_listed = self._listed(_ALL._replace(grpc=here), base_url)
@@ -207,7 +207,7 @@ class Advertisement:
             raise invalid_params("bindings", f"names none of the bindings of this card: {kinds}")
         versions = list(dict.fromkeys(one.version for one in all_listed))
         version = _newest_of(declared)
-        for named in (value for name, value in given if name == "version" and value.strip()):
+        for named in (value for name, value in pairs if name == "version" and value.strip()):
             version = _newest_of(named)
             if version not in versions:
                 raise invalid_params(

@@ -62,12 +62,12 @@ def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:
             continue
         dialect = _dialect(interface)
         if interface.protocol_binding not in known:
-            why = f"the binding {interface.protocol_binding!r} is unknown"
+            reason = f"the binding {interface.protocol_binding!r} is unknown"
         elif dialect is None:
-            why = f"the version {interface.protocol_version!r} is unknown"
+            reason = f"the version {interface.protocol_version!r} is unknown"
         else:
-            why = f"version {dialect.version} has no {interface.protocol_binding}"
-        texts.append(f"{_words(interface)} {interface.url}: {why}")
+            reason = f"version {dialect.version} has no {interface.protocol_binding}"
+        texts.append(f"{_words(interface)} {interface.url}: {reason}")
     return texts
 
 

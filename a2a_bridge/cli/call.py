@@ -89,7 +89,7 @@ def call(
         context=flags.context,
         immediate=flags.immediate,
     )
-    how = CallOptions(
+    call_options = CallOptions(
         dial=replace(
             dial_options(flags), timeout=flags.timeout, frame_observer=show if flags.verbose else None
         ),
@@ -101,4 +101,4 @@ def call(
         output=flags.output,
     )
     with guarded(target, flags.output):
-        raise typer.Exit(asyncio.run(converse(target, outgoing, how)))
+        raise typer.Exit(asyncio.run(converse(target, outgoing, call_options)))

@@ -17,7 +17,7 @@ from a2a_bridge.cli.connect import addressed, named
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.message import CallOptions, Outgoing, answers_of, exit_of, followed, tree_of
 from a2a_bridge.cli.options import Exit
-from a2a_bridge.cli.output import data, document, error_document, exit_code, explain, talk
+from a2a_bridge.cli.output import data, document, error_document, exit_code, explain, print_message
 from a2a_bridge.cli.printing import state_name
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError
@@ -45,21 +45,25 @@ class InterfaceAnswer:
         return canonical(self.events if self.error is None else [error_document(self.error)])
 
 
-async def compare(target: Target, outgoing: Outgoing, how: CallOptions) -> Exit:
+async def compare(target: Target, outgoing: Outgoing, call_options: CallOptions) -> Exit:
     """Calls all interfaces, one after the other, and prints the comparison."""
-    async with addressed(target, how.dial) as (card, options):
-        return await _compare(card, outgoing, how, named(target, options))
+    async with addressed(target, call_options.dial) as (card, options):
+        return await _compare(card, outgoing, call_options, named(target, options))
 
 
-async def _compare(card: hub.AgentCard, outgoing: Outgoing, how: CallOptions, options: DialOptions) -> Exit:
-    candidates = select(card, known=names(), version=how.version)
-    answers = [await _ask(card, candidate.interface, outgoing, how, options) for candidate in candidates]
+async def _compare(
+    card: hub.AgentCard, outgoing: Outgoing, call_options: CallOptions, options: DialOptions
+) -> Exit:
+    candidates = select(card, known=names(), version=call_options.version)
+    answers = [
+        await _ask(card, candidate.interface, outgoing, call_options, options) for candidate in candidates
+    ]
     for answer in answers[1:]:
         found = differences(answers[0].result, answer.result)
         real = differences(without_generated(answers[0].result), without_generated(answer.result))
         answer.different = found if real else []
         answer.generated = [] if real else found
-    if how.output is Output.JSON:
+    if call_options.output is Output.JSON:
         document(
             {
                 "identical": not any(one.different or one.generated for one in answers),
@@ -75,16 +79,16 @@ async def _ask(
     card: hub.AgentCard,
     interface: hub.AgentInterface,
     outgoing: Outgoing,
-    how: CallOptions,
+    call_options: CallOptions,
     options: DialOptions,
 ) -> InterfaceAnswer:
     answer = InterfaceAnswer(interface)
     if options.frame_observer is not None:
-        talk(f"— {_cell(interface)} {interface.url}", "bold")
+        print_message(f"— {_cell(interface)} {interface.url}", "bold")
     async with runtime.connect(rewrite(card, [interface]), options=options) as peer:
         started = time.monotonic()
         try:
-            async with aclosing(answers_of(peer, outgoing, how)) as answers:
+            async with aclosing(answers_of(peer, outgoing, call_options)) as answers:
                 async for one in answers:
                     answer.events.append(tree_of(one))
                     answer.task = followed(answer.task, one)
@@ -109,11 +113,11 @@ def _print(answers: list[InterfaceAnswer]) -> None:
         data("  ".join(cells))
     for answer in answers:
         for line in answer.different:
-            talk(f"{_cell(answer.interface)}: {line}", "red")
+            print_message(f"{_cell(answer.interface)}: {line}", "red")
         for line in answer.generated:
-            talk(f"{_cell(answer.interface)}: generated: {line}", "dim")
+            print_message(f"{_cell(answer.interface)}: generated: {line}", "dim")
         if answer.error is not None:
-            talk(f"{_cell(answer.interface)}: {explain(answer.error)}", "red")
+            print_message(f"{_cell(answer.interface)}: {explain(answer.error)}", "red")
 
 
 def _verdict(answer: InterfaceAnswer) -> str:

@@ -17,7 +17,7 @@ from a2a_bridge.cards.resolve import locate, parse_bytes
 from a2a_bridge.cli.flags import AgentFlags, DialFlags
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.options import known_dialect, known_peer, parameters
-from a2a_bridge.cli.output import talk
+from a2a_bridge.cli.output import print_message
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
@@ -90,7 +90,7 @@ async def found_at(
         async with http_fetch(options) as fetch:
             found = await locate(target.place, fetch, exact=options.exact)
         if found.fallback:
-            talk(
+            print_message(
                 f"note: {target.place} shows no card of its own; this is the agent {found.card.name!r} of "
                 f"{found.location}; --exact refuses it",
                 "yellow",
@@ -148,16 +148,16 @@ async def reached(
     Raises A2AError, or BadTargetError.
     """
     async with AsyncExitStack() as stack:
-        what: Any
+        source: Any
         if target.is_code and not binding:
-            what = load(target)
+            source = load(target)
         elif target.sort is TargetKind.GRPC:
-            what = grpc_interface(target.place, version)
+            source = grpc_interface(target.place, version)
         else:
-            what, options = await stack.enter_async_context(addressed(target, options))
+            source, options = await stack.enter_async_context(addressed(target, options))
             options = named(target, options)
         yield await stack.enter_async_context(
-            runtime.connect(what, binding=binding, version=version, options=options)
+            runtime.connect(source, binding=binding, version=version, options=options)
         )
 
 
@@ -169,7 +169,7 @@ async def _card_over_grpc(place: str, options: DialOptions, version: str) -> hub
         except A2AError as error:
             if error.reason not in _NO_CARD:
                 raise
-            talk(
+            print_message(
                 f"note: {place} has no card ({error.name}); a minimal one is used; see gateway --card FILE",
                 "yellow",
             )

@@ -61,9 +61,9 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     flags = _parameters(group)
 
     @wraps(command)
-    def run(**given: Any) -> None:
-        chosen = group(**{one.name: given.pop(one.name) for one in flags})
-        command(**given, **{name: chosen})
+    def run(**values: Any) -> None:
+        chosen = group(**{one.name: values.pop(one.name) for one in flags})
+        command(**values, **{name: chosen})
 
     others = [one.replace(annotation=types[key]) for key, one in signature.parameters.items() if key != name]
     run.__signature__ = signature.replace(parameters=[*others, *flags])  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from a2a_bridge.bindings import Frame
-from a2a_bridge.cli.output import talk
+from a2a_bridge.cli.output import print_message
 from a2a_bridge.codec import dumps, encoder
 
 #: headers whose value is a secret; the scheme before it is not
@@ -18,7 +18,7 @@ def show(frame: Frame) -> None:
     """Prints a frame: `>` for a sent one, `<` for a received one."""
     mark, style = (">", "cyan") if frame.sent else ("<", "green")
     for line in lines_of(frame):
-        talk(f"{mark} {line}".rstrip(), style)
+        print_message(f"{mark} {line}".rstrip(), style)
 
 
 def lines_of(frame: Frame) -> list[str]:

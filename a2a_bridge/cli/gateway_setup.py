@@ -13,7 +13,7 @@ from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.connect import card_file, found_at, grpc_interface, named
 from a2a_bridge.cli.listen_options import ListenOptions
 from a2a_bridge.cli.options import Exit
-from a2a_bridge.cli.output import fail, talk
+from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.running import run, serving
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -44,7 +44,7 @@ async def bridge(
         card, options = await found_at(target, options, version)
     shown = upstream_card(target, card, file is not None, binding, version)
     for text in unusable(shown, known=names()):
-        talk(f"warning: the card's interface {text}; it is not used", "yellow")
+        print_message(f"warning: the card's interface {text}; it is not used", "yellow")
     candidates = select(
         shown,
         known=names(),
@@ -54,10 +54,10 @@ async def bridge(
     if file is None:
         options = named(target, options)
     candidates = await _settled(candidates, options)
-    given = (card, candidates, listening.interfaces, listening.options, options)
+    arguments = (card, candidates, listening.interfaces, listening.options, options)
     opening = serving(
-        lambda: runtime.serve_gateway(*given),
-        lambda: runtime.asgi_gateway(*given),
+        lambda: runtime.serve_gateway(*arguments),
+        lambda: runtime.asgi_gateway(*arguments),
         listening.interfaces,
         listening.options.host.drain_window,
     )
@@ -74,22 +74,23 @@ async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> lis
         interface = one.candidate.interface
         words = f"{interface.protocol_binding} {interface.protocol_version} {interface.url}"
         if one.refusal:
-            talk(f"warning: {words} is not used: the card leads to {one.refusal}", "yellow")
+            print_message(f"warning: {words} is not used: the card leads to {one.refusal}", "yellow")
             continue
         usable.append(one.candidate)
         sent = ""
         if options.parameters:
             sent = " with your headers" if one.candidate.credentials else " without your headers"
-        talk(f"upstream: {words}{sent}")
+        print_message(f"upstream: {words}{sent}")
         if not one.candidate.credentials:
-            what = "headers of yours and of callers" if options.parameters else "headers of callers"
-            talk(
-                f"  only the card names it; --credentials-for {_origin(interface.url)} sends {what}", "yellow"
+            headers = "headers of yours and of callers" if options.parameters else "headers of callers"
+            print_message(
+                f"  only the card names it; --credentials-for {_origin(interface.url)} sends {headers}",
+                "yellow",
             )
         if one.instead_of:
-            talk(f"  instead of the card's {one.instead_of}; --trust-card-urls dials that", "yellow")
+            print_message(f"  instead of the card's {one.instead_of}; --trust-card-urls dials that", "yellow")
         if one.silence:
-            talk(f"warning: {interface.url} does not answer yet: {one.silence}", "yellow")
+            print_message(f"warning: {interface.url} does not answer yet: {one.silence}", "yellow")
     if not usable:
         text = "no interface of the card may be used; --credentials-for ORIGIN or --trust-card-urls allow it"
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)

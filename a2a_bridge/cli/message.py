@@ -62,12 +62,16 @@ class CallOptions:
         return CallContext(deadline=None if self.timeout is None else time.monotonic() + self.timeout)
 
 
-async def answers_of(peer: Peer, outgoing: Outgoing, how: CallOptions) -> AsyncGenerator[Answer, None]:
+async def answers_of(
+    peer: Peer, outgoing: Outgoing, call_options: CallOptions
+) -> AsyncGenerator[Answer, None]:
     """The response of a unary call, or the events of a stream."""
-    if not how.stream:
-        yield await peer.send_message(outgoing.request(), how.context())
+    if not call_options.stream:
+        yield await peer.send_message(outgoing.request(), call_options.context())
         return
-    async with aclosing(peer.events(outgoing.request(), how.follow, how.context())) as events:
+    async with aclosing(
+        peer.events(outgoing.request(), call_options.follow, call_options.context())
+    ) as events:
         async for event in events:
             yield event.message
 

@@ -142,5 +142,5 @@ def file_text(path: str | Path, source: str) -> str:
     try:
         return Path(path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise typer.BadParameter(f"{path} cannot be read: {why}", param_hint=source) from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise typer.BadParameter(f"{path} cannot be read: {reason}", param_hint=source) from None

@@ -57,7 +57,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def talk(text: str, style: str = "") -> None:
+def print_message(text: str, style: str = "") -> None:
     """Prints a message on stderr."""
     sys.stderr.write((styled(text, style) if style and _coloured(sys.stderr) else text) + "\n")
     sys.stderr.flush()
@@ -65,9 +65,9 @@ def talk(text: str, style: str = "") -> None:
 
 def fail(code: Exit, text: str, advice: str = "") -> typer.Exit:
     """Prints an error; returns the exception that ends the command with the exit code."""
-    talk(f"error: {text}", "red")
+    print_message(f"error: {text}", "red")
     if advice:
-        talk(f"  try: {advice}")
+        print_message(f"  try: {advice}")
     return typer.Exit(code)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from a2a_bridge.cli.output import data, talk
+from a2a_bridge.cli.output import data, print_message
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Value
@@ -32,7 +32,7 @@ def print_response(response: hub.SendMessageResponse) -> None:
         for artifact in task.artifacts:
             data(content(artifact.parts))
         if task.status.message.parts and task.status.state != hub.TASK_STATE_COMPLETED:
-            talk(f"{state_name(task.status.state)}: {content(task.status.message.parts)}")
+            print_message(f"{state_name(task.status.state)}: {content(task.status.message.parts)}")
     elif task.status.message.parts:
         data(content(task.status.message.parts))
 
@@ -62,9 +62,9 @@ def _other(part: hub.Part) -> str:
 
 def summary(task: hub.Task | None, interface: hub.AgentInterface | None, seconds: float) -> str:
     """One line about the result: state, task, binding, time."""
-    what = "message" if task is None else f"{state_name(task.status.state)}  task {task.id}"
+    title = "message" if task is None else f"{state_name(task.status.state)}  task {task.id}"
     where = "in-process" if interface is None else interface.protocol_binding
-    return f"{what}  {where}  {seconds * 1000:.0f} ms"
+    return f"{title}  {where}  {seconds * 1000:.0f} ms"
 
 
 class StreamPrinter:
@@ -107,4 +107,4 @@ class StreamPrinter:
     def _status(self, status: hub.TaskStatus) -> None:
         text = content(status.message.parts) if status.HasField("message") else ""
         self.end()
-        talk(f"{state_name(status.state)}: {text}" if text else state_name(status.state), "dim")
+        print_message(f"{state_name(status.state)}: {text}" if text else state_name(status.state), "dim")

@@ -102,7 +102,7 @@ def retry(
 
       a2a-bridge push retry --store postgresql://… --all
     """
-    from a2a_bridge.cli.output import data, document, talk
+    from a2a_bridge.cli.output import data, document, print_message
     from a2a_bridge.hosting.stores.sql.push import retry
 
     if every == bool(numbers):
@@ -114,7 +114,7 @@ def retry(
     else:
         data(f"{count} to be sent again")
     if numbers and count < len(set(numbers)):
-        talk(f"{len(set(numbers)) - count} of these numbers are not dead letters")
+        print_message(f"{len(set(numbers)) - count} of these numbers are not dead letters")
         raise typer.Exit(Exit.TASK_FAILED)
 
 

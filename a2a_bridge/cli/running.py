@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import LogLevel, LoopKind
 from a2a_bridge.cli.options import Exit
-from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, talk
+from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, print_message
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.extras import MissingExtraError
 
@@ -97,7 +97,7 @@ async def run(
             await stop.wait()
             logger.info("draining for at most %g s", grace)
             if worker is None and sys.stderr.isatty():
-                talk("draining; again to end at once")
+                print_message("draining; again to end at once")
             await server.drain(grace)
         finally:
             await opening.__aexit__(None, None, None)
@@ -107,6 +107,6 @@ def _announce(server: Any) -> None:
     """Prints the addresses on stderr."""
     if sys.stderr.isatty():
         card = server.card
-        talk(f"{card.name} {card.version}".strip(), "bold")
+        print_message(f"{card.name} {card.version}".strip(), "bold")
         for interface in card.supported_interfaces:
-            talk(f"  {interface.protocol_binding:<10} {interface.protocol_version}  {interface.url}")
+            print_message(f"  {interface.protocol_binding:<10} {interface.protocol_version}  {interface.url}")

@@ -25,12 +25,12 @@ FOLDER = Path(".a2a-bridge")
 _LONGEST = 48
 
 
-def store_url(given: str, agent: Agent) -> str:
-    """The store to open: the given one, else a file for this agent, whose folder is created. Raises
+def store_url(url: str, agent: Agent) -> str:
+    """The store to open: `url`, else a file for this agent, whose folder is created. Raises
     typer.Exit.
     """
-    if given:
-        return given
+    if url:
+        return url
     try:
         FOLDER.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:

@@ -33,7 +33,7 @@ import typer
 
 from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import PREFIX, Exit, listen_address
-from a2a_bridge.cli.output import cannot_listen, data, fail, talk
+from a2a_bridge.cli.output import cannot_listen, data, fail, print_message
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import InheritedListener
@@ -71,12 +71,12 @@ class Worker:
         """The values that the supervisor passed to this process; None without one. They are removed from the
         environment, so that a command which the agent starts is no worker.
         """
-        given = os.environ.pop(_VARIABLE, None)
-        if given is None:
+        value = os.environ.pop(_VARIABLE, None)
+        if value is None:
             return None
         from a2a_bridge.bindings import InheritedListener  # loads protobuf, which a supervisor does not need
 
-        channel, listener, http, grpc = given.split(" ")
+        channel, listener, http, grpc = value.split(" ")
         for descriptor in (int(channel), int(listener)):
             if descriptor >= 0:
                 os.set_inheritable(descriptor, False)  # not for processes of the agent
@@ -135,8 +135,8 @@ def supervise(flags: ServerFlags) -> typer.Exit:
 
     Raises typer.BadParameter if calls are to be counted: each worker would count its own.
     """
-    for given, flag in ((flags.usage_file, "--usage-file"), (flags.usage_listen, "--usage-listen")):
-        if given:
+    for value, flag in ((flags.usage_file, "--usage-file"), (flags.usage_listen, "--usage-listen")):
+        if value:
             raise typer.BadParameter("each of several --workers would count its own calls", param_hint=flag)
     if not hasattr(socket, "SO_REUSEPORT"):
         return fail(Exit.USAGE, "--workers needs SO_REUSEPORT, which this system lacks")
@@ -270,13 +270,13 @@ class _Supervisor:
         if slot.listener is not None:
             listener = slot.listener.fileno()
             descriptors.append(listener)
-        given = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'}"
+        value = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'}"
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *sys.orig_argv[1:],
                 stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, _VARIABLE: given, PREFIX + "KEY": self._key},
+                env={**os.environ, _VARIABLE: value, PREFIX + "KEY": self._key},
                 pass_fds=descriptors,
                 process_group=0,  # Ctrl-C is for the supervisor, which passes it on
             )
@@ -365,7 +365,7 @@ class _Supervisor:
         self._stopped = number
         self._stop.set()
         if sys.stderr.isatty():
-            talk("draining; again to end at once")
+            print_message("draining; again to end at once")
         for worker in self._alive:
             if not worker.succeeded:  # those drain already, and a second signal would end them at once
                 worker.signal(signal.SIGTERM)

@@ -126,22 +126,22 @@ def opened_side_channel(value: str, request: Message) -> str:
 # --- the code ---
 
 
-def _code(text: str, belongs: bytes) -> str:
-    octets = b"%d:%b%b" % (len(belongs), belongs, text.encode("utf-8", "surrogatepass"))
+def _code(text: str, owner: bytes) -> str:
+    octets = b"%d:%b%b" % (len(owner), owner, text.encode("utf-8", "surrogatepass"))
     # Not hexadecimal: a search for ids in texts would match it.
     return urlsafe_b64encode(hmac.digest(_key, octets, "sha256"))[:_CODE].decode()
 
 
-def _sealed(text: object, belongs: bytes) -> str | None:
-    return f"{_code(text, belongs)}.{text}" if isinstance(text, str) else None
+def _sealed(text: object, owner: bytes) -> str | None:
+    return f"{_code(text, owner)}.{text}" if isinstance(text, str) else None
 
 
-def _unsealed(value: object, belongs: bytes) -> str | None:
+def _unsealed(value: object, owner: bytes) -> str | None:
     if not isinstance(value, str) or value[_CODE : _CODE + 1] != ".":
         return None
     text = value[_CODE + 1 :]
-    given = value[:_CODE].encode("utf-8", "surrogatepass")
-    return text if hmac.compare_digest(given, _code(text, belongs).encode()) else None
+    code = value[:_CODE].encode("utf-8", "surrogatepass")
+    return text if hmac.compare_digest(code, _code(text, owner).encode()) else None
 
 
 def _names_texts(tree: Json) -> bool | None:
@@ -198,8 +198,8 @@ def _each_text(tree: Json, change: Change) -> None:
 
 
 def _change(unit: JsonObject, name: str, texts: JsonObject, change: Change) -> None:
-    belongs = _belongs(unit)
-    changed = {key: change(text, belongs) if key in NAMES else text for key, text in texts.items()}
+    owner = _owner_of(unit)
+    changed = {key: change(text, owner) if key in NAMES else text for key, text in texts.items()}
     opened = {key: text for key, text in changed.items() if key not in NAMES or text is not None}
     if opened or name == "params":
         unit[name] = opened
@@ -216,13 +216,13 @@ def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
         return wire  # not such a message: the decoder reports the error
     for unit, field in list(_owners(message)):
         try:
-            belongs = _belongs(encoder(type(unit))(unit))
+            owner = _owner_of(encoder(type(unit))(unit))
         except EncodeError:
-            belongs = b""  # content that JSON cannot express: all such content has one owner
+            owner = b""  # content that JSON cannot express: all such content has one owner
         fields = getattr(unit, field).fields
         for key in NAMES:
             if key in fields:
-                text = change(fields[key].string_value, belongs)
+                text = change(fields[key].string_value, owner)
                 if text is None:
                     del fields[key]
                 else:
@@ -251,7 +251,7 @@ def _classes(method: str) -> tuple[Any, Any]:
 # --- owners of texts ---
 
 
-def _belongs(unit: JsonObject) -> bytes:
+def _owner_of(unit: JsonObject) -> bytes:
     """The owner of a text in the metadata of a unit, independent of the spelling of the rest of the unit."""
     get = unit.get
     message, artifact = get("message"), get("artifact")
@@ -295,19 +295,19 @@ def _digest(value: Any) -> bytes:
     while rest:
         item = rest.pop()
         if isinstance(item, dict):
-            words = f"{{{len(item)}"
+            text = f"{{{len(item)}"
             for name in sorted(item, reverse=True):
                 rest += [item[name], name]
         elif isinstance(item, list):
-            words = f"[{len(item)}"
+            text = f"[{len(item)}"
             rest += reversed(item)
         elif isinstance(item, str):
-            words = f'"{len(item)}:{item}'
+            text = f'"{len(item)}:{item}'
         elif isinstance(item, bool) or item is None:
-            words = repr(item)
+            text = repr(item)
         else:
-            words = _number(item)
-        found.update(words.encode("utf-8", "surrogatepass"))
+            text = _number(item)
+        found.update(text.encode("utf-8", "surrogatepass"))
     return found.digest()
 
 

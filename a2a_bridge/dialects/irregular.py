@@ -5,7 +5,7 @@ Rules:
 1. `reader` makes the canonical tree of any tree with a clear meaning, and the errors of any other.
 2. *Facts* are content of a hub message that no canonical tree can express, such as a number without a name.
    They are stored in the 0.x metadata, as source HUB (see `unmapped`).
-3. Content of a given tree beyond canonical tree and facts is stored in the hub's metadata, as source KIND.
+3. Content of a source tree beyond canonical tree and facts is stored in the hub's metadata, as source KIND.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class Shape:
         raise explained(self, tree)
 
 
-def text_of(shape: Shape, given: Any) -> str:
+def text_of(shape: Shape, source: Any) -> str:
     """The wire text of any tree, with unmapped content in the message's metadata. Raises Refused."""
-    if type(given) is not dict:
+    if type(source) is not dict:
         raise Refused
-    reader = read(shape, given)
+    reader = read(shape, source)
     if reader.problems:
         raise Refused
     try:
@@ -102,7 +102,7 @@ def text_of(shape: Shape, given: Any) -> str:
         text = message.SerializeToString().decode("latin-1")
     shown = presented(shape, reader.tree, reader.facts)
     apart = bool(reader.facts) and reader.mark is None  # facts that the peer expressed in its own format
-    entries = unmapped.difference(shown, _without_mark(given, reader), whole=apart)
+    entries = unmapped.difference(shown, _without_mark(source, reader), whole=apart)
     entries = [one for one in entries if one[0] not in reader.dropped]
     if not entries:
         return text
@@ -110,9 +110,9 @@ def text_of(shape: Shape, given: Any) -> str:
     return text + scalars.metadata_entry(shape.metadata_tag, KEY, scalars.value_of(carried, 1))
 
 
-def read(shape: Shape, given: JsonObject, path: str = "", *, explains: bool = False) -> Reader:
+def read(shape: Shape, source: JsonObject, path: str = "", *, explains: bool = False) -> Reader:
     """Reads one unit, but not the units within it."""
-    reader = Reader(given, path, explains=explains)
+    reader = Reader(source, path, explains=explains)
     shape.read(reader)
     facts = unmapped.sources(reader.mark).get(HUB)
     if isinstance(facts, dict) and all(
@@ -123,12 +123,12 @@ def read(shape: Shape, given: JsonObject, path: str = "", *, explains: bool = Fa
     return reader
 
 
-def _without_mark(given: JsonObject, reader: Reader) -> JsonObject:
+def _without_mark(source: JsonObject, reader: Reader) -> JsonObject:
     """The tree without the text under KEY, which belongs to this module."""
     if reader.mark is None:
-        return given
-    metadata = {key: value for key, value in given["metadata"].items() if key != KEY}
-    rest = {key: value for key, value in given.items() if key != "metadata"}
+        return source
+    metadata = {key: value for key, value in source["metadata"].items() if key != KEY}
+    rest = {key: value for key, value in source.items() if key != "metadata"}
     return rest | {"metadata": metadata} if metadata else rest
 
 
@@ -204,13 +204,13 @@ def explained(shape: Shape, tree: Json) -> DecodeError:
     return DecodeError.of(problems[:_MOST])
 
 
-def _explain(shape: Shape, given: Json, path: str, problems: list[Violation]) -> None:
+def _explain(shape: Shape, source: Json, path: str, problems: list[Violation]) -> None:
     if len(problems) >= _MOST:
         return
-    if type(given) is not dict:
-        problems.append((path, f"expected an object, got {describe(given)}"))
+    if type(source) is not dict:
+        problems.append((path, f"expected an object, got {describe(source)}"))
         return
-    reader = read(shape, given, path, explains=True)
+    reader = read(shape, source, path, explains=True)
     problems += reader.problems
     for name, inner, value in shape.inside(reader.tree):
         _explain(inner, value, f"{path}.{name}" if path else name, problems)

@@ -2,7 +2,7 @@
 particular object.
 
 Rules:
-1. A *canonical* tree is one that encoding a hub message produces. Reading converts a given tree to the
+1. A *canonical* tree is one that encoding a hub message produces. Reading converts a source tree to the
    canonical tree.
 2. Everything is accepted that the specification's schema allows, and much other input with a clear meaning.
 """
@@ -43,8 +43,8 @@ class Reader:
     Members are left out of it when they are empty, unless `always` is set.
     """
 
-    def __init__(self, given: JsonObject, path: str = "", *, explains: bool = False) -> None:
-        self.given = given
+    def __init__(self, source: JsonObject, path: str = "", *, explains: bool = False) -> None:
+        self.source = source
         self.path = path
         #: whether errors in free JSON are reported; otherwise the writer refuses it
         self.explains = explains
@@ -62,25 +62,25 @@ class Reader:
 
     def expected(self, name: str, what: str) -> None:
         """Reports a member of the wrong type."""
-        self.wrong(name, f"expected {what}, got {describe(self.given.get(name))}")
+        self.wrong(name, f"expected {what}, got {describe(self.source.get(name))}")
 
     def require(self, name: str) -> None:
         """Reports an absent member."""
-        if self.given.get(name) is None:
+        if self.source.get(name) is None:
             self.wrong(name, "is required")
 
     # --- members with a value ---
 
     def kind(self, name: str) -> None:
         """The member `kind`, where the position determines its value: it may be absent."""
-        found = self.given.get("kind")
+        found = self.source.get("kind")
         if found is not None and found != name:
             self.wrong("kind", f'expected "{name}"')
         self.tree["kind"] = name
 
     def enum(self, name: str, names: Names) -> None:
         """A name of an enum; absent, the default."""
-        value = self.given.get(name)
+        value = self.source.get(name)
         known = names.default if value is None else value
         known = names.aliases.get(known, known) if type(known) is str else ""
         if known not in names.numbers:
@@ -89,7 +89,7 @@ class Reader:
 
     def string(self, name: str, *, always: bool = False) -> None:
         """A string."""
-        value = self.given.get(name)
+        value = self.source.get(name)
         if value is not None and type(value) is not str:
             self.expected(name, "a string")
             return
@@ -100,7 +100,7 @@ class Reader:
 
     def later(self, name: str) -> None:
         """A string that only later versions define. With any other type it is an unknown member."""
-        value = self.given.get(name)
+        value = self.source.get(name)
         if type(value) is str and value:
             self.tree[name] = value
 
@@ -118,7 +118,7 @@ class Reader:
 
     def integer(self, name: str) -> None:
         """An integer of 32 bits; others become the nearest."""
-        value = self.given.get(name)
+        value = self.source.get(name)
         if value is None:
             return
         number = scalars.int32(value)
@@ -130,7 +130,7 @@ class Reader:
 
     def flag(self, name: str) -> bool | None:
         """True or false; None if absent. Only true is in the tree."""
-        value = self.given.get(name)
+        value = self.source.get(name)
         if value is not None and type(value) is not bool:
             self.expected(name, "true or false")
             return None
@@ -140,7 +140,7 @@ class Reader:
 
     def time(self, name: str) -> None:
         """A date and time, in any usual format; a text that is none counts as an unknown member."""
-        value = self.given.get(name)
+        value = self.source.get(name)
         if type(value) is str:
             if lenient_timestamp(value) is not None:
                 self.tree[name] = value
@@ -163,20 +163,20 @@ class Reader:
 
     def unit(self, name: str) -> None:
         """An object that is read separately."""
-        value = self.given.get(name)
+        value = self.source.get(name)
         if value is not None:
             self.tree[name] = value
 
     def array(self, name: str) -> list[Any]:
         """The list in a member; empty if absent."""
-        value = self.given.get(name)
+        value = self.source.get(name)
         if value is not None and type(value) is not list:
             self.expected(name, "an array")
         return value if type(value) is list else []
 
     def object(self, name: str) -> JsonObject | None:
         """The object in a member; None if absent."""
-        value = self.given.get(name)
+        value = self.source.get(name)
         if value is not None and type(value) is not dict:
             self.expected(name, "an object")
         return value if type(value) is dict else None
@@ -206,9 +206,9 @@ class Reader:
             raise Refused from None
         return made
 
-    def inner(self, name: str, given: JsonObject) -> Reader:
+    def inner(self, name: str, source: JsonObject) -> Reader:
         """A reader of the object in a member."""
-        return Reader(given, f"{self.path}.{name}" if self.path else name)
+        return Reader(source, f"{self.path}.{name}" if self.path else name)
 
     def within(self, other: Reader) -> JsonObject:
         """Takes over the findings of a reader of an object inside this one."""

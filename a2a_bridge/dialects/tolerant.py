@@ -92,9 +92,9 @@ def _read_inverted(reader: Reader, name: str) -> None:
 
 
 def _read_inline(reader: Reader, member: Member, shape: Inline) -> None:
-    given = reader.object(member.name)
-    if given is not None:
-        inner = reader.inner(member.name, given)
+    value = reader.object(member.name)
+    if value is not None:
+        inner = reader.inner(member.name, value)
         shape.read(inner)
         tree = reader.within(inner)
         # An object without its essential member, such as authentication without a scheme, is absent.

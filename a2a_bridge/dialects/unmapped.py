@@ -49,14 +49,14 @@ _INDEX = re.compile("0|[1-9][0-9]{0,17}")
 # --- entries ---
 
 
-def difference(canonical: Json, given: Json, pointer: str = "", *, whole: bool = False) -> list[Entry]:
-    """The entries with which `restore` turns the canonical tree, which is at a pointer, into the given one.
+def difference(canonical: Json, target: Json, pointer: str = "", *, whole: bool = False) -> list[Entry]:
+    """The entries with which `restore` turns the canonical tree, which is at a pointer, into the target.
 
     whole: also record members that only the canonical tree has, and null in place of a value.
     """
     entries: list[Entry] = []
     # Iterative: trees may be as deep as the parser allows.
-    waiting: list[tuple[Any, Any, str]] = [(canonical, given, pointer)]
+    waiting: list[tuple[Any, Any, str]] = [(canonical, target, pointer)]
     while waiting:
         old, new, pointer = waiting.pop()
         if old is new:

@@ -149,7 +149,7 @@ class Destinations:
         self._probe = probe or self._connect
         self._named = place_of(options.named) if options.named else None
         #: the reach of the named host, resolved on first use
-        self._near: Reach | None = None
+        self._agent_reach: Reach | None = None
         self._origins = [place for text in options.credentials_for if (place := place_of(text)) is not None]
 
     async def vetted(self, candidates: Sequence[Candidate]) -> list[Destination]:
@@ -192,14 +192,14 @@ class Destinations:
             if url.startswith("unix"):
                 return Destination(candidate, "a socket of this machine")
             return Destination(candidate, "addresses that cannot be checked" if _NATIVE.match(url) else "")
-        if self._near is None:
-            self._near = await self._reach_of(named)
+        if self._agent_reach is None:
+            self._agent_reach = await self._reach_of(named)
         try:
-            refusal = _refusal(await self._reach_of(place), self._near)
+            refusal = _refusal(await self._reach_of(place), self._agent_reach)
         except OSError:
             refusal = ""  # no connection is possible either, unless a proxy can resolve it
         if not refusal and not _proxied(candidate, place):
-            candidate = replace(candidate, resolve=self._resolving(self._near))
+            candidate = replace(candidate, resolve=self._resolving(self._agent_reach))
         return Destination(candidate, refusal)
 
     async def _settle(self, one: Destination) -> Destination:
@@ -269,11 +269,11 @@ class Destinations:
             literal = _reach(host)
             addresses = [host] if literal is not None else await self._lookup(host, port)
             for text in addresses:
-                why = _refusal(_reach(text) or Reach.NEVER, named)
-                if why:
+                reason = _refusal(_reach(text) or Reach.NEVER, named)
+                if reason:
                     raise A2AError(
                         Reason.UNAVAILABLE,
-                        f"the card's host {host} leads to {why}",
+                        f"the card's host {host} leads to {reason}",
                         metadata={"phase": "connect"},
                         blame=Blame.PEER,
                     )

@@ -64,7 +64,7 @@ class Naming:
         if isinstance(made, hub.Task):
             self._name_task(scope, name, made)
         elif isinstance(made, hub.TaskPushNotificationConfig):
-            made.task_id = self._given(scope, name, made.task_id)
+            made.task_id = self._callers_id(scope, name, made.task_id)
         else:
             self._name_payload(scope, name, made)
         if name.task_id and name is self._table.find(scope, name.given):
@@ -79,7 +79,7 @@ class Naming:
         elif isinstance(payload, hub.Message):
             self._name_message(scope, name, payload)
         elif isinstance(payload, (hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)):
-            payload.task_id = self._given(scope, name, payload.task_id)
+            payload.task_id = self._callers_id(scope, name, payload.task_id)
             payload.context_id = _session(name, payload.context_id)
             if isinstance(payload, hub.TaskArtifactUpdateEvent):
                 _number(name, payload.artifact)
@@ -87,7 +87,7 @@ class Naming:
                 self._name_message(scope, name, payload.status.message)
 
     def _name_task(self, scope: Scope, name: Name, task: hub.Task) -> None:
-        task.id = self._given(scope, name, task.id)
+        task.id = self._callers_id(scope, name, task.id)
         task.context_id = _session(name, task.context_id)
         if task.status.HasField("message"):
             self._name_message(scope, name, task.status.message)
@@ -101,13 +101,13 @@ class Naming:
 
     def _name_message(self, scope: Scope, name: Name, message: hub.Message) -> None:
         if message.task_id:
-            message.task_id = self._given(scope, name, message.task_id)
+            message.task_id = self._callers_id(scope, name, message.task_id)
         if message.context_id:
             message.context_id = _session(name, message.context_id)
         for place, task_id in enumerate(message.reference_task_ids):
-            message.reference_task_ids[place] = self._given(scope, name, task_id)
+            message.reference_task_ids[place] = self._callers_id(scope, name, task_id)
 
-    def _given(self, scope: Scope, name: Name, task_id: str) -> str:
+    def _callers_id(self, scope: Scope, name: Name, task_id: str) -> str:
         return name.given if task_id == name.task_id else self._table.given(scope, task_id)
 
 

@@ -45,7 +45,7 @@ class Name:
     #: characters of all artifact ids
     letters: int = 0
     #: the indices in use
-    _taken: set[int] = field(default_factory=set)
+    _used: set[int] = field(default_factory=set)
 
     def index(self, artifact_id: str) -> int:
         """The index of an artifact: the one in its id, else the first free one when it is first seen.
@@ -61,9 +61,9 @@ class Name:
         index = index_of(artifact_id)
         if index is None:
             index = len(self.indices)
-            while index in self._taken:
+            while index in self._used:
                 index += 1
-        self._taken.add(index)
+        self._used.add(index)
         self.indices[artifact_id] = index
         self.letters += len(artifact_id)
         return index

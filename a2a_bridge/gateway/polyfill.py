@@ -109,7 +109,7 @@ class _Polyfill:
             if call.operation in _OFTEN_MISSING and error.reason is Reason.METHOD_NOT_FOUND:
                 raise self._lacks(call.operation) from error
             raise
-        self._look_at(call, response)
+        self._index_response(call, response)
         return response
 
     def stream(self, call: Call[Req, Res], /) -> Events:
@@ -133,7 +133,7 @@ class _Polyfill:
                     _cut(event.message.task, limit)
                 yield event
 
-    def _look_at(self, call: Call[Any, Any], response: Any) -> None:
+    def _index_response(self, call: Call[Any, Any], response: Any) -> None:
         """Remembers the task of an answer, and cuts its history to the requested length."""
         if isinstance(response, hub.SendMessageResponse):
             if not response.HasField("task"):

@@ -67,9 +67,9 @@ class ReplayBuffer:
     """The events of one task from one stream, numbered from `base` + 1.
 
     epoch: prefix of the ids; empty for numbers alone. task: the task as of `base`; None if unknown. whole:
-    True if it is the task that a subscriber would get. live: the stream is being read. rested: the agent
-    closed the stream. regular: all events are of this task. crowded: enough events arrived since the last
-    check of `full`. mover: what the writing side waits for; None if it does not.
+    True if it is the task that a subscriber would get. live: the stream is being read. ended_cleanly: the
+    agent closed the stream. regular: all events are of this task. crowded: enough events arrived since the
+    last check of `full`. writer_waiter: the future of a writing side that waits.
     """
 
     __slots__ = (
@@ -77,24 +77,24 @@ class ReplayBuffer:
         "_ends",
         "_options",
         "_owned",
-        "_sleepers",
         "_start",
-        "_unlooked",
+        "_unchecked_bytes",
+        "_waiters",
         "base",
         "crowded",
+        "ended_cleanly",
         "epoch",
         "events",
         "live",
-        "mover",
         "prefix",
         "readers",
         "regular",
-        "rested",
         "state",
         "task",
         "task_id",
         "task_size",
         "whole",
+        "writer_waiter",
     )
 
     def __init__(
@@ -116,7 +116,7 @@ class ReplayBuffer:
         self.whole = whole and task is not None
         self.state = hub.TASK_STATE_UNSPECIFIED if task is None else task.status.state
         self.live = False
-        self.rested = False
+        self.ended_cleanly = False
         self.regular = True
         self.crowded = False
         self.events: list[Event] = []
@@ -128,9 +128,9 @@ class ReplayBuffer:
         self._ends: list[int] = []
         self._start = self._end = 0
         #: bytes that arrived since the bounds were last checked
-        self._unlooked = 0
-        self._sleepers: list[asyncio.Future[None]] = []
-        self.mover: asyncio.Future[None] | None = None
+        self._unchecked_bytes = 0
+        self._waiters: list[asyncio.Future[None]] = []
+        self.writer_waiter: asyncio.Future[None] | None = None
 
     # ------------------------------------------------------------------ state
 
@@ -205,13 +205,13 @@ class ReplayBuffer:
         size = message.ByteSize() + _OVERHEAD
         self._end += size
         self._ends.append(self._end)
-        self._unlooked += size
-        if self._sleepers:
+        self._unchecked_bytes += size
+        if self._waiters:
             self.wake()
-        if self._unlooked < _LOOK:
+        if self._unchecked_bytes < _LOOK:
             self.crowded = False
             return False
-        self._unlooked = 0
+        self._unchecked_bytes = 0
         self.crowded = True
         if len(self.events) > self._options.events or self._end - self._start > self._options.size:
             self._trim()
@@ -232,23 +232,23 @@ class ReplayBuffer:
     async def room(self) -> None:
         """Waits until the buffer is not full."""
         while self.full:
-            self.mover = asyncio.get_running_loop().create_future()
-            await self.mover
+            self.writer_waiter = asyncio.get_running_loop().create_future()
+            await self.writer_waiter
 
     def stop(self, error: A2AError | None = None) -> None:
         """Ends the stream. Readers end, or get the error, after the last event."""
         self.live = False
-        self.rested = error is None
+        self.ended_cleanly = error is None
         for reader in self.readers:
             reader.error = error
         self.wake()
 
     def wake(self) -> None:
         """Makes readers check for events."""
-        sleepers, self._sleepers = self._sleepers, []
-        for sleeper in sleepers:
-            if not sleeper.done():
-                sleeper.set_result(None)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def shrink(self) -> None:
         """Drops all events that its readers do not need."""
@@ -271,18 +271,18 @@ class ReplayBuffer:
 
     def moved(self) -> None:
         """Called after a reader has advanced or left."""
-        if self.mover is not None:
-            if not self.mover.done():
-                self.mover.set_result(None)
-            self.mover = None
+        if self.writer_waiter is not None:
+            if not self.writer_waiter.done():
+                self.writer_waiter.set_result(None)
+            self.writer_waiter = None
 
-    def news(self) -> asyncio.Future[None]:
+    def next_change(self) -> asyncio.Future[None]:
         """Done when there may be events to read. One that is cancelled is dropped with the next event, or
         when its reader leaves.
         """
-        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sleepers.append(sleeper)
-        return sleeper
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
 
     # ------------------------------------------------------------------ internals
 
@@ -356,7 +356,7 @@ class BufferReader:
         Raises UNAVAILABLE if the reader is too far behind, and the error of the stream after the last event.
         """
         buffer = self.buffer
-        if buffer.mover is not None:
+        if buffer.writer_waiter is not None:
             buffer.moved()
         start = self.position - buffer.base
         if start < 0:

@@ -51,7 +51,7 @@ class Beginning:
 class Stream:
     """A replay buffer and the reader that fills it."""
 
-    __slots__ = ("accepted", "buffer", "extensions", "key", "lingering", "reader", "size")
+    __slots__ = ("accepted", "buffer", "extensions", "key", "linger_timer", "reader", "size")
 
     def __init__(self, key: Key, buffer: ReplayBuffer) -> None:
         #: None once it is no longer current
@@ -63,7 +63,7 @@ class Stream:
         #: clock
         self.accepted = asyncio.get_running_loop().time()
         self.reader: StreamReader
-        self.lingering: asyncio.TimerHandle | None = None
+        self.linger_timer: asyncio.TimerHandle | None = None
         self.size = 0
 
 
@@ -116,7 +116,7 @@ class StreamRegistry:
         while self._idle and self._held > until:
             self._discard(next(iter(self._idle)))
 
-    def ours(self, id_: str) -> bool:
+    def is_own_id(self, id_: str) -> bool:
         """True if this process generated the id."""
         return id_.startswith(self._epoch)
 
@@ -179,9 +179,9 @@ class StreamRegistry:
 
     def join(self, stream: Stream, place: int) -> BufferReader:
         """A reader of the events after a number."""
-        if stream.lingering is not None:
-            stream.lingering.cancel()
-            stream.lingering = None
+        if stream.linger_timer is not None:
+            stream.linger_timer.cancel()
+            stream.linger_timer = None
         self._idle.pop(stream, None)
         return stream.buffer.reader(place)
 
@@ -203,7 +203,7 @@ class StreamRegistry:
             self._hang_up(stream)
         else:
             loop = asyncio.get_running_loop()
-            stream.lingering = loop.call_later(self._options.linger, self._hang_up, stream)
+            stream.linger_timer = loop.call_later(self._options.linger, self._hang_up, stream)
 
     def over(self, task: hub.Task) -> None:
         """Ends the streams of a finished task with its status, unless the agent ends them in the meantime."""
@@ -268,9 +268,9 @@ class StreamRegistry:
         self._hang_up(stream)
 
     def _hang_up(self, stream: Stream) -> None:
-        if stream.lingering is not None:
-            stream.lingering.cancel()
-            stream.lingering = None
+        if stream.linger_timer is not None:
+            stream.linger_timer.cancel()
+            stream.linger_timer = None
         closing = stream.reader.cancel()
         if closing is not None:
             self._hanging_up.add(closing)

@@ -153,7 +153,7 @@ class StreamSharing:
                     last = event.message
                     yield event if self._resumes or not event.id else Event(last, gap=event.gap)
                 if self._ended_early(last):
-                    yield await self._how_it_ended(call, task_id_of(last))
+                    yield await self._final_snapshot(call, task_id_of(last))
             if opened.stream is None or opened.reader is None:
                 return
             stream, reader = opened.stream, opened.reader
@@ -167,7 +167,7 @@ class StreamSharing:
                         return
                     yield event
                 if events:
-                    if buffer.mover is not None:
+                    if buffer.writer_waiter is not None:
                         buffer.moved()
                     if reader.error is not None or reader.position < buffer.base + len(buffer.events):
                         continue
@@ -175,7 +175,7 @@ class StreamSharing:
                     if not await self._may_continue(call, opened, stream):
                         return
                 elif feed.reading is not None or not feed.direct:
-                    await buffer.news()
+                    await buffer.next_change()
                 else:
                     feed.reading = reader
                     try:
@@ -220,10 +220,14 @@ class StreamSharing:
         buffer = stream.buffer
         if not opened.after or buffer.ended or buffer.live:
             return buffer.live
-        if buffer.rested and opened.after != buffer.id(buffer.last) and not await stream.reader.moved():
+        if (
+            buffer.ended_cleanly
+            and opened.after != buffer.id(buffer.last)
+            and not await stream.reader.moved()
+        ):
             return False
         opened.after = ""
-        stream.reader.context = self._travelling(call.context)
+        stream.reader.context = self._upstream_context(call.context)
         stream.reader.start()
         return True
 
@@ -235,7 +239,7 @@ class StreamSharing:
             return False
         return last.HasField("artifact_update") or _state_of(last) in RUNNING
 
-    async def _how_it_ended(self, call: Call[Any, Any], task_id: str) -> Event:
+    async def _final_snapshot(self, call: Call[Any, Any], task_id: str) -> Event:
         """The finished task; its changes since the last event are unknown. Raises UNAVAILABLE if it has not
         ended.
         """
@@ -273,7 +277,7 @@ class StreamSharing:
         context = call.context
         task_id = call.request.id
         after = asked_after(context)
-        key = self._whose(call), task_id
+        key = self._scope_of(call), task_id
         # Agents that send the task at once need no second concurrent request.
         at_once = not after and not self._older
         while at_once and (opening := self._opening.get(key)) is not None:
@@ -412,7 +416,7 @@ class StreamSharing:
 
     def _unknown_to_agent(self, id_: str) -> bool:
         """True if the agent cannot resume after an id."""
-        return not self._resumes or self._streams.ours(id_)
+        return not self._resumes or self._streams.is_own_id(id_)
 
     def _shareable(
         self,
@@ -423,9 +427,9 @@ class StreamSharing:
         reply: ResponseParameters,
     ) -> _Opened:
         """A stream that others may join, if there is room for it."""
-        key = self._whose(call), task_id
+        key = self._scope_of(call), task_id
         stream = self._streams.keep(
-            key, task_id, beginning, self._travelling(call.context), call.request.tenant
+            key, task_id, beginning, self._upstream_context(call.context), call.request.tenant
         )
         events = [Event(beginning.first.message, beginning.first.id)]
         if beginning.shown is not None:
@@ -456,7 +460,7 @@ class StreamSharing:
 
     # ------------------------------------------------------------------ callers and their parameters
 
-    def _whose(self, call: Call[Any, Any]) -> Scope:
+    def _scope_of(self, call: Call[Any, Any]) -> Scope:
         scope = visible_to(call.request, call.context)
         parameters = call.context.parameters
         if not self._personal or not parameters:
@@ -468,10 +472,10 @@ class StreamSharing:
         digest = hashlib.blake2b(words.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
         return Scope(scope.tenant, f"{scope.owner} {digest}")
 
-    def _travelling(self, context: CallContext) -> CallContext:
+    def _upstream_context(self, context: CallContext) -> CallContext:
         """The context without the parameters for the gateway alone, which would be stored with it."""
-        given = context.parameters
-        parameters = {name: value for name in self._forward if (value := given.get(name)) is not None}
+        received = context.parameters
+        parameters = {name: value for name in self._forward if (value := received.get(name)) is not None}
         return context.replace(parameters=parameters, side_channel="", reply=ResponseParameters())
 
 

@@ -107,7 +107,7 @@ async def task_before(
         logger.debug("the snapshot of task %s is made of its first event: %s", update.task_id, error)
         task = hub.Task(id=update.task_id, context_id=update.context_id)
     else:
-        _without_what_comes(task, call, update)
+        _remove_announced(task, call, update)
     if isinstance(update, hub.TaskStatusUpdateEvent):
         # The agent's current status may be ahead of its events.
         task.status.CopyFrom(update.status)
@@ -118,7 +118,7 @@ async def task_before(
     return task
 
 
-def _without_what_comes(task: hub.Task, call: Call[Any, Any], update: Any) -> None:
+def _remove_announced(task: hub.Task, call: Call[Any, Any], update: Any) -> None:
     """Removes the content of later events from a task; a reader that adds them up would have it twice."""
     if isinstance(call.request, hub.SendMessageRequest) and not call.request.message.task_id:
         del task.artifacts[:]  # a new task: all its artifacts are still to come

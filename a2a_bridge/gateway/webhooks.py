@@ -146,7 +146,7 @@ class Relay:
             return invalid_params("", f"a push notification config may have {LARGEST} bytes")
         return await self._check(config)
 
-    async def ours(
+    async def relayed_config(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, service: Service
     ) -> hub.TaskPushNotificationConfig:
         """The config for the agent in place of a caller's. A repeated config gets the same one again.
@@ -176,7 +176,7 @@ class Relay:
         made.authentication.scheme, made.authentication.credentials = _SCHEME, made.token
         return made
 
-    async def theirs(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
+    async def restore_callers_config(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
         """Restores this caller's values in a config of the agent, in place; never those of another caller."""
         relayed = await self._of(config)
         if relayed is None or relayed.kept.scope != scope:
@@ -188,7 +188,7 @@ class Relay:
         if shown_config.HasField("authentication"):
             config.authentication.CopyFrom(shown_config.authentication)
 
-    async def unmasked(
+    async def unredacted(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, task_id: str, service: Service
     ) -> hub.TaskPushNotificationConfig:
         """A caller's config for a task with the credentials that a mask in it stands for. Raises
@@ -349,15 +349,15 @@ class Relay:
 
 def _carries(headers: Mapping[str, str], token: str) -> bool:
     """True if a notification has the token, under any of the known header names. headers: in lower case."""
-    given = [headers.get(name.lower()) or "" for name in TOKEN_HEADERS]
+    tokens = [headers.get(name.lower()) or "" for name in TOKEN_HEADERS]
     scheme, _, credentials = (headers.get("authorization") or "").partition(" ")
     if scheme.lower() == _SCHEME.lower():
-        given.append(credentials.strip())
-    return any(hmac.compare_digest(one.encode("utf-8", "surrogateescape"), token.encode()) for one in given)
+        tokens.append(credentials.strip())
+    return any(hmac.compare_digest(one.encode("utf-8", "surrogateescape"), token.encode()) for one in tokens)
 
 
-def _refused(status: int, why: str) -> int:
-    logger.warning("a notification of the agent was refused with %d: %s", status, why)
+def _refused(status: int, reason: str) -> int:
+    logger.warning("a notification of the agent was refused with %d: %s", status, reason)
     return status
 
 
@@ -373,21 +373,21 @@ class _Relaying:
         scope = visible_to(call.request, call.context)
         gone = ""
         if operation is ops.CREATE_PUSH_CONFIG:
-            given: Any = call.request
-            request: Any = await self._relay.unmasked(call, given, given.task_id, self._service)
+            original: Any = call.request
+            request: Any = await self._relay.unredacted(call, original, original.task_id, self._service)
             refusal = await self._relay.refusal(request)
             if refusal is not None:
                 raise refusal
-            made = cast("Req", await self._relay.ours(call, request, self._service))
+            made = cast("Req", await self._relay.relayed_config(call, request, self._service))
             call = Call(operation, made, call.context)
         elif operation is ops.DELETE_PUSH_CONFIG:
             gone = await self._relay.deletable(call, self._service)
         response: Any = await self._service.unary(call)
         if isinstance(response, hub.TaskPushNotificationConfig):
-            await self._relay.theirs(scope, response)
+            await self._relay.restore_callers_config(scope, response)
         elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
             for config in response.configs:
-                await self._relay.theirs(scope, config)
+                await self._relay.restore_callers_config(scope, config)
         elif gone:
             await self._relay.forget(gone)
         return cast("Res", response)
@@ -402,10 +402,10 @@ class _Relaying:
 
     async def _inline(self, call: Call[Req, Res]) -> Call[Req, Res]:
         """The call with the config inside its message replaced by the gateway's. Raises INVALID_PARAMS."""
-        given: Any = call.request
-        config = given.configuration.task_push_notification_config
+        original: Any = call.request
+        config = original.configuration.task_push_notification_config
         try:
-            config = await self._relay.unmasked(call, config, given.message.task_id, self._service)
+            config = await self._relay.unredacted(call, config, original.message.task_id, self._service)
             refusal = await self._relay.refusal(config)
         except A2AError as error:
             refusal = error
@@ -414,9 +414,9 @@ class _Relaying:
                 raise refusal
             wrong = refusal.violations[0]
             raise invalid_params((_INLINE + wrong.field).rstrip("."), wrong.description)
-        request: Any = type(given)()
-        request.CopyFrom(given)
-        made = await self._relay.ours(call, config, self._service)
+        request: Any = type(original)()
+        request.CopyFrom(original)
+        made = await self._relay.relayed_config(call, config, self._service)
         request.configuration.task_push_notification_config.CopyFrom(made)
         return Call(call.operation, request, call.context)
 

@@ -45,7 +45,14 @@ from a2a_bridge.hosting.run_timer import TOO_LONG, too_late
 from a2a_bridge.hosting.sending import SHORT, Accepted, Sending, check_names
 from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.task_run import TaskRun
-from a2a_bridge.hosting.views import AT_REST, QueuePosition, Shown, cut_history, histories_cut, history_limit
+from a2a_bridge.hosting.views import (
+    AT_REST,
+    QueuePosition,
+    TaskSnapshot,
+    cut_history,
+    histories_cut,
+    history_limit,
+)
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
@@ -75,7 +82,7 @@ class Engine:
         clock = clock or SystemClock()
         # Not `or`: an empty store may be false.
         self._store: Store = MemoryStore(clock=clock) if store is None else store
-        self._readers = EventReaders(self._store, self._shown)
+        self._readers = EventReaders(self._store, self._snapshot)
         self._context = EngineContext(
             executor=agent.executor,
             store=self._store,
@@ -85,7 +92,7 @@ class Engine:
             push=push_sender is not None and agent.card.capabilities.push_notifications,
             reply=getattr(agent.executor, "reply", None) if options.idempotent_sends else None,
         )
-        self._push = PushConfigs(agent.card, self._store.push_configs, self._shown, push_sender)
+        self._push = PushConfigs(agent.card, self._store.push_configs, self._snapshot, push_sender)
         self.create_task_push_notification_config = self._push.create_task_push_notification_config
         self.get_task_push_notification_config = self._push.get_task_push_notification_config
         self.list_task_push_notification_configs = self._push.list_task_push_notification_configs
@@ -205,7 +212,7 @@ class Engine:
         try:
             accepted = await self._work_on(request, context, Wants.STREAM)
         except AlreadySentError as known:
-            events = self._shown_before(known, scope_of(request, context))
+            events = self._snapshot_before(known, scope_of(request, context))
         except NotOwnerError as other:
             if self._remote_tasks is None:
                 raise
@@ -229,7 +236,9 @@ class Engine:
                 events = self._after_snapshot(accepted, reading, snapshot)
         return await opened(events if limit is None else histories_cut(events, limit))
 
-    async def _after_snapshot(self, accepted: Accepted, reading: EventReader, snapshot: Shown) -> Events:
+    async def _after_snapshot(
+        self, accepted: Accepted, reading: EventReader, snapshot: TaskSnapshot
+    ) -> Events:
         """The task as the message found it, and the following events."""
         try:
             await accepted.task_run.settled()
@@ -244,7 +253,7 @@ class Engine:
 
     async def stream_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> tuple[Shown, QueuePosition]:
+    ) -> tuple[TaskSnapshot, QueuePosition]:
         """Accepts a message to a task for another replica, whose caller reads the events there.
 
         Raises NotOwnerError.
@@ -256,14 +265,17 @@ class Engine:
         try:
             accepted = await self._work_on(request, context, Wants.STREAM)
         except AlreadySentError as known:
-            if known.shown is None:
+            if known.snapshot is None:
                 raise broken("a task was expected") from None
-            return known.shown, BEGUN
+            return known.snapshot, BEGUN
         if accepted.reading is not None:
             accepted.reading.close()
         await accepted.task_run.settled()
-        shown = accepted.snapshot
-        return shown if shown is not None else await accepted.task_run.live.shown(), accepted.send
+        snapshot = accepted.snapshot
+        return (
+            snapshot if snapshot is not None else await accepted.task_run.live.durable_snapshot(),
+            accepted.send,
+        )
 
     async def _direct(
         self, reply: Any, request: hub.SendMessageRequest, context: CallContext
@@ -314,20 +326,20 @@ class Engine:
         self, known: AlreadySentError, scope: Scope, wants: Wants
     ) -> hub.SendMessageResponse:
         """The answer to a repeated message."""
-        if known.shown is None:
+        if known.snapshot is None:
             return known.answer or hub.SendMessageResponse()
-        task = known.shown.task
+        task = known.snapshot.task
         if wants is Wants.OUTCOME:
-            task = (await self._readers.outcome(scope, known.shown)).task
+            task = (await self._readers.outcome(scope, known.snapshot)).task
         return hub.SendMessageResponse(task=task)
 
-    async def _shown_before(self, known: AlreadySentError, scope: Scope) -> Events:
+    async def _snapshot_before(self, known: AlreadySentError, scope: Scope) -> Events:
         """The stream of a repeated message: its answer, or its task and the following events."""
-        if known.shown is None:
+        if known.snapshot is None:
             if known.answer is not None:
                 yield Event(hub.StreamResponse(message=known.answer.message))
             return
-        task, last = known.shown
+        task, last = known.snapshot
         reading = self._readers.begin(scope, task.id, last)
         try:
             yield Event(hub.StreamResponse(task=task), event_id(last))
@@ -342,7 +354,7 @@ class Engine:
     async def get_task(self, request: hub.GetTaskRequest, context: CallContext, /) -> hub.Task:
         """Spec 3.1.3."""
         limit = history_limit(request, "historyLength")
-        task, _ = await self._shown(scope_of(request, context), request.id)
+        task, _ = await self._snapshot(scope_of(request, context), request.id)
         cut_history(task, limit)
         return task
 
@@ -413,7 +425,7 @@ class Engine:
             raise closing()
         last_event_id = asked_after(context)
         scope = scope_of(request, context)
-        task, last = await self._shown(scope, request.id)
+        task, last = await self._snapshot(scope, request.id)
         if last_event_id:
             reading = self._readers.begin(scope, request.id, number_of(last_event_id), last_event_id)
         elif task.status.state in TERMINAL:
@@ -432,7 +444,7 @@ class Engine:
         finally:
             reading.close()
 
-    async def _shown(self, scope: Scope, task_id: str) -> Shown:
+    async def _snapshot(self, scope: Scope, task_id: str) -> TaskSnapshot:
         """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""
         run = self._runs.get(scope, task_id)
         live = None if run is None else run.live
@@ -440,13 +452,13 @@ class Engine:
         # another process's.
         if live is not None and live.held and not (live.pending and self._store.refusal()):
             try:
-                return await live.shown()
+                return await live.durable_snapshot()
             except OwnershipLostError:
                 log.debug("task %s has moved while it was read", task_id)
         stored = await self._store.get(scope, task_id)
         if stored is None:
             raise task_not_found(task_id)
-        return Shown(stored.task, stored.last)
+        return TaskSnapshot(stored.task, stored.last)
 
     # ------------------------------------------------------------------ card and closing
 
@@ -476,7 +488,7 @@ class Engine:
         """
         self._closing = True
         await self._recovery.close()
-        waited = (one for one in self._runs if not self._others_go_on(one))
+        waited = (one for one in self._runs if not self._continues_elsewhere(one))
         producers = [one.producer for one in waited if one.producer is not None]
         if producers and grace > 0:
             await asyncio.wait(producers, timeout=grace)
@@ -487,7 +499,7 @@ class Engine:
         await self._written(left)
         self._readers.end(closing())
 
-    def _others_go_on(self, run: TaskRun) -> bool:
+    def _continues_elsewhere(self, run: TaskRun) -> bool:
         task = run.live.task
         return (
             self._store.remote is not None

@@ -24,7 +24,7 @@ from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import Scope, Sent, scope_of
 from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.sending import Accepted, Sending
-from a2a_bridge.hosting.views import Shown
+from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
@@ -35,10 +35,10 @@ _Key = tuple[Scope, str]
 class AlreadySentError(Exception):
     """Control flow: the message was sent before and led to a direct answer or a task."""
 
-    def __init__(self, answer: hub.SendMessageResponse | None, shown: Shown | None) -> None:
+    def __init__(self, answer: hub.SendMessageResponse | None, snapshot: TaskSnapshot | None) -> None:
         super().__init__()
         self.answer = answer
-        self.shown = shown
+        self.snapshot = snapshot
 
 
 class _First:
@@ -80,9 +80,9 @@ class Idempotency:
             if not accepted.send.finished and not accepted.task_run.aborted:
                 return self._join(accepted, wants)
             # The work is over or ending. Its result will be in the store in a moment.
-            await self._over(first, accepted)
+            await self._finish(first, accepted)
 
-    async def _over(self, first: _First, accepted: Accepted) -> None:
+    async def _finish(self, first: _First, accepted: Accepted) -> None:
         """Waits until the result of a message is stored.
 
         Raises UNAVAILABLE if its run ignores its cancellation.
@@ -184,23 +184,23 @@ class Idempotency:
                 raise used_before()
             if known.answer:
                 raise AlreadySentError(hub.SendMessageResponse.FromString(known.answer), None)
-            shown = await self._led_to(key, known)
-            if shown is not None:
-                raise AlreadySentError(None, shown)
+            snapshot = await self._resulting_snapshot(key, known)
+            if snapshot is not None:
+                raise AlreadySentError(None, snapshot)
             if known.holder:
                 raise NotOwnerError(known.holder)
             instead = known
 
-    async def _led_to(self, key: _Key, known: Sent) -> Shown | None:
+    async def _resulting_snapshot(self, key: _Key, known: Sent) -> TaskSnapshot | None:
         """The task with the message in its history."""
         scope, message_id = key
         try:
-            shown = await self._readers.shown(scope, known.task_id)
+            snapshot = await self._readers.snapshot_of(scope, known.task_id)
         except A2AError as error:
             if error.reason is Reason.TASK_NOT_FOUND:
                 return None
             raise
-        return shown if any(one.message_id == message_id for one in shown.task.history) else None
+        return snapshot if any(one.message_id == message_id for one in snapshot.task.history) else None
 
     async def close(self) -> None:
         """Waits until the results of all messages are stored, except for runs that ignore their cancellation

@@ -27,7 +27,7 @@ from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
 from a2a_bridge.hosting.refusals import already_ended
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.views import AT_REST, Shown
+from a2a_bridge.hosting.views import AT_REST, TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
@@ -120,14 +120,14 @@ class LiveTask:
         """True if any sender still waits."""
         return any(not send.done for send in self._sends)
 
-    def snapshot(self) -> Shown:
+    def snapshot(self) -> TaskSnapshot:
         """A copy of the task. It may contain changes that are not durable yet."""
         copy = hub.Task()
         if self.task is not None:
             copy.CopyFrom(self.task)
-        return Shown(copy, self.last)
+        return TaskSnapshot(copy, self.last)
 
-    async def shown(self) -> Shown:
+    async def durable_snapshot(self) -> TaskSnapshot:
         """A durable copy for callers. Raises the errors of `settled`."""
         found = self.snapshot()
         await self.settled()

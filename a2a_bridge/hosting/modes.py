@@ -25,11 +25,13 @@ def overlap(accepted: Iterable[str], offered: Iterable[str]) -> bool:
 
     A value that is no media type, on either side (old peers say "text"), cannot be judged: no refusal.
     """
-    wanted, given = (_media_ranges(modes) for modes in (accepted, offered))
-    if wanted is None or given is None:
+    wanted, available = (_media_ranges(modes) for modes in (accepted, offered))
+    if wanted is None or available is None:
         return True
     return any(
-        main in ("*", other) and minor in ("*", detail) for main, minor in wanted for other, detail in given
+        main in ("*", other) and minor in ("*", detail)
+        for main, minor in wanted
+        for other, detail in available
     )
 
 

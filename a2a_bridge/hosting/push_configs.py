@@ -74,10 +74,10 @@ class PushConfigs:
         """The config to store for the one within a message, None if there is none. Raises INVALID_PARAMS."""
         if not request.configuration.HasField("task_push_notification_config"):
             return None
-        given = request.configuration.task_push_notification_config
+        requested = request.configuration.task_push_notification_config
         version = _version(context)
         beside = side_channel.content_within(request) if version else ""
-        return await self._named(scope, given, task_id, version, beside, _INLINE)
+        return await self._named(scope, requested, task_id, version, beside, _INLINE)
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext, /
@@ -146,7 +146,7 @@ class PushConfigs:
     async def _named(
         self,
         scope: Scope,
-        given: hub.TaskPushNotificationConfig,
+        requested: hub.TaskPushNotificationConfig,
         task_id: str,
         version: str,
         beside: str,
@@ -154,7 +154,7 @@ class PushConfigs:
     ) -> Registered:
         """A copy of a config with a task, an id and its unredacted credentials."""
         config = hub.TaskPushNotificationConfig()
-        config.CopyFrom(given)
+        config.CopyFrom(requested)
         config.task_id = task_id
         known: hub.TaskPushNotificationConfig | None = None
         if not config.id:

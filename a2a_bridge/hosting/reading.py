@@ -17,16 +17,16 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import event_id, mark_gap
 from a2a_bridge.hosting.ports import GapError, Scope, Store, Subscription
-from a2a_bridge.hosting.views import AT_REST, QueuePosition, Shown, rests, state_of
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, TaskSnapshot, rests, state_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class EventReaders:
-    """All readers of an engine. shown: returns a durable copy of a task, or raises TASK_NOT_FOUND."""
+    """All readers of an engine. snapshot_of: returns a durable copy of a task, or raises TASK_NOT_FOUND."""
 
-    def __init__(self, store: Store, shown: Callable[[Scope, str], Awaitable[Shown]]) -> None:
+    def __init__(self, store: Store, snapshot_of: Callable[[Scope, str], Awaitable[TaskSnapshot]]) -> None:
         self.store = store
-        self.shown = shown
+        self.snapshot_of = snapshot_of
         self._tasks: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -43,16 +43,16 @@ class EventReaders:
         """
         return EventReader(self, scope, task_id, after, last_id)
 
-    async def outcome(self, scope: Scope, shown: Shown) -> Shown:
+    async def outcome(self, scope: Scope, snapshot: TaskSnapshot) -> TaskSnapshot:
         """Waits until the task has ended or waits for its user, and returns it."""
-        while shown.task.status.state not in AT_REST:
-            reading = self.begin(scope, shown.task.id, shown.last)
+        while snapshot.task.status.state not in AT_REST:
+            reading = self.begin(scope, snapshot.task.id, snapshot.last)
             try:
                 await reading.rested()
             finally:
                 reading.close()
-            shown = await self.shown(scope, shown.task.id)
-        return shown
+            snapshot = await self.snapshot_of(scope, snapshot.task.id)
+        return snapshot
 
     def end(self, error: A2AError) -> None:
         """Ends all readers with an error, after the events so far."""
@@ -107,7 +107,7 @@ class EventReader:
                         return
                 except GapError:
                     self.close()
-                task, last = await self._readers.shown(self._scope, self._task_id)
+                task, last = await self._readers.snapshot_of(self._scope, self._task_id)
                 mark_gap(task, self._last_id, event_id(last))
                 ended = task.status.state in TERMINAL
                 yield Event(hub.StreamResponse(task=task), event_id(last), gap=True)
@@ -122,7 +122,7 @@ class EventReader:
         """True if an event at rest is the task's last one. A question that was answered since is not."""
         if state_of(event) in TERMINAL:
             return True
-        _, last = await self._readers.shown(self._scope, self._task_id)
+        _, last = await self._readers.snapshot_of(self._scope, self._task_id)
         return last <= number
 
     async def rested(self) -> None:

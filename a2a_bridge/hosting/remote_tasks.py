@@ -20,11 +20,11 @@ from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.refusals import changed_hands
 from a2a_bridge.hosting.replica_calls import LocalTasks, ReplicaCalls, Streamed
 from a2a_bridge.hosting.run_registry import NotOwnerError
-from a2a_bridge.hosting.views import AT_REST, QueuePosition, Shown, state_of
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, TaskSnapshot, state_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 T = TypeVar("T")
-_Streaming = tuple[Shown, QueuePosition | None, Streamed | None]
+_Streaming = tuple[TaskSnapshot, QueuePosition | None, Streamed | None]
 
 #: lookups of a task whose owner changes during the call
 _LOOKS = 3
@@ -79,11 +79,11 @@ class RemoteTasks:
         """Like `send`, and reads the following events here."""
         if not request.message.task_id:
             raise other
-        shown, place, streamed = await self._streamed(other, request, context)
-        reading = self._readers.begin(scope_of(request, context), shown.task.id, shown.last)
+        snapshot, place, streamed = await self._streamed(other, request, context)
+        reading = self._readers.begin(scope_of(request, context), snapshot.task.id, snapshot.last)
         try:
-            yield Event(hub.StreamResponse(task=shown.task), event_id(shown.last))
-            if place is None and shown.task.status.state in AT_REST:
+            yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
+            if place is None and snapshot.task.status.state in AT_REST:
                 return
             async for event in reading.events(place):
                 yield event
@@ -115,7 +115,7 @@ class RemoteTasks:
 
         async def remote(holder: str) -> _Streaming:
             streamed = await self._replica_calls.stream(holder, request, context)
-            return streamed.shown, _WAITS, streamed
+            return streamed.snapshot, _WAITS, streamed
 
         async def local() -> _Streaming:
             return *await self._local.stream_here(request, context), None
@@ -128,16 +128,16 @@ class RemoteTasks:
 
     async def _taken(
         self, other: NotOwnerError, request: hub.SendMessageRequest, context: CallContext
-    ) -> Shown | None:
+    ) -> TaskSnapshot | None:
         """The task, if the message reached it before its holder died."""
         message = request.message
         if other.task is None or not message.task_id:
             return None
-        shown = await self._readers.shown(scope_of(request, context), message.task_id)
+        snapshot = await self._readers.snapshot_of(scope_of(request, context), message.task_id)
         before = sum(one.message_id == message.message_id for one in other.task.history)
         return (
-            shown
-            if sum(one.message_id == message.message_id for one in shown.task.history) > before
+            snapshot
+            if sum(one.message_id == message.message_id for one in snapshot.task.history) > before
             else None
         )
 
@@ -161,6 +161,6 @@ async def _at_owner(
             return answer
         try:
             return await local()
-        except NotOwnerError as again:
-            other = again
+        except NotOwnerError as error:
+            other = error
     raise changed_hands()

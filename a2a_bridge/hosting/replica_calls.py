@@ -24,7 +24,7 @@ from a2a_bridge.core.call import CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, internal_error
 from a2a_bridge.hosting.ports import OwnerLostError, Remote
 from a2a_bridge.hosting.run_registry import NotOwnerError
-from a2a_bridge.hosting.views import QueuePosition, Shown
+from a2a_bridge.hosting.views import QueuePosition, TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
@@ -51,7 +51,7 @@ class LocalTasks(Protocol):
 
     async def stream_here(
         self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> tuple[Shown, QueuePosition]:
+    ) -> tuple[TaskSnapshot, QueuePosition]:
         """Accepts a message: the task as it found it, durable, and its queue position."""
         ...
 
@@ -65,7 +65,7 @@ class Streamed(NamedTuple):
 
     holder: str
     #: the task as the message found it
-    shown: Shown
+    snapshot: TaskSnapshot
     #: the key to ask for its queue position
     ticket: str
 
@@ -92,7 +92,9 @@ class ReplicaCalls:
     async def stream(self, holder: str, request: hub.SendMessageRequest, context: CallContext) -> Streamed:
         """Sends a message whose events will be read here."""
         head, body = await self._ask(holder, "stream", request.SerializeToString(), context, _SOON)
-        return Streamed(holder, Shown(hub.Task.FromString(body), int(head["last"])), str(head["ticket"]))
+        return Streamed(
+            holder, TaskSnapshot(hub.Task.FromString(body), int(head["last"])), str(head["ticket"])
+        )
 
     async def cancel(self, holder: str, request: hub.CancelTaskRequest, context: CallContext) -> hub.Task:
         """Cancels a task."""
@@ -116,7 +118,7 @@ class ReplicaCalls:
         left = None if context.deadline is None else max(0.0, context.deadline - monotonic())
         head = {"release": _RELEASE, "operation": operation, "context": _encode_context(context, left)}
         seconds = left if most is None else min(most, left or most)
-        answer, content = _read(await self._remote.ask(holder, _written(head, body), seconds))
+        answer, content = _decode_frame(await self._remote.ask(holder, _encode_frame(head, body), seconds))
         context.reply.update(answer.get("reply", {}))
         if answer.get("elsewhere"):
             raise OwnerLostError
@@ -137,7 +139,7 @@ class ReplicaCalls:
     async def _answer(self, local: LocalTasks, question: bytes) -> bytes:
         context = CallContext()
         try:
-            head, body = _read(question)
+            head, body = _decode_frame(question)
             known = head.get("release") == _RELEASE
             context = _decode_context(head["context"]) if known else context
             operation = str(head["operation"]) if known else ""
@@ -149,7 +151,7 @@ class ReplicaCalls:
         except Exception:
             log.exception("a call of another replica has failed")
             answer, content = {"error": _encode_error(internal_error())}, b""
-        return _written(answer | {"reply": context.reply}, content)
+        return _encode_frame(answer | {"reply": context.reply}, content)
 
     async def _carried_out(
         self, local: LocalTasks, operation: str, body: bytes, context: CallContext
@@ -162,25 +164,25 @@ class ReplicaCalls:
                 task = await local.cancel_here(hub.CancelTaskRequest.FromString(body), context)
                 return {}, task.SerializeToString()
             case "stream":
-                shown, place = await local.stream_here(hub.SendMessageRequest.FromString(body), context)
+                snapshot, place = await local.stream_here(hub.SendMessageRequest.FromString(body), context)
                 ticket = uuid4().hex
                 self._places[ticket] = place
                 if len(self._places) > _STREAMS:
                     self._places.popitem(last=False)
-                return {"last": shown.last, "ticket": ticket}, shown.task.SerializeToString()
+                return {"last": snapshot.last, "ticket": ticket}, snapshot.task.SerializeToString()
             case "turn":
                 known = self._places.get(body.decode())
                 return {"begun_at": 0 if known is None else known.begun_at}, b""
         raise _unable()
 
 
-def _written(head: Mapping[str, Any], body: bytes) -> bytes:
+def _encode_frame(head: Mapping[str, Any], body: bytes) -> bytes:
     # Claims may have any type; types unknown to JSON are sent as text.
     text = json.dumps(head, default=str, separators=(",", ":")).encode()
     return len(text).to_bytes(4, "big") + text + body
 
 
-def _read(data: bytes) -> tuple[dict[str, Any], bytes]:
+def _decode_frame(data: bytes) -> tuple[dict[str, Any], bytes]:
     """Raises UNAVAILABLE for an empty answer."""
     if len(data) < 4:
         raise _unable()

@@ -26,7 +26,7 @@ from a2a_bridge.hosting.refusals import already_ended, history_full, too_many_ta
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
 from a2a_bridge.hosting.task_run import TaskRun
-from a2a_bridge.hosting.views import Shown, history_limit
+from a2a_bridge.hosting.views import TaskSnapshot, history_limit
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: maximum length of the ids in a message, in characters
@@ -42,7 +42,7 @@ class Accepted(NamedTuple):
     task_run: TaskRun
     send: PendingSend
     #: the task as the message found it, not to be shown before it is durable; None if the message begins one
-    snapshot: Shown | None = None
+    snapshot: TaskSnapshot | None = None
     #: the following events, for a stream; the receiver closes it
     reading: EventReader | None = None
 

@@ -34,7 +34,7 @@ from a2a_bridge.hosting.recovery import can_continue, resumed
 from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import RunTimer, too_late
-from a2a_bridge.hosting.views import Shown
+from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
@@ -367,7 +367,7 @@ class TaskRun:
         """
         try:
             await asyncio.shield(self._ender or self._end(self._cancel(run)))
-            task = (await self.live.shown()).task
+            task = (await self.live.durable_snapshot()).task
         except OwnershipLostError:
             log.debug("task %s was ended by its new owner while it was being canceled", self.task_id)
             stored = await self._engine.store.get(self.scope, self.task_id)
@@ -499,7 +499,7 @@ class TaskRun:
             raise changed_hands() if self._begins else task_not_found(self.task_id)
         self.live.settle_elsewhere(stored.task, final=False)
         if self.live.awaited:
-            found = await self._engine.readers.outcome(self.scope, Shown(stored.task, stored.last))
+            found = await self._engine.readers.outcome(self.scope, TaskSnapshot(stored.task, stored.last))
             self.live.settle_elsewhere(found.task, final=True)
 
     def _rescued(self, done: asyncio.Task[None]) -> None:

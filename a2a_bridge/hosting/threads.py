@@ -61,7 +61,7 @@ class Threads:
 
     async def values(self, run: Run) -> AsyncIterator[Any]:
         """The generator's values, in order. Raises the generator's errors."""
-        given: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
+        results: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
         room = threading.Semaphore(_AHEAD)
         closed = threading.Event()
 
@@ -70,19 +70,19 @@ class Threads:
                 values: Generator[Any, None, None] = self._call(run)
                 with contextlib.closing(values):
                     for value in values:
-                        callback(given.put_nowait, (value, None))
+                        callback(results.put_nowait, (value, None))
                         room.acquire()
                         if closed.is_set():
                             return
             except BaseException as error:  # noqa: BLE001  raised in the loop
-                callback(given.put_nowait, (_END, error))
+                callback(results.put_nowait, (_END, error))
             else:
-                callback(given.put_nowait, (_END, None))
+                callback(results.put_nowait, (_END, None))
 
         await self._start(work, run)
         try:
             while True:
-                value, error = await given.get()
+                value, error = await results.get()
                 if value is _END:
                     if error is not None:
                         raise _raisable(error)

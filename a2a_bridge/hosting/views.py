@@ -17,7 +17,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 AT_REST = TERMINAL | INTERRUPTED
 
 
-class Shown(NamedTuple):
+class TaskSnapshot(NamedTuple):
     """A copy of a task for callers, and the number of the last event that it contains."""
 
     task: hub.Task

@@ -96,15 +96,15 @@ class Circuits:
         """Counts a started delivery."""
         self._circuits.setdefault(target, _Circuit()).in_flight += 1
 
-    def end(self, target: str, fine: bool | None) -> bool:
-        """Counts a finished delivery. fine: whether the target works; None if that is unknown.
+    def end(self, target: str, target_works: bool | None) -> bool:
+        """Counts a finished delivery. target_works: whether the target works; None if that is unknown.
 
         Returns True if the circuit has just opened.
         """
         circuit = self._circuits[target]
         circuit.in_flight -= 1
         tripped = False
-        if fine is False:
+        if target_works is False:
             now = self._now()
             self._circuits.move_to_end(target)
             if self._is_stale(circuit):
@@ -120,7 +120,7 @@ class Circuits:
                 # moment.
                 circuit.open_until = now + pause * (0.5 + 0.5 * self._chance())
                 circuit.opened = min(circuit.opened + 1, 30)
-        elif fine:
+        elif target_works:
             circuit.begin_anew()
         if circuit.in_flight == 0 and circuit.failures == 0:
             del self._circuits[target]

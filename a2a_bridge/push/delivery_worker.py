@@ -49,16 +49,21 @@ _REMEMBERED = 100_000
 
 class _DeliveryError(Exception):
     """An attempt without an acknowledgement. final: a retry is useless. retry_after: seconds that the
-    receiver asks for. fine: whether the target works; None if the failure does not tell.
+    receiver asks for. target_works: whether the target works; None if the failure does not tell.
     """
 
     def __init__(
-        self, text: str, *, final: bool = False, retry_after: float | None = None, fine: bool | None = False
+        self,
+        text: str,
+        *,
+        final: bool = False,
+        retry_after: float | None = None,
+        target_works: bool | None = False,
     ) -> None:
         super().__init__(text)
         self.final = final
         self.retry_after = retry_after
-        self.fine = fine
+        self.target_works = target_works
 
 
 class DeliveryWorker:
@@ -185,18 +190,18 @@ class DeliveryWorker:
     # ------------------------------------------------------------------ one notification
 
     async def _deliver(self, delivery: Delivery, target: str) -> None:
-        fine: bool | None = None
+        target_works: bool | None = None
         failure: _DeliveryError | None = None
         try:
             await self._attempt(delivery, target)
-            fine = True
+            target_works = True
         except _DeliveryError as failed:
-            failure, fine = failed, failed.fine
+            failure, target_works = failed, failed.target_works
         except Exception:
             logger.exception("a push notification of task %s could not be made", delivery.task_id)
-            failure = _DeliveryError("the notification could not be made", fine=None)
+            failure = _DeliveryError("the notification could not be made", target_works=None)
         finally:
-            if self._circuits.end(target, fine):
+            if self._circuits.end(target, target_works):
                 logger.warning("%s has failed too often in a row and is left alone for a while", target)
         if failure is None:
             self._since.pop(delivery.number, None)
@@ -247,7 +252,7 @@ class DeliveryWorker:
             raise _DeliveryError("no answer in time") from None
         except A2AError as error:
             text, final = unsent(error)
-            raise _DeliveryError(text, final=final, fine=None if final else False) from None
+            raise _DeliveryError(text, final=final, target_works=None if final else False) from None
         status = reply.status
         if 200 <= status < 300:
             return
@@ -255,12 +260,14 @@ class DeliveryWorker:
             # A receiver that sends Retry-After works.
             retry_after = self._retry_after(reply.headers)
             raise _DeliveryError(
-                f"HTTP {status}", retry_after=retry_after, fine=None if retry_after is not None else False
+                f"HTTP {status}",
+                retry_after=retry_after,
+                target_works=None if retry_after is not None else False,
             )
         if status in _AGAIN:
-            raise _DeliveryError(f"HTTP {status}", fine=None)
+            raise _DeliveryError(f"HTTP {status}", target_works=None)
         if status < 500:
-            raise _DeliveryError(f"HTTP {status}", final=True, fine=True)
+            raise _DeliveryError(f"HTTP {status}", final=True, target_works=True)
         raise _DeliveryError(f"HTTP {status}")
 
     async def _made(self, delivery: Delivery) -> Notification:
@@ -273,9 +280,9 @@ class DeliveryWorker:
             return notification(config, event, task, version, named_in(self._names, version, scope))
         except A2AError as error:
             if error.reason is Reason.UNAVAILABLE:
-                raise _DeliveryError("the task cannot be read at present", fine=None) from None
+                raise _DeliveryError("the task cannot be read at present", target_works=None) from None
             raise _DeliveryError(
-                "the event cannot be said in the receiver's version", final=True, fine=None
+                "the event cannot be said in the receiver's version", final=True, target_works=None
             ) from None
 
     def _retry_after(self, headers: Mapping[str, str]) -> float | None:

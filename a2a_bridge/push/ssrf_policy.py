@@ -81,13 +81,13 @@ class Allowed:
     @staticmethod
     def parse(text: str) -> Allowed:
         """`HOST`, `HOST:PORT`, `ADDRESS`, `[ADDRESS]:PORT`, `NETWORK/BITS`. Raises ValueError."""
-        given = text.strip()
+        entry = text.strip()
         try:
-            return Allowed(network=ip_network(given, strict=False))
+            return Allowed(network=ip_network(entry, strict=False))
         except ValueError:
             pass
         try:
-            parts = urlsplit(f"//{given}")
+            parts = urlsplit(f"//{entry}")
             host, port = parts.hostname or "", parts.port or 0
         except ValueError:
             host, port = "", 0

@@ -70,8 +70,8 @@ class WebhookResolver:
                 addresses = await self._addresses(host, port)
         except (OSError, TimeoutError):
             logger.debug("a webhook's host is not known at present")
-        why = self._refusal(host, port, addresses)
-        return invalid_params("url", why) if why else None
+        reason = self._refusal(host, port, addresses)
+        return invalid_params("url", reason) if reason else None
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """The addresses of a host, all of which may be connected to.
@@ -79,9 +79,9 @@ class WebhookResolver:
         Raises PERMISSION_DENIED when one of them may not, OSError when there are none.
         """
         addresses = await self._addresses(host, port)
-        why = self._refusal(host, port, addresses)
-        if why:
-            raise A2AError(Reason.PERMISSION_DENIED, f"the webhook's host {why}", blame=Blame.SELF)
+        reason = self._refusal(host, port, addresses)
+        if reason:
+            raise A2AError(Reason.PERMISSION_DENIED, f"the webhook's host {reason}", blame=Blame.SELF)
         return addresses
 
     def close(self) -> None:
@@ -104,9 +104,9 @@ class WebhookResolver:
         return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
     def _refusal(self, host: str, port: int, addresses: Sequence[str]) -> str:
-        why = self._guard.refusal(host, port, addresses)
-        if why or self._guard.admits(host, port):
-            return why
+        reason = self._guard.refusal(host, port, addresses)
+        if reason or self._guard.admits(host, port):
+            return reason
         if any(self._own(text) for text in addresses if not self._guard.allows(text, port)):
             return "leads to an address that is not allowed"
         return ""

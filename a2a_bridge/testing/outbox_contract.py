@@ -47,7 +47,7 @@ async def written(store: Store, *texts: str, task_id: str = "t", scope: Scope = 
     return await author.synced()
 
 
-def told(deliveries: list[Delivery]) -> list[tuple[str, str, int]]:
+def summaries(deliveries: list[Delivery]) -> list[tuple[str, str, int]]:
     """Deliveries in short form."""
     return sorted((one.task_id, one.registered.config.id, one.sequence) for one in deliveries)
 
@@ -136,7 +136,7 @@ class OutboxContract(_Opens):
             await store.push_configs.put(HERE, registered(name, version="0.3" if name == "b" else ""))
         author = await written(store, "x")
         first = await due(store)
-        assert told(first) == [("t", "a", 1), ("t", "b", 1)]
+        assert summaries(first) == [("t", "a", 1), ("t", "b", 1)]
         assert await due(store) == []
         one = next(one for one in first if one.registered.config.id == "b")
         assert one.registered == registered("b", version="0.3")
@@ -148,7 +148,7 @@ class OutboxContract(_Opens):
         assert (second.registered.config.id, second.sequence) == ("b", 2)
         assert second.event.artifact_update.artifact.parts[0].text == "x"
         await store.outbox.sent([second, *(other for other in first if other is not one)])
-        assert told(await due(store)) == [("t", "a", 2)]
+        assert summaries(await due(store)) == [("t", "a", 2)]
 
     async def test_events_without_a_config_are_not_kept(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered(task_id="other"))
@@ -161,7 +161,7 @@ class OutboxContract(_Opens):
         await store.push_configs.put(HERE, registered())
         author.status(COMPLETED)
         await author.synced()
-        assert told(await due(store)) == [("t", "p", 3)]
+        assert summaries(await due(store)) == [("t", "p", 3)]
 
     async def test_new_notifications_are_announced(self, store: Store) -> None:
         come = asyncio.Event()
@@ -170,7 +170,7 @@ class OutboxContract(_Opens):
         await written(store)
         async with asyncio.timeout(PATIENCE):
             await come.wait()
-        assert told(await due(store)) == [("t", "p", 1)]
+        assert summaries(await due(store)) == [("t", "p", 1)]
 
     async def test_a_failed_notification_and_its_successors_are_due_later(self, store: Store) -> None:
         await store.push_configs.put(HERE, registered())
@@ -206,7 +206,7 @@ class OutboxContract(_Opens):
         await written(store, "x")
         await store.push_configs.delete(HERE, "t", "a")
         deliveries = await due(store)
-        assert told(deliveries) == [("t", "b", 1)]
+        assert summaries(deliveries) == [("t", "b", 1)]
         await store.push_configs.delete(HERE, "t", "b")
         await store.outbox.sent(deliveries)
         assert await due(store) == []
@@ -238,7 +238,7 @@ class OutboxContract(_Opens):
             await written(store, task_id=task_id)
         await store.push_configs.put(HERE, registered(task_id="quick", host="quick"))
         await written(store, task_id="quick")
-        assert told(await due(store, 5, busy="slow")) == [("quick", "p", 1)]
+        assert summaries(await due(store, 5, busy="slow")) == [("quick", "p", 1)]
         deliveries = await due(store)
         assert len(deliveries) == _ROOM
         assert {one.registered.config.url for one in deliveries} == {"https://slow.example/p"}
@@ -324,7 +324,7 @@ class DurableOutboxContract(OutboxContract):
         await store.outbox.dead(deliveries["d"], "HTTP 410")
         async with self.survivor(store) as other:
             found = await due(other)
-            assert told(found) == [("t", "b", 1), ("t", "c", 1)]
+            assert summaries(found) == [("t", "b", 1), ("t", "c", 1)]
             by_id = {one.registered.config.id: one for one in found}
             assert by_id["b"].attempts == 1
             assert by_id["c"] == deliveries["c"]

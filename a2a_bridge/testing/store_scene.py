@@ -139,7 +139,7 @@ def ids(read: Sequence[TaskPage]) -> list[str]:
     return [one.id for page in read for one in page.tasks]
 
 
-def said(event: hub.StreamResponse) -> Any:
+def summary(event: hub.StreamResponse) -> Any:
     """An event in short form: the text of a chunk, else a state."""
     match event.WhichOneof("payload"):
         case "artifact_update":
@@ -156,7 +156,7 @@ async def take(reader: Subscription, count: int) -> list[Any]:
         while len(taken) < count:
             events = await reader.take()
             assert events, f"the events end after {taken}"
-            taken += [said(event) for event in events]
+            taken += [summary(event) for event in events]
     assert len(taken) == count
     return taken
 
@@ -166,5 +166,5 @@ async def rest(reader: Subscription) -> list[Any]:
     taken: list[Any] = []
     async with asyncio.timeout(PATIENCE):
         while events := await reader.take():
-            taken += [said(event) for event in events]
+            taken += [summary(event) for event in events]
     return taken

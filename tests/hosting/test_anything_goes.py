@@ -116,6 +116,6 @@ async def test_random_calls_leave_every_task_at_rest(seed: int, caplog: pytest.L
     assert page.total_size == len(page.tasks)
     assert {task.status.state for task in page.tasks} <= TERMINAL | INTERRUPTED
     assert not len(chaos.talk.engine._readers)
-    assert not [one for one in chaos.talk.store._logs.values() if one.readers or one.sleepers]
+    assert not [one for one in chaos.talk.store._logs.values() if one.readers or one.readers_waiting]
     gc.collect()
     assert [record for record in caplog.records if record.name == "asyncio"] == []

@@ -75,7 +75,7 @@ async def test_events_of_ended_tasks_are_kept_up_to_so_many_bytes() -> None:
         author.chunk("x" * 3000)
         author.status(COMPLETED)
     assert [await kept(store, f"t{number}", 3) for number in range(10)] == [0] * 7 + [3] * 3
-    assert store._parked_bytes <= 10_000
+    assert store._idle_bytes <= 10_000
 
 
 async def test_messages_to_a_large_task_are_noted_within_bounds() -> None:
@@ -101,7 +101,7 @@ async def test_messages_to_a_large_task_are_noted_within_bounds() -> None:
     assert 5 <= len(as_they_were) <= 10
     assert all(tasks[number] == author.task for number in seen if number not in as_they_were)
     author.writer.release()
-    assert store._parked_bytes == log.bytes
+    assert store._idle_bytes == log.bytes
 
 
 async def test_reading_an_ended_task_keeps_it() -> None:
@@ -149,8 +149,8 @@ async def test_a_forgotten_task_takes_its_events_along() -> None:
     store = MemoryStore(most=2)
     for task_id in "abc":
         Author(store).begin(task_id).status(COMPLETED)
-    assert set(store._logs) == set(store._parked) == {"b", "c"}
-    assert store._parked_bytes == sum(store._parked.values()) > 0
+    assert set(store._logs) == set(store._idle_tasks) == {"b", "c"}
+    assert store._idle_bytes == sum(store._idle_tasks.values()) > 0
 
 
 async def test_reading_an_unknown_log_keeps_nothing() -> None:
@@ -161,7 +161,7 @@ async def test_reading_an_unknown_log_keeps_nothing() -> None:
             await take(store.subscribe(f"t{number}", 99), 1)
         with pytest.raises(GapError):
             await take(store.subscribe("never", 1), 1)
-    assert set(store._logs) == set(store._parked) == {"t4", "t5"}
+    assert set(store._logs) == set(store._idle_tasks) == {"t4", "t5"}
 
 
 def alive() -> list[object]:

@@ -21,7 +21,7 @@ def circuits(clock: Clock, **members: Any) -> Circuits:
 def fail(ours: Circuits, times: int = 1) -> None:
     for _ in range(times):
         ours.begin("x")
-        ours.end("x", fine=False)
+        ours.end("x", target_works=False)
 
 
 def test_a_target_has_so_much_room() -> None:
@@ -29,7 +29,7 @@ def test_a_target_has_so_much_room() -> None:
     assert ours.room("x") == 4
     ours.begin("x")
     assert (ours.room("x"), ours.room("y")) == (3, 4)
-    ours.end("x", fine=True)
+    ours.end("x", target_works=True)
     assert ours.room("x") == 4
     assert len(ours) == 0
 
@@ -40,18 +40,18 @@ def test_it_opens_after_failures_in_a_row_and_is_tried_with_one() -> None:
     fail(ours, 2)
     assert ours.room("x") == 4
     ours.begin("x")
-    assert ours.end("x", fine=False)  # it has just opened
+    assert ours.end("x", target_works=False)  # it has just opened
     assert ours.room("x") == 0
     assert ours.wait() == pytest.approx(10)
     clock.time += 10
     assert ours.room("x") == 1
     ours.begin("x")
     assert ours.room("x") == 0
-    assert not ours.end("x", fine=False)
+    assert not ours.end("x", target_works=False)
     assert ours.wait() == pytest.approx(20)
     clock.time += 20
     ours.begin("x")
-    ours.end("x", fine=True)
+    ours.end("x", target_works=True)
     assert ours.room("x") == 4
     assert len(ours) == 0
 
@@ -61,7 +61,7 @@ def test_a_success_in_between_closes_it() -> None:
     for _ in range(5):
         fail(ours, 2)
         ours.begin("x")
-        ours.end("x", fine=True)
+        ours.end("x", target_works=True)
     assert ours.room("x") == 4
 
 
@@ -69,7 +69,7 @@ def test_inconclusive_results_change_nothing() -> None:
     ours = circuits(Clock())
     fail(ours, 2)
     ours.begin("x")
-    ours.end("x", fine=None)
+    ours.end("x", target_works=None)
     fail(ours, 1)
     assert ours.room("x") == 0
 
@@ -98,7 +98,7 @@ def test_a_target_that_failed_for_too_long_gets_each_notification_once() -> None
     assert ours.given_up("x")
     assert ours.room("x") == 4
     ours.begin("x")
-    ours.end("x", fine=True)
+    ours.end("x", target_works=True)
     assert not ours.given_up("x")
     assert len(ours) == 0
 
@@ -116,7 +116,7 @@ def test_a_target_without_recent_attempts_starts_anew(failures: int) -> None:
         assert not ours.given_up("x")
         assert ours.room("x") == 4
     ours.begin("x")
-    assert ours.end("x", fine=False)  # opened for the first time again, so its pause is the first
+    assert ours.end("x", target_works=False)  # opened for the first time again, so its pause is the first
     assert not ours.given_up("x")
     assert ours.wait() == pytest.approx(10)
 
@@ -140,7 +140,7 @@ def test_inconclusive_results_do_not_give_up_an_untried_target() -> None:
     fail(ours, 3)
     clock.time += 25 * 3600
     ours.begin("x")
-    ours.end("x", fine=None)
+    ours.end("x", target_works=None)
     assert not ours.given_up("x")
 
 
@@ -154,7 +154,7 @@ def test_targets_do_not_come_back_together() -> None:
     ours = Circuits(trip=1, now=clock)
     for number in range(50):
         ours.begin(f"x{number}")
-        ours.end(f"x{number}", fine=False)
+        ours.end(f"x{number}", target_works=False)
     clock.time += 2.5  # the least that the first pause may be
     waits = [ours.room(f"x{number}") for number in range(50)]
     assert 0 in waits
@@ -166,11 +166,11 @@ def test_the_table_of_targets_is_bounded_and_evicts_the_oldest_idle_one() -> Non
     ours.begin("busy")
     for number in range(10):
         ours.begin(f"x{number}")
-        ours.end(f"x{number}", fine=False)
+        ours.end(f"x{number}", target_works=False)
         assert len(ours) <= 3
     assert ours.room("busy") == 3
     assert [ours.room(f"x{number}") for number in range(6, 10)] == [4, 4, 0, 0]
-    ours.end("busy", fine=False)
+    ours.end("busy", target_works=False)
     assert len(ours) == 3
 
 
@@ -178,7 +178,7 @@ def test_a_target_that_fails_again_is_not_the_oldest() -> None:
     ours = circuits(Clock(), trip=2, most=2)
     for target in "xyxz":
         ours.begin(target)
-        ours.end(target, fine=False)
+        ours.end(target, target_works=False)
     assert [ours.room(target) for target in "xyz"] == [0, 4, 4]
     assert len(ours) == 2
 

@@ -148,7 +148,7 @@ async def _all(client: Any, task_id: str) -> list[Any]:
 
 def _waiting(talk: Talk) -> int:
     store: Any = talk.store
-    return sum(len(tail._sleepers) for tail in store._logs._tails.values())
+    return sum(len(tail._waiters) for tail in store._logs._tails.values())
 
 
 async def _completed(talk: Talk, task_id: str) -> None:

@@ -241,7 +241,7 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
                 return
             transaction = committer._transaction
             committer._transaction = None
-            group.doubtful = True
+            group.in_doubt = True
             if modes.pop(0) == "after":
                 transaction.commit()
             committer.close()
@@ -276,7 +276,7 @@ def _in_doubt(store: Any, monkeypatch: pytest.MonkeyPatch, end: Callable[[Any], 
         monkeypatch.setattr(committer, "commit", true)
         transaction = committer._transaction
         committer._transaction = None
-        group.doubtful = True
+        group.in_doubt = True
         end(transaction)
         committer.close()
         raise sqlite3.OperationalError("the connection is lost")

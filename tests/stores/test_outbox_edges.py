@@ -17,7 +17,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.sql import push
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox
-from a2a_bridge.testing.outbox_contract import due, registered, told, written
+from a2a_bridge.testing.outbox_contract import due, registered, summaries, written
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
 from tests.push.test_fair_queue import Clock
 
@@ -50,7 +50,7 @@ async def test_notifications_of_configs_without_a_holder_are_found(store: Any) -
     await done(store, "UPDATE push_configs SET holder = ''")
     assert await due(store) == []
     clock.time += push.SWEEP
-    assert told(await due(store)) == [("u", "p", 2)]
+    assert summaries(await due(store)) == [("u", "p", 2)]
 
 
 async def test_a_config_that_was_let_go_is_looked_at_soon(store: Any) -> None:
@@ -65,7 +65,7 @@ async def test_a_config_that_was_let_go_is_looked_at_soon(store: Any) -> None:
     for _ in range(2):
         assert await due(store) == []
         clock.time += push.POLL
-    assert told(await due(store)) == [("t", "p", 2)]
+    assert summaries(await due(store)) == [("t", "p", 2)]
 
 
 async def test_a_claim_after_its_caller_was_cancelled_is_not_lost(
@@ -95,10 +95,10 @@ async def test_a_claim_after_its_caller_was_cancelled_is_not_lost(
     author.chunk("x")
     await author.synced()
     deliveries = await due(store)
-    assert told(deliveries) == [("t", "a", 1), ("t", "b", 1)]
+    assert summaries(deliveries) == [("t", "a", 1), ("t", "b", 1)]
     assert await due(store) == []
     await store.outbox.sent(deliveries)
-    assert told(await due(store)) == [("t", "a", 2), ("t", "b", 2)]
+    assert summaries(await due(store)) == [("t", "a", 2), ("t", "b", 2)]
 
 
 async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(
@@ -115,11 +115,11 @@ async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(
         commit(group)
         if losses:
             committer.close()
-            group.doubtful = True
+            group.in_doubt = True
             raise losses.pop()
 
     monkeypatch.setattr(committer, "commit", lossy)
-    assert told(await due(store)) == [("t", "p", 1)]
+    assert summaries(await due(store)) == [("t", "p", 1)]
     assert losses == []
     assert await due(store) == []
 
@@ -138,10 +138,10 @@ async def test_a_config_that_is_ours_in_its_row_alone_is_found(store: Any) -> No
     assert await due(store) == []
     clock.time += push.SWEEP
     # A notification in delivery is not given out again.
-    assert told(await due(store)) == [("t", "b", 2)]
+    assert summaries(await due(store)) == [("t", "b", 2)]
     clock.time += push.SWEEP
     assert await due(store) == []
-    assert not outbox._unsure  # otherwise each look would write
+    assert not outbox._claim_uncertain  # otherwise each look would write
 
 
 @pytest.mark.parametrize("when", ["claimed", "given out", "sent"])
@@ -175,7 +175,7 @@ async def test_notifications_that_arrive_during_a_release_are_announced(
             tells.clear()
             assert await due(store) == []
         assert tells
-    assert told(await due(store)) == [("t", "p", 2)]
+    assert summaries(await due(store)) == [("t", "p", 2)]
     assert await due(store) == []
 
 
@@ -190,7 +190,7 @@ async def test_configs_claimed_by_another_replica_are_not_given_out(store: Any) 
     assert await due(store) == []
     await done(store, "DELETE FROM replicas WHERE id = 'other'")
     store.outbox.outbox_changed()
-    assert told(await due(store)) == [("t", "p", 1)]
+    assert summaries(await due(store)) == [("t", "p", 1)]
 
 
 async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None:
@@ -200,7 +200,7 @@ async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None
         await store.push_configs.put(HERE, registered(name))
     await written(store, "x")
     before = await due(store)
-    assert told(before) == [("t", "a", 1), ("t", "b", 1)]
+    assert summaries(before) == [("t", "a", 1), ("t", "b", 1)]
     # The replica that declared it dead has delivered one of them, and claims the other.
     await done(store, "DELETE FROM outbox WHERE config = 'a'")
     await done(store, "INSERT INTO replicas (id, beat) VALUES ('other', 1)")
@@ -213,7 +213,7 @@ async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None
     assert await due(store) == []
     await done(store, "DELETE FROM replicas WHERE id = 'other'")
     outbox.outbox_changed()
-    assert told(await due(store)) == [("t", "b", 1)]
+    assert summaries(await due(store)) == [("t", "b", 1)]
 
 
 async def test_dead_letters_are_bounded(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,4 +255,4 @@ async def test_tasks_that_are_forgotten_take_configs_and_mail_along(store: Any) 
         await written(store, task_id=task_id)
     await store.writer.write(lambda connection: push.forget(connection, ["t"]))
     assert await store.push_configs.list(HERE, "t") == []
-    assert told(await due(store)) == [("u", "p", 1)]
+    assert summaries(await due(store)) == [("u", "p", 1)]

@@ -43,8 +43,8 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 class Inside:
     """The command in the process of Envoy."""
 
-    def __init__(self, given: Handover) -> None:
-        self._given = given
+    def __init__(self, handover: Handover) -> None:
+        self._handover = handover
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
         self._stop = asyncio.Event()
         #: resolved when requests can be answered
@@ -67,14 +67,14 @@ class Inside:
         loop = asyncio.get_running_loop()
 
         def on_readable() -> None:
-            loop.remove_reader(self._given.stop)
+            loop.remove_reader(self._handover.stop)
             self._stop.set()
 
-        loop.add_reader(self._given.stop, on_readable)
+        loop.add_reader(self._handover.stop, on_readable)
         try:
             yield self._stop
         finally:
-            loop.remove_reader(self._given.stop)
+            loop.remove_reader(self._handover.stop)
 
     @asynccontextmanager
     async def serving(
@@ -88,12 +88,12 @@ class Inside:
 
         application.trailers = True  # the card lists gRPC
         await application.start()
-        self.application = forwarding(application) if self._given.trusts_proxies else application
+        self.application = forwarding(application) if self._handover.trusts_proxies else application
         self._ready.set()
-        admin = Admin(self._given.admin)
+        admin = Admin(self._handover.admin)
         families = {"grpc" if one.protocol_binding == "GRPC" else "http" for one in interfaces}
         address = await admin.listening()
-        server = Listening(application, admin, address, families, self._given.secure, window)
+        server = Listening(application, admin, address, families, self._handover.secure, window)
         try:
             yield server
         finally:

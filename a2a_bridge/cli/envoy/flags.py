@@ -42,8 +42,8 @@ def run_if_requested(context: typer.Context, flags: ServerFlags) -> None:
         source = context.get_parameter_source(name)
         if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT"):
             hint = f"--{name.replace('_', '-')}"
-            why = "Envoy has one port for every binding: --listen" if envoy else "needs --server envoy"
-            raise typer.BadParameter(why, param_hint=hint)
+            reason = "Envoy has one port for every binding: --listen" if envoy else "needs --server envoy"
+            raise typer.BadParameter(reason, param_hint=hint)
     if not envoy:
         return
     if flags.workers > 1:

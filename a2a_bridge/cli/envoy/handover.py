@@ -50,15 +50,15 @@ class Handover:
         """Reads and removes VARIABLE, and makes this process look like the one of the supervisor: arguments,
         module path, environment.
         """
-        given = cls(**json.loads(os.environ.pop(VARIABLE)))
-        sys.argv[:] = given.arguments
-        sys.executable = given.executable
-        sys.path[:] = given.path
+        handover = cls(**json.loads(os.environ.pop(VARIABLE)))
+        sys.argv[:] = handover.arguments
+        sys.executable = handover.executable
+        sys.path[:] = handover.path
         # Programs that the agent starts have their own interpreter and libraries.
-        for name, value in given.environment.items():
+        for name, value in handover.environment.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        os.set_inheritable(given.stop, False)
-        return given
+        os.set_inheritable(handover.stop, False)
+        return handover

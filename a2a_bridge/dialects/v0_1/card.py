@@ -115,9 +115,9 @@ def _down(tree: Unit) -> Unit:
     alone = made.get("protocolVersion") == VERSION and made.get("preferredTransport") == "JSONRPC"
     if authentication is not None:
         made["authentication"] = authentication
-        given = {name: made[name] for name in _SECURITY if name in made}
-        if alone and same(decode_authentication(authentication), given):
-            for name in given:
+        security = {name: made[name] for name in _SECURITY if name in made}
+        if alone and same(decode_authentication(authentication), security):
+            for name in security:
                 del made[name]
     if not alone:
         return made

@@ -73,17 +73,17 @@ def _up_send(wire: Unit) -> Unit:
     for name, target in (("id", "taskId"), ("sessionId", "contextId")):
         if name in made:
             ids[target] = made.pop(name)
-    given = made.pop("configuration", None)
+    configuration = made.pop("configuration", None)
     length = made.pop("historyLength", 0)
     known: Unit = {} if length == EVERYTHING else {"historyLength": length}
     if "acceptedOutputModes" in made:
         known["acceptedOutputModes"] = made.pop("acceptedOutputModes")
     if "pushNotification" in made:
         known["pushNotificationConfig"] = _up_config(made.pop("pushNotification"))
-    if given is not None and type(given) is not dict:
-        made["configuration"] = given
-    elif known or given is not None:
-        made["configuration"] = {"blocking": True, **(given or {}), **known}  # 0.1 has no other mode
+    if configuration is not None and type(configuration) is not dict:
+        made["configuration"] = configuration
+    elif known or configuration is not None:
+        made["configuration"] = {"blocking": True, **(configuration or {}), **known}  # 0.1 has no other mode
     return {**made, "message": ids}
 
 
@@ -94,10 +94,10 @@ def _down_send(tree: Unit) -> Unit:
         if target in ids:
             made[name] = ids.pop(target)
     made["message"] = ids
-    given = made.pop("configuration", None)
-    if given is not None and type(given) is not dict:
-        return {**made, "configuration": given}
-    rest = dict(given or {})
+    configuration = made.pop("configuration", None)
+    if configuration is not None and type(configuration) is not dict:
+        return {**made, "configuration": configuration}
+    rest = dict(configuration or {})
     length = rest.pop("historyLength", EVERYTHING)
     if type(length) is not int or length:
         made["historyLength"] = length
@@ -105,7 +105,7 @@ def _down_send(tree: Unit) -> Unit:
         made["pushNotification"] = _down_config(rest.pop("pushNotificationConfig"))
     if rest.get("blocking") is True:
         del rest["blocking"]
-    if rest or given in ({}, {"blocking": True}):
+    if rest or configuration in ({}, {"blocking": True}):
         made["configuration"] = rest
     return made
 

@@ -126,8 +126,10 @@ _KINDS = {member: kind for kind, member in _MEMBERS.items()} | {
 
 
 def _decode_task(files: Files, tree: Json) -> hub.Task:
-    given = an_object(tree)
-    task: hub.Task = shapes.TASK.decode(given) if says_kind(given) else decode_tree(TASK, given, files)
+    document = an_object(tree)
+    task: hub.Task = (
+        shapes.TASK.decode(document) if says_kind(document) else decode_tree(TASK, document, files)
+    )
     return task
 
 
@@ -179,10 +181,10 @@ def _ids(cls: Any, *members: str) -> Coders:
     decode_hub, encode_hub = decoder(cls), encoder(cls)
 
     def decode(tree: Json) -> Any:
-        given = an_object(tree)
+        document = an_object(tree)
         for name in members:
-            a_required_string(given, name)
-        return decode_hub({name: value for name, value in given.items() if name != "tenant"})
+            a_required_string(document, name)
+        return decode_hub({name: value for name, value in document.items() if name != "tenant"})
 
     def encode(message: Any) -> JsonObject:
         tree = {name: value for name, value in encode_hub(message).items() if name != "tenant"}

@@ -329,14 +329,14 @@ def _violations(error: ValidationError) -> list[Violation]:
 
 def _violation(error: ErrorDetails) -> Violation:
     path = _path(error["loc"])
-    kind, given = error["type"], error["input"]
+    kind, value = error["type"], error["input"]
     if not kind.startswith(_UNION):
         return Violation(path, _problem(error))
-    if not isinstance(given, Mapping):
-        return Violation(path, f"expected an object, got {describe(given)}")
+    if not isinstance(value, Mapping):
+        return Violation(path, f"expected an object, got {describe(value)}")
     about = kind.removeprefix(_UNION)
     expected, _, none_of = error["msg"].partition(_TAG)
-    if about and has(given, about):
+    if about and has(value, about):
         return Violation(member(path, about), none_of)
     return Violation(path, expected)
 

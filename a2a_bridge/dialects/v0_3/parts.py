@@ -138,13 +138,13 @@ def encode_part(part: Any) -> JsonObject:
 
 
 def _read(reader: Reader) -> None:
-    given = reader.given
-    kind = given.get("kind")
+    source = reader.source
+    kind = source.get("kind")
     if kind is None:
-        kind = given.get("type")  # the tag of parts before 0.2, and in examples of 0.2
+        kind = source.get("type")  # the tag of parts before 0.2, and in examples of 0.2
     if kind is None:
         # Without a tag the members decide (a part in a stream from peers that omit defaults).
-        kind = next((name for name in _KINDS if name in given), None)
+        kind = next((name for name in _KINDS if name in source), None)
     if kind not in _KINDS:
         reader.wrong("kind", "is none of text, file, data")
         return
@@ -165,10 +165,10 @@ def _read(reader: Reader) -> None:
 
 
 def _read_data(reader: Reader) -> None:
-    if "data" not in reader.given:
+    if "data" not in reader.source:
         reader.wrong("data", "is required")
         return
-    data: Json = reader.given["data"]
+    data: Json = reader.source["data"]
     found = reader.free(data, f"{reader.path}.data" if reader.path else "data")
     if type(data) is not dict:
         # The prose of 0.2.5 mentions arrays; the hub accepts any value.
@@ -178,14 +178,14 @@ def _read_data(reader: Reader) -> None:
 
 
 def _read_file(reader: Reader) -> None:
-    given = reader.object("file")
-    if given is None:
+    source = reader.object("file")
+    if source is None:
         reader.require("file")
         return
-    file = reader.inner("file", given)
-    text = given.get("bytes")
-    if text is None and given.get("uri") is None and type(given.get("data")) is str:
-        text = given["data"]  # its name in examples of 0.2
+    file = reader.inner("file", source)
+    text = source.get("bytes")
+    if text is None and source.get("uri") is None and type(source.get("data")) is str:
+        text = source["data"]  # its name in examples of 0.2
         reader.dropped.add("/file/data")
     if text is not None:
         if type(text) is not str:
@@ -196,7 +196,7 @@ def _read_file(reader: Reader) -> None:
                 base64_octets(text)
             except ValueError as error:
                 file.wrong("bytes", str(error))
-        if given.get("uri"):
+        if source.get("uri"):
             # A file has one or the other. Middleware must see the same content as the agent.
             reader.dropped.add("/file/uri")
     else:
@@ -205,7 +205,7 @@ def _read_file(reader: Reader) -> None:
     file.string("mimeType")
     found = reader.within(file)
     reader.tree["file"] = (
-        given if found.keys() == given.keys() and all(found[key] is given[key] for key in found) else found
+        source if found.keys() == source.keys() and all(found[key] is source[key] for key in found) else found
     )
 
 

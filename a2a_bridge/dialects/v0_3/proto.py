@@ -48,14 +48,14 @@ _SCHEMES = "/configuration/pushNotification/authentication/schemes"
 
 def decode_bytes(pair: Pair, wire: bytes, files: Files = Files.AUTO) -> Any:
     """Protobuf bytes → hub. Raises protobuf's DecodeError, codec.DecodeError and INVALID_PARAMS."""
-    given = pair.wire.FromString(wire)
+    wire_message = pair.wire.FromString(wire)
     if may_be_deep(wire):
-        check_depth(given)
-    if has_unknown(wire, given):
-        given = pair.wire.FromString(wire)
-        collect_unknown(given)
+        check_depth(wire_message)
+    if has_unknown(wire, wire_message):
+        wire_message = pair.wire.FromString(wire)
+        collect_unknown(wire_message)
     message = pair.hub()
-    pair.decode(given, message, Context(files))
+    pair.decode(wire_message, message, Context(files))
     fill_nulls(wire, message)
     return message
 
@@ -75,11 +75,11 @@ def decode_tree(pair: Pair, tree: JsonObject, files: Files = Files.AUTO) -> Any:
     decode = _DECODERS.get(pair.wire)
     if decode is None:
         decode = _DECODERS[pair.wire] = whole_decoder(pair.wire)
-    given, whole = decode(tree)
-    if not whole:
-        collect_members(given, tree)
+    wire_message, complete = decode(tree)
+    if not complete:
+        collect_members(wire_message, tree)
     message = pair.hub()
-    pair.decode(given, message, Context(files))
+    pair.decode(wire_message, message, Context(files))
     return message
 
 
@@ -220,20 +220,20 @@ def _encode_webhook(
 def _decode_configuration(
     wire: v0.SendMessageRequest, into: hub.SendMessageRequest, context: Context, extras: JsonObject
 ) -> None:
-    given = wire.configuration
-    if wire.HasField("configuration") and not _only_waits(given):
-        to = into.configuration
-        to.SetInParent()
-        to.accepted_output_modes.extend(given.accepted_output_modes)
-        if given.HasField("push_notification"):
-            to.task_push_notification_config.SetInParent()
-            WEBHOOK.decode(given.push_notification, to.task_push_notification_config, context)
-            schemes = list(given.push_notification.authentication.schemes)
+    source = wire.configuration
+    if wire.HasField("configuration") and not _only_waits(source):
+        target = into.configuration
+        target.SetInParent()
+        target.accepted_output_modes.extend(source.accepted_output_modes)
+        if source.HasField("push_notification"):
+            target.task_push_notification_config.SetInParent()
+            WEBHOOK.decode(source.push_notification, target.task_push_notification_config, context)
+            schemes = list(source.push_notification.authentication.schemes)
             if len(schemes) > 1:
                 add(into, [[_SCHEMES, schemes, [usable_scheme(schemes)]]])
-        if given.history_length:
-            to.history_length = given.history_length
-        to.return_immediately = not given.blocking
+        if source.history_length:
+            target.history_length = source.history_length
+        target.return_immediately = not source.blocking
     if extras:
         if "configuration" in extras:
             into.configuration.SetInParent()
@@ -257,23 +257,23 @@ def _only_waits(configuration: v0.SendMessageConfiguration) -> bool:
 def _encode_configuration(
     message: hub.SendMessageRequest, into: v0.SendMessageRequest, context: Context, extras: JsonObject
 ) -> None:
-    given = message.configuration
-    to = into.configuration
-    to.accepted_output_modes.extend(given.accepted_output_modes)
-    if given.HasField("task_push_notification_config"):
-        push = given.task_push_notification_config
-        to.push_notification.SetInParent()
-        WEBHOOK.encode(push, to.push_notification, context)
+    source = message.configuration
+    target = into.configuration
+    target.accepted_output_modes.extend(source.accepted_output_modes)
+    if source.HasField("task_push_notification_config"):
+        push = source.task_push_notification_config
+        target.push_notification.SetInParent()
+        WEBHOOK.encode(push, target.push_notification, context)
         _restore_schemes(into, context)
         extras |= {
             name: value for name, value in (("taskId", push.task_id), ("tenant", push.tenant)) if value
         }
-    if context.carried and message.HasField("configuration") and not given.ByteSize():
+    if context.carried and message.HasField("configuration") and not source.ByteSize():
         extras["configuration"] = {}  # otherwise its carried content would have no place
-    to.history_length = given.history_length
-    if given.HasField("history_length") and not given.history_length:
+    target.history_length = source.history_length
+    if source.HasField("history_length") and not source.history_length:
         extras["historyLength"] = 0
-    to.blocking = not given.return_immediately
+    target.blocking = not source.return_immediately
 
 
 def _restore_schemes(into: v0.SendMessageRequest, context: Context) -> None:

@@ -137,16 +137,16 @@ def of_list(
         return dumps_ascii(texts) if any(texts) else ""
 
     def restored(wire: Any, text: str) -> Any:
-        given = items(wire)
+        wire_items = items(wire)
         try:
             texts = loads(text)
         except JsonSyntaxError:
             return wire
-        if type(texts) is not list or len(texts) != len(given):
+        if type(texts) is not list or len(texts) != len(wire_items):
             return wire
         made = [
             item.restored(one, carried) if type(carried) is str and carried else one
-            for one, carried in zip(given, texts, strict=True)
+            for one, carried in zip(wire_items, texts, strict=True)
         ]
         return replaced(wire, made)
 

@@ -78,8 +78,8 @@ class MemoryStore:
         self._logs: dict[str, EventLog] = {}
         self._on_quiet = self._quiet  # one for all logs
         #: the logs without writers and readers, and their bytes
-        self._parked: OrderedDict[str, int] = OrderedDict()
-        self._parked_bytes = 0
+        self._idle_tasks: OrderedDict[str, int] = OrderedDict()
+        self._idle_bytes = 0
         self._tokens = PageTokens(page_key)
         push_configs = push_configs or MemoryPushConfigStore()
         self.memory_outbox = MemoryOutbox(push_configs)
@@ -193,8 +193,8 @@ class MemoryStore:
             last = 0 if entry is None else entry.last
             log = self._logs[task_id] = EventLog(self._window, task_id, last, self._on_quiet)
             log.ended = entry is not None and entry.state in TERMINAL
-        elif task_id in self._parked:
-            self._parked_bytes -= self._parked.pop(task_id)
+        elif task_id in self._idle_tasks:
+            self._idle_bytes -= self._idle_tasks.pop(task_id)
         return log
 
     # ------------------------------------------------------------------ bounds
@@ -202,12 +202,12 @@ class MemoryStore:
     @property
     def idle(self) -> int:
         """Bytes that can be evicted."""
-        return self._parked_bytes + self._ended_bytes
+        return self._idle_bytes + self._ended_bytes
 
     def give_up(self, wanted: int, /) -> None:
         """Evicts events without readers, and then ended tasks, oldest first."""
         until = self.memory.used - wanted
-        while self._parked and self.memory.used > until:
+        while self._idle_tasks and self.memory.used > until:
             self._forget_log()
         while self._ended and self.memory.used > until:
             self._forget_one()
@@ -225,14 +225,14 @@ class MemoryStore:
             del self._logs[task_id]
             return
         size = log.bytes
-        self._parked[task_id] = size
-        self._parked_bytes += size
-        while len(self._parked) > self._kept_logs or self._parked_bytes > self._kept_bytes:
+        self._idle_tasks[task_id] = size
+        self._idle_bytes += size
+        while len(self._idle_tasks) > self._kept_logs or self._idle_bytes > self._kept_bytes:
             self._forget_log()
 
     def _forget_log(self) -> None:
-        oldest, size = self._parked.popitem(last=False)
-        self._parked_bytes -= size
+        oldest, size = self._idle_tasks.popitem(last=False)
+        self._idle_bytes -= size
         self._logs.pop(oldest)
         self.memory.add(-size)
 
@@ -245,7 +245,7 @@ class MemoryStore:
         self.memory.add(-entry.size)
         if self.tables[entry.scope].remove(task_id):
             del self.tables[entry.scope]
-        self._parked_bytes -= self._parked.pop(task_id, 0)
+        self._idle_bytes -= self._idle_tasks.pop(task_id, 0)
         log = self._logs.pop(task_id, None)
         if log is not None:
             log.forget()

@@ -57,8 +57,8 @@ class EventLog:
     # Most logs have neither readers nor notes: the first reader or note makes the members for them.
     __slots__ = (
         "_dropped",
+        "_dropped_notes",
         "_ends",
-        "_forgetful",
         "_noted",
         "_notes",
         "_slowest",
@@ -68,11 +68,11 @@ class EventLog:
         "ended",
         "events",
         "last",
-        "movers",
         "on_quiet",
         "readers",
-        "sleepers",
+        "readers_waiting",
         "task_id",
+        "writers_waiting",
     )
 
     def __init__(self, window: Window, task_id: str, last: int, on_quiet: Callable[[EventLog], None]) -> None:
@@ -86,7 +86,7 @@ class EventLog:
         #: the task after changes that are not events; their bytes; whether any were dropped
         self._notes: deque[Note] | None = None
         self._noted = 0
-        self._forgetful = False
+        self._dropped_notes = False
         self.events: list[hub.StreamResponse] = []
         #: per event: the bytes of all events up to it, since the log began; _dropped: of the dropped ones
         self._ends: list[int] = []
@@ -94,8 +94,8 @@ class EventLog:
         self.readers: set[MemorySubscription] | None = None
         #: a position that all readers have reached: the lowest one when it was looked up last
         self._slowest = 0
-        self.sleepers: list[asyncio.Future[None]] | None = None
-        self.movers: list[asyncio.Future[None]] | None = None
+        self.readers_waiting: list[asyncio.Future[None]] | None = None
+        self.writers_waiting: list[asyncio.Future[None]] | None = None
 
     @property
     def bytes(self) -> int:
@@ -117,8 +117,8 @@ class EventLog:
             self.crowded = (
                 self.last - self._slowest >= window.events or total - self._dropped >= window.bytes
             ) and self.full()
-        if self.sleepers:
-            _wake(self.sleepers)
+        if self.readers_waiting:
+            _wake(self.readers_waiting)
         return size
 
     def forget(self) -> None:
@@ -138,7 +138,7 @@ class EventLog:
         self._window.memory.add(len(data))
         while self._noted > self._window.bytes and len(notes) > 1:
             self._forget(notes.popleft())
-            self._forgetful = True
+            self._dropped_notes = True
 
     def start(self, sequence: int) -> Note | None:
         """The state from which events lead to the task after event `sequence`; None if it is no
@@ -147,20 +147,20 @@ class EventLog:
         for note in reversed(self._notes or ()):
             if note[0] < sequence:
                 return note
-        return None if self.base or self._forgetful else (0, b"")
+        return None if self.base or self._dropped_notes else (0, b"")
 
     def end(self) -> None:
         """Notes that no event follows."""
         self.ended = True
-        if self.sleepers:
-            _wake(self.sleepers)
-        if self.movers:
-            _wake(self.movers)
+        if self.readers_waiting:
+            _wake(self.readers_waiting)
+        if self.writers_waiting:
+            _wake(self.writers_waiting)
 
     def wake(self) -> None:
         """Wakes the readers that wait for an event."""
-        if self.sleepers:
-            _wake(self.sleepers)
+        if self.readers_waiting:
+            _wake(self.readers_waiting)
 
     def after(self, position: int, most: int) -> list[hub.StreamResponse]:
         """Stored events after a position."""
@@ -171,9 +171,9 @@ class EventLog:
         """Waits until the slowest reader is less than a window behind, or gone."""
         while self.full():
             future = asyncio.get_running_loop().create_future()
-            if self.movers is None:
-                self.movers = []
-            self.movers.append(future)
+            if self.writers_waiting is None:
+                self.writers_waiting = []
+            self.writers_waiting.append(future)
             timer = self._window.clock.call_later(self._window.stall, self._drop_slowest)
             try:
                 await future
@@ -194,8 +194,8 @@ class EventLog:
 
     def moved(self) -> None:
         """Notes that a reader has read further, or left: wakes the producer if that was the slowest one."""
-        if self.movers and (not self.readers or self._lowest() > self._slowest):
-            _wake(self.movers)
+        if self.writers_waiting and (not self.readers or self._lowest() > self._slowest):
+            _wake(self.writers_waiting)
 
     def leave(self, reader: MemorySubscription) -> None:
         """Notes that a reader has left."""
@@ -260,13 +260,13 @@ class EventLog:
 class MemorySubscription:
     """Implements Subscription."""
 
-    __slots__ = ("_error", "_given", "_limit", "_log", "_open", "position")
+    __slots__ = ("_delivered", "_error", "_limit", "_log", "_open", "position")
 
     def __init__(self, log: EventLog, position: int) -> None:
         self._log = log
         self.position = position
         #: the last event handed out; it counts as read at the next `take`
-        self._given = position
+        self._delivered = position
         self._open = True
         self._error: Exception | None = None
         #: the number of the event after which the error is raised
@@ -274,9 +274,9 @@ class MemorySubscription:
 
     async def take(self) -> Sequence[hub.StreamResponse]:
         log = self._log
-        if self._open and self._given != self.position:
-            self.position = self._given
-            if log.movers:
+        if self._open and self._delivered != self.position:
+            self.position = self._delivered
+            if log.writers_waiting:
                 log.moved()
         while True:
             most = _BATCH
@@ -289,19 +289,19 @@ class MemorySubscription:
             start = self.position - log.base
             batch = log.events[start : start + most]
             if batch:
-                self._given = self.position + len(batch)
+                self._delivered = self.position + len(batch)
                 return batch
             if log.ended:
                 return []
-            sleeper = asyncio.get_running_loop().create_future()
-            if log.sleepers is None:
-                log.sleepers = []
-            log.sleepers.append(sleeper)
+            waiter = asyncio.get_running_loop().create_future()
+            if log.readers_waiting is None:
+                log.readers_waiting = []
+            log.readers_waiting.append(waiter)
             try:
-                await sleeper
+                await waiter
             finally:
-                if sleeper.cancelled() and sleeper in log.sleepers:
-                    log.sleepers.remove(sleeper)
+                if waiter.cancelled() and waiter in log.readers_waiting:
+                    log.readers_waiting.remove(waiter)
 
     def close(self) -> None:
         if self._open:
@@ -324,8 +324,8 @@ class MemorySubscription:
         self._limit, self._error = limit, error
 
 
-def _wake(sleepers: list[asyncio.Future[None]]) -> None:
-    for sleeper in sleepers:
-        if not sleeper.done():
-            sleeper.set_result(None)
-    sleepers.clear()
+def _wake(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+    futures.clear()

@@ -233,7 +233,7 @@ class MemoryOutbox:
             return
         item.attempts += 1
         item.error = error
-        self._bury(item)
+        self._add_dead_letter(item)
 
     async def entries(
         self, *, dead: bool | None = None, limit: int = 100, after: int = 0
@@ -280,16 +280,16 @@ class MemoryOutbox:
             self._queue(line)
         self._notify()
 
-    def _drop_oldest(self, line: _Line, why: str) -> None:
+    def _drop_oldest(self, line: _Line, reason: str) -> None:
         items = self._waits[line]
         # A notification that is being delivered comes before the next one.
         place = 1 if line in self._out and len(items) > 1 else 0
         item = items[place]
         del items[place]
         self._size -= 1
-        logger.warning("a push notification of task %s is dropped: %s", line[1], why)
-        item.error = why
-        self._bury(item)
+        logger.warning("a push notification of task %s is dropped: %s", line[1], reason)
+        item.error = reason
+        self._add_dead_letter(item)
         if not items:
             del self._waits[line]
             self._lines.drop(line)
@@ -318,7 +318,7 @@ class MemoryOutbox:
             self._lines.drop(line)
         return item
 
-    def _bury(self, item: _Item) -> None:
+    def _add_dead_letter(self, item: _Item) -> None:
         item.url = self._target(item.line)
         self._dead[item.number] = item
         if len(self._dead) > self._most_dead:

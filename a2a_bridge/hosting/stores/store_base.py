@@ -309,7 +309,7 @@ class StoreBase:
             await asyncio.sleep(0)  # the other changes of this loop iteration belong to the group
             dirty, self._dirty = self._dirty, {}
             group = [(lease, lease.collect()) for lease in dirty]
-            refused = await self._written([change for _, change in group])
+            refused = await self._write_group([change for _, change in group])
             for lease, change in group:
                 if lease.task_id in refused:
                     self.drop(lease)
@@ -320,7 +320,7 @@ class StoreBase:
                     reader.wake()
         self._flusher = None
 
-    async def _written(self, changes: Sequence[TaskChange]) -> set[str]:
+    async def _write_group(self, changes: Sequence[TaskChange]) -> set[str]:
         wait = _SOON
         while True:
             try:
@@ -369,7 +369,7 @@ class _Lease:
         self._events: list[hub.StreamResponse] = []
         self._in_flight: list[hub.StreamResponse] = []
         #: the numbers of calls that changed something: of all, of those being written, and of those committed
-        self._given = self._sent = self._synced = 0
+        self._submitted = self._sent = self._synced = 0
         self._waiters: list[tuple[int, Synced, asyncio.TimerHandle]] = []
 
     def take(self, record: TaskRecord) -> None:
@@ -379,7 +379,7 @@ class _Lease:
 
     @property
     def pending(self) -> bool:
-        return self._given != self._synced and not self._lost
+        return self._submitted != self._synced and not self._lost
 
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
         self.last += 1
@@ -401,7 +401,7 @@ class _Lease:
             callback(None)
         else:
             timer = asyncio.get_running_loop().call_later(self._store.ack_timeout, self._expire, callback)
-            self._waiters.append((self._given, callback, timer))
+            self._waiters.append((self._submitted, callback, timer))
 
     async def synced(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -441,7 +441,7 @@ class _Lease:
         if task is None:
             raise RuntimeError("a task begins with an event")
         events, self._events = self._events, []
-        self._in_flight, self._sent = events, self._given
+        self._in_flight, self._sent = events, self._submitted
         before, self._version = self._version, self._version + 1
         copy = hub.Task.FromString(task.SerializeToString())
         held = not (self.released or self._ends())
@@ -485,7 +485,7 @@ class _Lease:
 
     def _change(self, task: hub.Task) -> None:
         self._task = task
-        self._given += 1
+        self._submitted += 1
         self._store.note(self)
 
     def _ends(self) -> bool:
@@ -506,12 +506,12 @@ class _Reader:
         self._next = position
         self._closed = False
         self._error: A2AError | None = None
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def take(self) -> Sequence[hub.StreamResponse]:
         self.position = self._next
         while not self._closed:
-            self._news.clear()
+            self._changed.clear()
             record = await self._store.read_task(self._task_id)
             last = 0 if record is None else record.last
             if self.position > max(last, self._store.given(self._task_id)):
@@ -524,21 +524,21 @@ class _Reader:
                 break
             if self._error is not None:
                 raise self._error
-            await self._news.wait()
+            await self._changed.wait()
         return []
 
     def wake(self) -> None:
         """There may be new events."""
-        self._news.set()
+        self._changed.set()
 
     def end(self, error: A2AError) -> None:
         """Raises an error after the existing events."""
         self._error = error
-        self._news.set()
+        self._changed.set()
 
     def close(self) -> None:
         self._closed = True
-        self._news.set()
+        self._changed.set()
         self._store.forget(self._task_id, self)
 
 

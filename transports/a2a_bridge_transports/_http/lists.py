@@ -20,10 +20,12 @@ def encoded(row: Row[Any, Any], answer: Any, reply: dict[str, str]) -> Any:
     """An answer on the wire. Notes in `reply` how many tasks of a list were left out."""
     if not is_list(row):
         return row.encode_response(answer)
-    wire, gone = encode_list(row, answer)
-    if gone:
-        _log.warning("left out of a list, because they cannot be encoded: tasks %s", ", ".join(gone)[:1000])
-        left_out(reply, len(gone))
+    wire, omitted = encode_list(row, answer)
+    if omitted:
+        _log.warning(
+            "left out of a list, because they cannot be encoded: tasks %s", ", ".join(omitted)[:1000]
+        )
+        left_out(reply, len(omitted))
     return wire
 
 
@@ -43,9 +45,9 @@ def without(
     found: tuple[hub.ListTasksResponse, int], error: A2AError, reply: dict[str, str]
 ) -> hub.ListTasksResponse:
     """A partly readable list, with a note of the missing tasks in `reply`."""
-    response, gone = found
+    response, omitted = found
     _log.warning(
-        "left out of an agent's list, because they cannot be decoded: %d tasks; %s", gone, error.message
+        "left out of an agent's list, because they cannot be decoded: %d tasks; %s", omitted, error.message
     )
-    left_out(reply, gone)
+    left_out(reply, omitted)
     return response

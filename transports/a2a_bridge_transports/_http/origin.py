@@ -25,11 +25,11 @@ class Trust:
     """
 
     def __init__(self, entries: tuple[str, ...]) -> None:
-        self._anybody = "*" in entries
+        self._trusts_all = "*" in entries
         self._networks = [ip_network(entry, strict=False) for entry in entries if entry != "*"]
 
     def __contains__(self, peer: str) -> bool:
-        if self._anybody:
+        if self._trusts_all:
             return True
         if not self._networks:
             return False

@@ -97,11 +97,11 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_ahead",
-        "_is_deaf",
+        "_ignores_input",
         "_is_reading",
         "_loop",
-        "_read_to",
-        "_reads_by",
+        "_read_deadline",
+        "_read_position",
         "_writable",
         "deadline",
         "host",
@@ -126,8 +126,8 @@ class Connection(asyncio.Protocol):
         #: when `end_late` ends the connection or its request, on the clock of the loop
         self.deadline = inf
         #: how far the client had read at the last look (`_position`), and when it has to have read further
-        self._read_to = 0
-        self._reads_by = inf
+        self._read_position = 0
+        self._read_deadline = inf
         #: True until the first request has begun
         self.is_fresh = True
         #: True while the client does not read what has been written
@@ -137,12 +137,12 @@ class Connection(asyncio.Protocol):
         self._ahead = b""
         self._is_reading = True
         #: True if nothing that comes counts any more
-        self._is_deaf = False
+        self._ignores_input = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         if not self.host.has_room():
-            self._is_deaf = True
+            self._ignores_input = True
             self.transport.abort()  # `close` would wait for the client under TLS
             return
         self.host.connections.add(self)
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a client that leaves is no error
         self.host.connections.discard(self)
         self.transport = None
-        self._is_deaf = True
+        self._ignores_input = True
         self._ahead = b""
         self.parser.release()
         if self.request is not None:
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ reading
 
     def data_received(self, data: bytes) -> None:
-        if self._is_deaf:
+        if self._ignores_input:
             return
         if self._ahead or (self.request is not None and self.parser.complete):
             self._keep_ahead(self._ahead + data)
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
                 elif parser.has_head:
                     at = self._read_body(data, at)
                     turn -= 1
-                if self._is_deaf:
+                if self._ignores_input:
                     return
                 if at < size and parser.complete:
                     self._keep_ahead(data[at:])
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
     def _read_on(self) -> None:
         """Continues with what came ahead."""
         data, self._ahead = self._ahead, b""
-        if self.request is None and not self._is_deaf:
+        if self.request is None and not self._ignores_input:
             self.resume_reading()
             self._read(data)
 
@@ -245,9 +245,9 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: MalformedError) -> None:
         # Its text must not quote the client's data, perhaps a malformed line with credentials.
         _log.debug("refused a request from %s: %s", self.peer, error)
-        if self._is_deaf:
+        if self._ignores_input:
             return  # the request is answered without its body
-        self._is_deaf = True
+        self._ignores_input = True
         if self.request is not None:
             self.request.cut_off()
             return
@@ -282,8 +282,8 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.is_full = False
-        self._reads_by = inf
-        if self._is_deaf:
+        self._read_deadline = inf
+        if self._ignores_input:
             self._watch_reader()  # the rest of a closed connection, however small
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
@@ -320,7 +320,7 @@ class Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         """True if no request is being answered, and none has to be expected."""
         return self.request is None and (
-            self._is_deaf or not (self.is_fresh or self.parser.fed or self._ahead)
+            self._ignores_input or not (self.is_fresh or self.parser.fed or self._ahead)
         )
 
     def end_late(self, now: float) -> None:
@@ -331,8 +331,8 @@ class Connection(asyncio.Protocol):
                 self.request.body_is_late()
             else:
                 self.close()
-        if self._reads_by <= now and self.transport is not None:
-            if _position(self.transport) <= self._read_to:
+        if self._read_deadline <= now and self.transport is not None:
+            if _position(self.transport) <= self._read_position:
                 _log.debug("closed the connection of %s, which does not read its answer", self.peer)
                 self.abort()
             else:
@@ -341,20 +341,20 @@ class Connection(asyncio.Protocol):
     def _watch_reader(self) -> None:
         """Gives the client time to read some of what has been written."""
         transport = self.transport
-        self._reads_by = inf
+        self._read_deadline = inf
         if transport is None:
             return
         if transport.get_write_buffer_size():
-            self._reads_by = self._loop.time() + UNREAD
+            self._read_deadline = self._loop.time() + UNREAD
         elif self.host.options.tls is not None and transport.is_closing():
-            self._reads_by = self._loop.time() + TLS_CLOSE
+            self._read_deadline = self._loop.time() + TLS_CLOSE
         else:
             return
-        self._read_to = _position(transport)
+        self._read_position = _position(transport)
 
     def close(self) -> None:
         """Closes the connection when what has been written is sent."""
-        self._is_deaf = True
+        self._ignores_input = True
         transport = self.transport
         # A TLS transport that is closed twice cannot be asked or aborted any more.
         if transport is not None and not transport.is_closing():
@@ -367,7 +367,7 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     def _linger(self) -> None:
-        self._is_deaf = True
+        self._ignores_input = True
         self._ahead = b""
         transport = self.transport
         if transport is None:

@@ -28,7 +28,7 @@ from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame, Post, Resolv
 from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
-from a2a_bridge_transports._http.proxy import proxy_of, shown
+from a2a_bridge_transports._http.proxy import proxy_of, redacted_url
 
 #: seconds an idle connection is kept for the next call. Less than the 5 s of uvicorn and Node.js: a call that
 #: meets the close of the server fails, and cannot be repeated because the server may have read it
@@ -182,7 +182,7 @@ class Exchanger:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _raise(error, "call", self._proxy(url))
 
-    async def tell(
+    async def post_unread(
         self, url: URL, headers: Mapping[str, str], body: bytes, limit: float | None, resolver: Checked
     ) -> Fetched:
         """A POST to an untrusted receiver: its address is checked, no proxy is used, the answer's body is not
@@ -392,7 +392,7 @@ async def poster(options: DialOptions, resolve: Resolve | None = None) -> AsyncI
             target = parsed(url)
             if resolver is None:
                 return await exchanger.call("POST", target, headers, body, options.timeout)
-            return await exchanger.tell(target, headers, body, options.timeout, resolver)
+            return await exchanger.post_unread(target, headers, body, options.timeout, resolver)
 
         yield post
 
@@ -412,7 +412,11 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None) -> NoRetu
 
     proxy: the one that the request went through.
     """
-    through = f" (through the proxy {shown(proxy)}, which the environment names)" if proxy is not None else ""
+    through = (
+        f" (through the proxy {redacted_url(proxy)}, which the environment names)"
+        if proxy is not None
+        else ""
+    )
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         text = (
             f"the certificate of {error.host}:{error.port} is not trusted: {_reason(error.certificate_error)}"

@@ -204,7 +204,7 @@ class Commands:
     async def _do(self, number: int, request: bytes) -> None:
         answer = b""
         if self._handler is not None:
-            work = self._at_home(self._handler, bytes(request))
+            work = self._in_home_loop(self._handler, bytes(request))
             try:
                 answer = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._thread.home))
             except Exception:
@@ -223,7 +223,7 @@ class Commands:
             else:
                 return
 
-    async def _at_home(self, handler: Callable[[bytes], Awaitable[bytes]], request: bytes) -> bytes:
+    async def _in_home_loop(self, handler: Callable[[bytes], Awaitable[bytes]], request: bytes) -> bytes:
         return await handler(request)
 
     def _done(self, number: int, _: asyncio.Task[None]) -> None:

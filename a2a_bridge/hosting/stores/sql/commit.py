@@ -107,7 +107,7 @@ class Group:
     #: changes that the database will never accept
     refused: list[Change] = field(default_factory=list)
     #: True if the outcome of a commit is in doubt
-    doubtful: bool = False
+    in_doubt: bool = False
     #: number of notifications that were added
     deliveries: int = 0
     #: the connection of the last attempt, on PostgreSQL
@@ -148,11 +148,11 @@ class Committer:
         try:
             connection = self._open()
             self._end(connection, group.session)
-            if group.doubtful and self._is_committed(connection, group):
+            if group.in_doubt and self._is_committed(connection, group):
                 log.warning("an in-doubt commit was found committed")
-                group.doubtful = False
+                group.in_doubt = False
                 return False
-            group.doubtful = False
+            group.in_doubt = False
             for _ in range(_TRIES):
                 refused: Exception | None = None
                 self._transaction = connection.begin()
@@ -168,9 +168,9 @@ class Committer:
                 if refused is not None and _deadlocked(refused):
                     log.info("a group of writes was in a deadlock and is retried")
                     continue
-                if not self._weed(connection, group) and refused is not None:
+                if not self._remove_lost(connection, group) and refused is not None:
                     log.error("some changes of a group cannot be stored", exc_info=refused)
-                    self._part(connection, group)
+                    self._remove_unstorable(connection, group)
             raise RuntimeError("a group of writes does not come to an end")  # noqa: TRY301
         except BaseException:
             self.close()
@@ -182,13 +182,13 @@ class Committer:
         if transaction is None:
             raise RuntimeError("there is nothing to commit")
         self._transaction = None
-        group.doubtful = True
+        group.in_doubt = True
         try:
             transaction.commit()
         except BaseException:
             self.close()
             raise
-        group.doubtful = False
+        group.in_doubt = False
 
     def close(self) -> None:
         """Closes the connection, and rolls back uncommitted changes."""
@@ -227,17 +227,17 @@ class Committer:
                 return False
             deliveries = [
                 NewDelivery(
-                    change.hold.scope,
-                    change.hold.task_id,
+                    change.lease.scope,
+                    change.lease.task_id,
                     change.last - len(change.data) + 1,
                     list(change.data),
                 )
                 for change in changes
-                if change.hold.push and change.data
+                if change.lease.push and change.data
             ]
             group.deliveries = self._post(connection, deliveries) if deliveries else 0
             self._beside.announce(
-                connection, [one.hold.task_id for one in changes], deliveries=group.deliveries > 0
+                connection, [one.lease.task_id for one in changes], deliveries=group.deliveries > 0
             )
         for job in group.jobs:
             self._do(connection, job)
@@ -250,7 +250,7 @@ class Committer:
         wanted = {job.task_id for job in group.jobs if job.task_id}
         if self._database.sqlite or not wanted:
             return
-        wanted.update(change.hold.task_id for change in group.changes)
+        wanted.update(change.lease.task_id for change in group.changes)
         rows = select(tasks.c.id).where(tasks.c.id.in_(wanted)).order_by(tasks.c.id.collate("C"))
         connection.execute(rows.with_for_update()).all()
 
@@ -262,10 +262,10 @@ class Committer:
         with self._at_once(connection):
             # A separate statement for the transaction id took a tenth of the time of a small group.
             guarded = write(tasks, rows, returning="" if self._database.sqlite else _NUMBER)
-            whole = [(one.hold.task_id, one.body) for one in changes if one.body is not None]
-            write(bodies, [(task_id, body, crc32(body)) for task_id, body in whole])
-            write(segments, [(one.hold.task_id, *segment) for one in changes for segment in one.segments])
-            moves = (Counted(one.hold.tenant, one.hold.owner, one.before, one.place) for one in changes)
+            with_body = [(one.lease.task_id, one.body) for one in changes if one.body is not None]
+            write(bodies, [(task_id, body, crc32(body)) for task_id, body in with_body])
+            write(segments, [(one.lease.task_id, *segment) for one in changes for segment in one.segments])
+            moves = (Counted(one.lease.tenant, one.lease.owner, one.before, one.place) for one in changes)
             write(counts, self._counters(moves))
         if not self._database.sqlite and (row := guarded[0].fetchone()):
             group.number = row[0]
@@ -303,8 +303,8 @@ class Committer:
         if not group.changes:
             return False
         with connection.begin():
-            found = dict(_written(connection, [change.hold.task_id for change in group.changes]))
-        rows = [found.get(change.hold.task_id, (0, "")) for change in group.changes]
+            found = dict(_written(connection, [change.lease.task_id for change in group.changes]))
+        rows = [found.get(change.lease.task_id, (0, "")) for change in group.changes]
         if any(row == (one.version, one.holder) for row, one in zip(rows, group.changes, strict=True)):
             return True
         if any(version <= one.version for (version, _), one in zip(rows, group.changes, strict=True)):
@@ -334,18 +334,18 @@ class Committer:
             outcome: str | None = connection.scalar(_OUTCOME, {"number": number})
         return outcome
 
-    def _weed(self, connection: Connection, group: Group) -> bool:
+    def _remove_lost(self, connection: Connection, group: Group) -> bool:
         """Removes the changes of tasks that another process has written. Returns True if there were any."""
         with connection.begin():
-            found = dict(_written(connection, [change.hold.task_id for change in group.changes]))
-        versions = [found.get(one.hold.task_id, (0, ""))[0] for one in group.changes]
+            found = dict(_written(connection, [change.lease.task_id for change in group.changes]))
+        versions = [found.get(one.lease.task_id, (0, ""))[0] for one in group.changes]
         pairs = list(zip(group.changes, versions, strict=True))
         lost = [one for one, version in pairs if version != one.version - 1]
         group.lost += lost
         group.changes = [one for one, version in pairs if version == one.version - 1]
         return bool(lost)
 
-    def _part(self, connection: Connection, group: Group) -> None:
+    def _remove_unstorable(self, connection: Connection, group: Group) -> None:
         """Removes changes that cannot be stored at all, by trying them one by one."""
         accepted: list[Change] = []
         for change in group.changes:
@@ -377,7 +377,7 @@ class Committer:
 
 
 def _id_of(change: Change) -> str:
-    return change.hold.task_id
+    return change.lease.task_id
 
 
 def _order_of(job: Job) -> tuple[str, ...]:
@@ -385,11 +385,11 @@ def _order_of(job: Job) -> tuple[str, ...]:
 
 
 def _row(change: Change, now: float) -> tuple[Any, ...]:
-    hold, place = change.hold, change.place
+    lease, place = change.lease, change.place
     return (
-        hold.task_id,
-        hold.tenant,
-        hold.owner,
+        lease.task_id,
+        lease.tenant,
+        lease.owner,
         place.context,
         place.state,
         place.time,

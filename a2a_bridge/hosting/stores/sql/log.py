@@ -43,24 +43,28 @@ _FETCH = 256 << 10
 class EventLogs:
     """The tails of all tasks with readers here.
 
-    given: returns the number of the last event given to a writer of this process; None without a writer.
+    last_written: returns the number of the last event that a writer of this process got; None without a
+    writer.
     """
 
     def __init__(
-        self, database: Database, given: Callable[[str], int | None], memory: MemoryAccount | None = None
+        self,
+        database: Database,
+        last_written: Callable[[str], int | None],
+        memory: MemoryAccount | None = None,
     ) -> None:
         self._database = database
-        self._given = given
+        self._last_written = last_written
         self._memory = memory or MemoryAccount()
         self._tails: dict[str, _Tail] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._poller: asyncio.Task[None] | None = None
 
     def subscribe(self, task_id: str, after: int) -> SqlSubscription:
         """A reader of the events after a number."""
         tail = self._tails.get(task_id)
         if tail is None:
             tail = self._tails[task_id] = _Tail(
-                task_id, self._database, self._given, self._gone, self._memory
+                task_id, self._database, self._last_written, self._gone, self._memory
             )
         return SqlSubscription(tail, after)
 
@@ -69,26 +73,26 @@ class EventLogs:
         tails = self._tails
         if tails:
             for change in changes:
-                tail = tails.get(change.hold.task_id)
+                tail = tails.get(change.lease.task_id)
                 if tail is not None:
                     tail.add(change)
 
     def woken(self, task_ids: Iterable[str] | None) -> None:
         """Other processes have written events of these tasks, or of any if None."""
         if task_ids is None:
-            if self._looking is None and self._tails:
-                self._looking = asyncio.create_task(self._look(), name="a2a store look")
+            if self._poller is None and self._tails:
+                self._poller = asyncio.create_task(self._look(), name="a2a store look")
             return
         for task_id in task_ids:
             tail = self._tails.get(task_id)
-            if tail is not None and self._given(task_id) is None:
+            if tail is not None and self._last_written(task_id) is None:
                 tail.outdated()
 
     async def close(self) -> None:
         """Stops looking for the events of other processes."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.wait({self._poller})
 
     def end(self, task_id: str, error: A2AError) -> None:
         """Ends the readers of a task."""
@@ -101,7 +105,7 @@ class EventLogs:
     async def _look(self) -> None:
         """One query for all tasks that are read here and written by other processes."""
         try:
-            wanted = [task_id for task_id in self._tails if self._given(task_id) is None]
+            wanted = [task_id for task_id in self._tails if self._last_written(task_id) is None]
             for start in range(0, len(wanted), _AT_ONCE):
                 some = wanted[start : start + _AT_ONCE]
                 for task_id, position in (await self._database.read(partial(ends, task_ids=some))).items():
@@ -111,7 +115,7 @@ class EventLogs:
         except A2AError:
             log.debug("events of other replicas are read again later")
         finally:
-            self._looking = None
+            self._poller = None
 
     def _gone(self, tail: _Tail) -> None:
         if self._tails.get(tail.task_id) is tail:
@@ -127,19 +131,19 @@ class _Tail:
     """
 
     __slots__ = (
+        "_changes",
         "_database",
         "_gone",
         "_memory",
-        "_news",
         "_size",
-        "_sleepers",
         "_trimming",
+        "_waiters",
         "base",
         "ended",
         "error",
         "events",
-        "given",
         "last",
+        "last_written",
         "readers",
         "stale",
         "task_id",
@@ -149,7 +153,7 @@ class _Tail:
         self,
         task_id: str,
         database: Database,
-        given: Callable[[str], int | None],
+        last_written: Callable[[str], int | None],
         gone: Callable[[_Tail], None],
         memory: MemoryAccount,
     ) -> None:
@@ -160,14 +164,14 @@ class _Tail:
         self.error: A2AError | None = None
         self.events: deque[tuple[hub.StreamResponse, int]] = deque()
         self.readers: set[SqlSubscription] = set()
-        self.given = given
+        self.last_written = last_written
         self._size = 0
         #: counts the reports of further events in the database
-        self._news = 0
+        self._changes = 0
         self._database = database
         self._gone = gone
         self._memory = memory
-        self._sleepers: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
         self._trimming = False
 
     def add(self, change: Change) -> None:
@@ -201,24 +205,24 @@ class _Tail:
     def outdated(self) -> None:
         """The database has further events."""
         self.stale = True
-        self._news += 1
+        self._changes += 1
         self.wake()
 
     def wake(self) -> None:
-        for sleeper in self._sleepers:
-            if not sleeper.done():
-                sleeper.set_result(None)
-        self._sleepers.clear()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
 
     async def changed(self) -> None:
         """Waits until there may be new events."""
-        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sleepers.append(sleeper)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
-            await sleeper
+            await waiter
         finally:
-            if sleeper in self._sleepers:
-                self._sleepers.remove(sleeper)
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
 
     def taken(self) -> None:
         """A reader has taken events.
@@ -232,7 +236,7 @@ class _Tail:
     def trim(self) -> None:
         """Drops events that all readers have read."""
         self._trimming = False
-        slowest = min((reader.given for reader in self.readers), default=self.base)
+        slowest = min((reader.delivered for reader in self.readers), default=self.base)
         self._drop(min(slowest - self.base, len(self.events)))
 
     def leave(self, reader: SqlSubscription) -> None:
@@ -242,12 +246,12 @@ class _Tail:
 
     async def fetch(self, after: int) -> list[Segment]:
         """Segments of the database after a number."""
-        before = self._news
+        before = self._changes
         position, found = await self._database.read(
             lambda connection: stretch(connection, self.task_id, after, _FETCH)
         )
         # Until then, other readers of this task have to look for themselves.
-        self.stale = self._news != before
+        self.stale = self._changes != before
         if position is not None:
             self.last = max(self.last, position.last)
             self.ended = self.ended or position.ended
@@ -266,12 +270,12 @@ class _Tail:
 
 
 class SqlSubscription:
-    """Implements Subscription. given: the number of the last event that was handed out."""
+    """Implements Subscription. delivered: the number of the last event that was handed out."""
 
-    __slots__ = ("_old", "_open", "_tail", "given", "position")
+    __slots__ = ("_old", "_open", "_tail", "delivered", "position")
 
     def __init__(self, tail: _Tail, after: int) -> None:
-        self.position = self.given = after
+        self.position = self.delivered = after
         self._tail = tail
         self._open = True
         #: events of the database that are not handed out yet
@@ -280,25 +284,25 @@ class SqlSubscription:
 
     async def take(self) -> Sequence[hub.StreamResponse]:
         tail = self._tail
-        self.position = self.given
+        self.position = self.delivered
         while True:
             if not self._open:
                 return []
             batch = list(islice(self._old, _BATCH))
-            if not batch and tail.base <= self.given < tail.base + len(tail.events):
-                start = self.given - tail.base
+            if not batch and tail.base <= self.delivered < tail.base + len(tail.events):
+                start = self.delivered - tail.base
                 batch = [event for event, _ in islice(tail.events, start, start + _BATCH)]
             if batch:
-                self.given += len(batch)
+                self.delivered += len(batch)
                 tail.taken()
                 return batch
-            if self.given < tail.last or tail.stale:
+            if self.delivered < tail.last or tail.stale:
                 await self._fetch()
             elif tail.error is not None:
                 raise tail.error
-            elif self.given > tail.last and self.given > (tail.given(tail.task_id) or 0):
+            elif self.delivered > tail.last and self.delivered > (tail.last_written(tail.task_id) or 0):
                 raise GapError
-            elif tail.ended and self.given == tail.last:
+            elif tail.ended and self.delivered == tail.last:
                 return []
             else:
                 await tail.changed()
@@ -311,13 +315,13 @@ class SqlSubscription:
             self._tail.wake()
 
     async def _fetch(self) -> None:
-        wanted = self.given < self._tail.last
-        found = await self._tail.fetch(self.given)
+        wanted = self.delivered < self._tail.last
+        found = await self._tail.fetch(self.delivered)
         if found:
-            if found[0].first > self.given + 1:
+            if found[0].first > self.delivered + 1:
                 raise GapError
             self._old = chain.from_iterable(
-                unpack(self._tail.task_id, segment, self.given) for segment in found
+                unpack(self._tail.task_id, segment, self.delivered) for segment in found
             )
         elif wanted:
             raise GapError  # the log is shorter than before: that part was deleted

@@ -48,26 +48,26 @@ class Kind(Enum):
     ANSWER = "a"
 
 
-def payload(kind: Kind, sender: str, *words: str) -> str:
+def payload(kind: Kind, sender: str, *items: str) -> str:
     """One notification. The words are ids without line breaks."""
-    return "\n".join((kind.value + sender, *words))
+    return "\n".join((kind.value + sender, *items))
 
 
 def payloads(sender: str, task_ids: Iterable[str], *, deliveries: bool = False) -> Iterator[str]:
     """The payloads for `CHANNEL` in a transaction that changed tasks or added entries to the outbox."""
-    words: list[str] = []
+    items: list[str] = []
     size = 0
     for task_id in task_ids:
         length = len(task_id.encode()) + 1
         if "\n" in task_id or length > _LARGEST // 2:
             continue  # no id of this project is that long; readers find it by polling
-        if words and size + length > _LARGEST:
-            yield payload(Kind.TASKS, sender, *words)
-            words, size = [], 0
-        size += length + (0 if words else len(sender) + 1)
-        words.append(task_id)
-    if words:
-        yield payload(Kind.TASKS, sender, *words)
+        if items and size + length > _LARGEST:
+            yield payload(Kind.TASKS, sender, *items)
+            items, size = [], 0
+        size += length + (0 if items else len(sender) + 1)
+        items.append(task_id)
+    if items:
+        yield payload(Kind.TASKS, sender, *items)
     if deliveries:
         yield payload(Kind.MAIL, sender)
 
@@ -148,10 +148,10 @@ class Listener:
         until = monotonic() + self._poll
         while (rest := until - monotonic()) > 0:
             async for notification in connection.notifies(timeout=rest, stop_after=1):
-                kind, sender, words = _read(notification.payload)
+                kind, sender, items = _read(notification.payload)
                 if kind is not None and sender != own():
                     for handler in self._handlers.get(kind, ()):
-                        handler(words)
+                        handler(items)
         with deadline(connection, SECONDS):
             await connection.execute("SELECT 1")  # detects a half-open connection
 
@@ -188,9 +188,9 @@ class Listener:
 
 
 def _read(text: str) -> tuple[Kind | None, str, Collection[str]]:
-    head, *words = text.split("\n")
+    head, *items = text.split("\n")
     try:
-        return Kind(head[:1]), head[1:], words
+        return Kind(head[:1]), head[1:], items
     except ValueError:
         return None, "", ()  # from a newer release; other replicas understand it
 

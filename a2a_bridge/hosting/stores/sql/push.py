@@ -150,14 +150,14 @@ class SqlOutbox:
         self._wall = wall
         self._most_dead = most_dead
         self._lines: FairQueue[_Line] = FairQueue(now)
-        self._who = ""
+        self._claimed_as = ""
         self._callbacks: list[Callable[[], None]] = []
-        self._looking = True
-        self._look_at = now()
+        self._poll_now = True
+        self._poll_at = now()
         self._sweep_at = now()
-        self._buried = 0
+        self._dead_count = 0
         #: True if the result of a claim has not arrived; set by the writer's thread when it claims
-        self._unsure = False
+        self._claim_uncertain = False
         #: configs that were released since the last look, and before it
         self._freed: list[_Line] = []
         self._freed_before: list[_Line] = []
@@ -169,7 +169,7 @@ class SqlOutbox:
 
     def outbox_changed(self) -> None:
         """Entries were added, here or by another process. Called in the loop, after the commit."""
-        self._looking = True
+        self._poll_now = True
         self._notify()
 
     def redirect(self, line: _Line, url: str) -> None:
@@ -194,18 +194,18 @@ class SqlOutbox:
     # ------------------------------------------------------------------ deliveries
 
     async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
-        if self._who != self._me():
+        if self._claimed_as != self._me():
             # This replica was declared dead: its claims may belong to others by now.
-            self._who = self._me()
+            self._claimed_as = self._me()
             self._lines = FairQueue(self._now)
-            self._looking = True
-        if self._looking or self._now() >= self._look_at:
+            self._poll_now = True
+        if self._poll_now or self._now() >= self._poll_at:
             await self._claim()
         lines = self._lines.take(limit, room)
         if not lines:
             return []
         try:
-            rows = await self._database.read(lambda connection: _heads(connection, lines, self._who))
+            rows = await self._database.read(lambda connection: _heads(connection, lines, self._claimed_as))
             return await self._parcels(lines, rows)
         except BaseException:
             for line in lines:
@@ -213,7 +213,7 @@ class SqlOutbox:
             raise
 
     async def wait(self) -> float | None:
-        until_look = max(0.0, self._look_at - self._now())
+        until_look = max(0.0, self._poll_at - self._now())
         seconds = self._lines.wait()
         return until_look if seconds is None else min(seconds, until_look)
 
@@ -233,8 +233,8 @@ class SqlOutbox:
     async def dead(self, delivery: Delivery, error: str, /) -> None:
         changed = update(outbox).where(_O.number == delivery.number)
         await self._settle([delivery], changed.values(attempts=_O.attempts + 1, error=error, dead=True))
-        self._buried += 1
-        if self._buried % _PRUNE == 1:
+        self._dead_count += 1
+        if self._dead_count % _PRUNE == 1:
             await self._writer.write(self._prune)
 
     async def entries(
@@ -254,30 +254,30 @@ class SqlOutbox:
 
     async def _claim(self) -> None:
         """Claims configs with notifications that no live replica delivers."""
-        self._looking = False
-        me = self._who
+        self._poll_now = False
+        me = self._claimed_as
         sweep = self._now() >= self._sweep_at
         # An immediate look may come before the commit of a notification that was added during the release.
-        gone = self._freed_before if self._now() >= self._look_at else []
+        gone = self._freed_before if self._now() >= self._poll_at else []
         try:
             if await self._database.read(lambda connection: _lost(connection, gone, sweep=sweep)):
                 await self._writer.write(lambda connection: _offer(connection, gone, sweep=sweep))
             if sweep and await self._database.read(
                 lambda connection: bool(self._lost_claims(connection, me))
             ):
-                self._unsure = True
-            if self._unsure or await self._database.read(lambda connection: _free(connection, me)):
+                self._claim_uncertain = True
+            if self._claim_uncertain or await self._database.read(lambda connection: _free(connection, me)):
                 heads = await self._writer.write(lambda connection: self._take_over(connection, me))
-                self._unsure = False
+                self._claim_uncertain = False
                 for line, url, seconds in heads:
                     if line not in self._lines:
                         self._lines.put(line, target_of(url), seconds)
-                self._looking = len(heads) >= _CLAIM
+                self._poll_now = len(heads) >= _CLAIM
         except A2AError:
-            self._looking = True
+            self._poll_now = True
             raise
-        if self._now() >= self._look_at:
-            self._look_at = self._now() + POLL
+        if self._now() >= self._poll_at:
+            self._poll_at = self._now() + POLL
             self._freed_before, self._freed = self._freed, []
         if sweep:
             self._sweep_at = self._now() + SWEEP
@@ -285,8 +285,8 @@ class SqlOutbox:
     def _take_over(self, connection: Connection, me: str) -> list[_Head]:
         # The caller may have left before the commit, and the claim may run again although it was committed:
         # until a result has arrived, the rows show which were claimed.
-        lines = self._lost_claims(connection, me) if self._unsure else []
-        self._unsure = True
+        lines = self._lost_claims(connection, me) if self._claim_uncertain else []
+        self._claim_uncertain = True
         wanted = select(_C.task, _C.id).where(_is_free(me)).limit(max(0, _CLAIM - len(lines)))
         free = [(row.task, row.id) for row in connection.execute(wanted.with_for_update(skip_locked=True))]
         if free:
@@ -362,14 +362,14 @@ class SqlOutbox:
             self._notify()
         empty = [line for line in lines if line not in waiting]
         if empty:  # the config was deleted, belongs to another replica, or has no notifications left
-            left = await self._writer.write(lambda connection: _let_go(connection, empty, self._who))
+            left = await self._writer.write(lambda connection: _let_go(connection, empty, self._claimed_as))
             self._go_on(empty, left)
         return deliveries
 
     async def _settle(self, deliveries: Sequence[Delivery], change: Any) -> None:
         """Changes notifications, and makes their successors due."""
         lines = [_line_of(delivery) for delivery in deliveries]
-        me = self._who
+        me = self._claimed_as
 
         def work(connection: Connection) -> set[_Line]:
             connection.execute(change)

@@ -57,11 +57,11 @@ class ReplicaThread:
         """Runs a coroutine in the thread; called in the store's loop, and cancelled with its caller."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    def call_in_store_loop(self, what: Callable[..., object], *arguments: Any) -> None:
+    def call_in_store_loop(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Schedules a function call in the store's loop."""
         # The loop may have been closed without closing the store.
         with contextlib.suppress(RuntimeError):
-            self._home.call_soon_threadsafe(what, *arguments)
+            self._home.call_soon_threadsafe(callback, *arguments)
 
     def on_duty(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Starts a background task that runs until the thread is closed. Called in the thread."""

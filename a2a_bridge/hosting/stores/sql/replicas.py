@@ -79,8 +79,8 @@ class Replicas:
         #: per other replica: the last seen heartbeat, and when it changed
         self._seen: dict[str, tuple[int, float]] = {}
         self._looked = 0.0
-        self._beaten = 0.0
-        self._doubted = False
+        self._last_beat = 0.0
+        self._loss_suspected = False
         self._beat_now = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
@@ -130,7 +130,7 @@ class Replicas:
         began = monotonic()
         values = {"me": self._name, "before": before, "channel": CHANNEL}
         await self._link.run(_JOIN, values | {"joined": payload(Kind.JOINED, self._name)})
-        self._beaten = began
+        self._last_beat = began
 
     async def _live(self) -> None:
         failures = beats = 0
@@ -152,7 +152,7 @@ class Replicas:
                     log.warning("this replica cannot send its heartbeat: %s", type(error).__name__)
                 failures += 1
                 pause = min(pause, 0.1 * 2 ** min(failures, 8))
-                self._doubt()
+                self._suspect_loss()
             self._beat_now.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -163,10 +163,10 @@ class Replicas:
         rows = await self._link.run(_BEAT, {"me": self._name}, min(SECONDS, self._lease / 2))
         others = {str(name): int(beat) for name, beat in rows if name != self._name}
         if len(others) == len(rows):
-            await self._reborn()
+            await self._register_again()
         elif self._name != self._announced_name:
             self._renamed()  # by a statement whose answer was lost
-        self._beaten, self._doubted = began, False
+        self._last_beat, self._loss_suspected = began, False
         await self._watch(others)
         for callback in self._on_look:
             callback(self._others | {self._name}, began)
@@ -194,7 +194,7 @@ class Replicas:
         self._others = left
         self._thread.call_in_store_loop(self._count, not left)
 
-    async def _reborn(self) -> None:
+    async def _register_again(self) -> None:
         log.error("this replica was declared dead; its tasks have other owners now")
         self._name = uuid4().hex
         await self._register(self._announced_name)
@@ -208,9 +208,9 @@ class Replicas:
     def _orphaned(self) -> None:
         self._thread.call_in_store_loop(self._notify, self._on_orphans)
 
-    def _doubt(self) -> None:
-        if not self._doubted and monotonic() - self._beaten >= self._lease:
-            self._doubted = True
+    def _suspect_loss(self) -> None:
+        if not self._loss_suspected and monotonic() - self._last_beat >= self._lease:
+            self._loss_suspected = True
             # Its work continues: without the database no other replica can take it over, and if only this one
             # is cut off, its writes will be rejected.
             log.error("other replicas may have declared this one dead; it continues until it knows")

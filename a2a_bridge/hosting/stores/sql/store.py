@@ -37,7 +37,7 @@ from a2a_bridge.hosting.stores.sql.push import SqlOutbox, SqlPushConfigStore, po
 from a2a_bridge.hosting.stores.sql.schema import replicas, tasks
 from a2a_bridge.hosting.stores.sql.sends import SqlSends
 from a2a_bridge.hosting.stores.sql.task_lease import OpenedTask, TaskLease
-from a2a_bridge.hosting.stores.sql.tasks import as_of, at_work, fetch, listing, orphaned, theirs
+from a2a_bridge.hosting.stores.sql.tasks import as_of, at_work, fetch, listing, orphaned, visible_to
 from a2a_bridge.hosting.stores.sql.terminal_cache import TerminalTaskCache
 from a2a_bridge.hosting.stores.sql.text import storable
 from a2a_bridge.hosting.stores.sql.writer import GroupWriter
@@ -98,7 +98,7 @@ class SqlStore:
         self.outbox: Outbox = self._sql_outbox
         self.sends: SendRegister = SqlSends(self.writer, lambda: beside.me)
         self.remote: Remote | None = beside.remote
-        self._logs = EventLogs(database, self._given, self.memory)
+        self._logs = EventLogs(database, self._last_written, self.memory)
         self._ended = TerminalTaskCache(options.cache_bytes, options.tasks_kept, memory=self.memory)
         self._tokens = PageTokens(page_key)
 
@@ -115,24 +115,24 @@ class SqlStore:
     def create(
         self, scope: Scope, task_id: str, on_lost: Callable[[], None], /, *, push: bool = False
     ) -> TaskLease:
-        return self.writer.hold(scope, task_id, on_lost, push=push)
+        return self.writer.lease(scope, task_id, on_lost, push=push)
 
     async def open(
         self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
     ) -> TaskLease:
         task_id, version = stored.task.id, stored.version
-        before = self.writer.holds.get(task_id)
+        before = self.writer.leases.get(task_id)
         if before is not None:
             if not before.released:
                 raise VersionConflictError(task_id)
             await before.synced()
-            if before.let_go_at == version:
+            if before.released_version == version:
                 version = before.version  # only a release has happened since
         taken = False
 
         def take(connection: Connection) -> OpenedTask:
             nonlocal taken
-            mine = and_(tasks.c.id == storable(task_id), theirs(scope))
+            mine = and_(tasks.c.id == storable(task_id), visible_to(scope))
             row = connection.execute(select(tasks).where(mine)).one_or_none()
             if row is None:
                 raise VersionConflictError(task_id)
@@ -153,7 +153,7 @@ class SqlStore:
             return OpenedTask(version + 1, row.last, row.applied, place, stored.task.ByteSize())
 
         kept = await self.writer.write(take, order=("tasks", task_id), task_id=storable(task_id))
-        return self.writer.hold(scope, task_id, on_lost, push=push, kept=kept)
+        return self.writer.lease(scope, task_id, on_lost, push=push, kept=kept)
 
     async def settled(self) -> None:
         """Waits until all changes so far are durable."""
@@ -193,9 +193,9 @@ class SqlStore:
         at_hand = self._ended.get(scope, task_id)
         if at_hand is not None:
             return at_hand
-        hold = self.writer.holds.get(task_id)
-        if hold is not None and hold.scope == scope and hold.pending and self.writer.refusal() is None:
-            await hold.settled()
+        lease = self.writer.leases.get(task_id)
+        if lease is not None and lease.scope == scope and lease.pending and self.writer.refusal() is None:
+            await lease.settled()
         found = await self._database.read(lambda connection: fetch(connection, scope, task_id))
         if found is None:
             return None
@@ -232,9 +232,9 @@ class SqlStore:
         if found:
             return found
         # A caller whose `open` timed out does not know that the lease was acquired.
-        known = set(self.writer.holds)
+        known = set(self.writer.leases)
         mine = await self._database.read(lambda connection: at_work(connection, self._beside.me))
-        return [one for one in mine if one[1] not in known and one[1] not in self.writer.holds][:limit]
+        return [one for one in mine if one[1] not in known and one[1] not in self.writer.leases][:limit]
 
     def on_orphans(self, callback: Callable[[], None], /) -> None:
         self._beside.on_death(callback)
@@ -257,18 +257,18 @@ class SqlStore:
 
     # ------------------------------------------------------------------ after a commit
 
-    def _given(self, task_id: str) -> int | None:
-        hold = self.writer.holds.get(task_id)
-        return None if hold is None else hold.last
+    def _last_written(self, task_id: str) -> int | None:
+        lease = self.writer.leases.get(task_id)
+        return None if lease is None else lease.last
 
     def _committed(self, group: Group) -> None:
         self._logs.add(group.changes)
         # Notifications about them were ignored while they were held here.
-        self._logs.woken([change.hold.task_id for change in (*group.lost, *group.refused)])
+        self._logs.woken([change.lease.task_id for change in (*group.lost, *group.refused)])
         now = time.time()
         for change in group.changes:
             if change.ended and change.body is not None:
-                hold = change.hold
-                self._ended.put(hold.scope, hold.task_id, change.body, change.version, change.last, now)
+                lease = change.lease
+                self._ended.put(lease.scope, lease.task_id, change.body, change.version, change.last, now)
         if group.deliveries:
             self._sql_outbox.outbox_changed()

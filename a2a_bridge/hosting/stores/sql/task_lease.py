@@ -45,9 +45,9 @@ class OpenedTask(NamedTuple):
 class Change(NamedTuple):
     """The changes of one task in one group."""
 
-    hold: TaskLease
+    lease: TaskLease
     #: the number of the last change whose waiters this answers
-    given: int
+    submitted: int
     version: int
     last: int
     applied: int
@@ -84,7 +84,7 @@ class CommitQueue(Protocol):
         """The loop time at which a wait that starts now times out."""
         ...
 
-    def note(self, hold: TaskLease, /) -> None:
+    def note(self, lease: TaskLease, /) -> None:
         """Queues a lease with changes for the next group."""
         ...
 
@@ -100,7 +100,7 @@ class CommitQueue(Protocol):
         """Waits for the next commit."""
         ...
 
-    def forget(self, hold: TaskLease, /) -> None:
+    def forget(self, lease: TaskLease, /) -> None:
         """Removes a lease that is over."""
         ...
 
@@ -115,26 +115,26 @@ class TaskLease:
         "_counted",
         "_data",
         "_ended",
+        "_event_bytes",
         "_events",
-        "_given",
         "_loss_reported",
         "_on_lost",
         "_place",
         "_released",
+        "_submitted",
         "_synced",
         "_task",
         "_task_bytes",
-        "_unfolded",
         "_waiters",
         "_writer",
         "applied",
         "crowded",
         "dirty",
         "last",
-        "let_go_at",
         "lost",
         "owner",
         "push",
+        "released_version",
         "scope",
         "task_id",
         "tenant",
@@ -159,9 +159,9 @@ class TaskLease:
         self.crowded = False
         self.dirty = False
         self.last = self.applied = self.version = 0
-        self._body_size = self._unfolded = self._bytes = 0
+        self._body_size = self._event_bytes = self._bytes = 0
         #: the version before a write that only released the lease; else -1
-        self.let_go_at = -1
+        self.released_version = -1
         self._place: Place | None = None
         #: approximate bytes of the working copy; and all bytes that this lease has in the memory account
         self._task_bytes = self._counted = 0
@@ -177,7 +177,7 @@ class TaskLease:
         self._amended = kept is None
         self.lost = self._loss_reported = self._released = self._ended = False
         #: the number of changes, and the number of durable ones
-        self._given = self._synced = 0
+        self._submitted = self._synced = 0
         self._waiters: list[tuple[int, float, Synced]] = []
         self._on_lost = on_lost
 
@@ -185,7 +185,7 @@ class TaskLease:
 
     @property
     def pending(self) -> bool:
-        return self._given != self._synced
+        return self._submitted != self._synced
 
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
         self.last += 1
@@ -203,7 +203,7 @@ class TaskLease:
             self._counted += size + size
             writer.memory.add(size + size)
             self._task = task
-            self._given += 1
+            self._submitted += 1
             if not self.dirty:
                 self.dirty = True
                 writer.note(self)
@@ -220,19 +220,19 @@ class TaskLease:
         if self.lost:
             self.lose()
             callback(VersionConflictError(self.task_id))
-        elif self._given == self._synced:
+        elif self._submitted == self._synced:
             callback(None)
         elif self._writer.closed:
             callback(unavailable())
         else:
-            self._waiters.append((self._given, self._writer.deadline(), callback))
+            self._waiters.append((self._submitted, self._writer.deadline(), callback))
             self._writer.commit_soon()
 
     async def synced(self) -> None:
         if self.lost:
             self.lose()
             raise VersionConflictError(self.task_id)
-        if self._given != self._synced:
+        if self._submitted != self._synced:
             await self._writer.waiting(self.when_synced)
 
     async def settled(self) -> None:
@@ -250,7 +250,7 @@ class TaskLease:
             self._released = True
             if self._ended:
                 return
-            if self.version or self._given:
+            if self.version or self._submitted:
                 self._note()
             else:
                 self._writer.forget(self)
@@ -266,9 +266,9 @@ class TaskLease:
     def weight(self) -> int:
         """The approximate size of the next write, in octets."""
         task, events = self._task, self._bytes
-        whole = self._body_size + self._unfolded + events
+        whole = self._body_size + self._event_bytes + events
         ends = task is not None and task.status.state in TERMINAL
-        if task is not None and (ends or self._amended or self._unfolded + events >= self._body_size):
+        if task is not None and (ends or self._amended or self._event_bytes + events >= self._body_size):
             return events + whole
         return events
 
@@ -279,11 +279,11 @@ class TaskLease:
         size, self._bytes = self._bytes, 0
         self._writer.queued -= size
         self.dirty = False
-        self._unfolded += size
+        self._event_bytes += size
         before, task = self._place, self._task
         ended = False
         body = None
-        self.let_go_at = self.version if task is None else -1
+        self.released_version = self.version if task is None else -1
         if task is not None:
             self._task = None
             status = task.status
@@ -292,12 +292,12 @@ class TaskLease:
             time = min(max(stamp.seconds * 1_000_000_000 + stamp.nanos, EARLIEST), LATEST)
             context = storable(task.context_id) if before is None else before.context
             self._place = Place(context, status.state, time)
-            if self._amended or ended or self._unfolded >= self._body_size:
+            if self._amended or ended or self._event_bytes >= self._body_size:
                 body = task.SerializeToString()
                 self._body_size = len(body)
                 self._count(self._body_size - self._task_bytes)
                 self._task_bytes = self._body_size
-                self._unfolded = 0
+                self._event_bytes = 0
                 self._amended = False
                 self.applied = self.last
         place = self._place
@@ -307,7 +307,7 @@ class TaskLease:
         self.version += 1
         return Change(
             self,
-            self._given,
+            self._submitted,
             self.version,
             self.last,
             self.applied,
@@ -324,14 +324,14 @@ class TaskLease:
 
     def settle(self, change: Change) -> None:
         """A change is durable."""
-        self._synced = change.given
+        self._synced = change.submitted
         if self._counted:
             self._count(-change.size)
         waiters = self._waiters
         if waiters:
-            self._waiters = [waiter for waiter in waiters if waiter[0] > change.given]
-            for given, _, callback in waiters:
-                if given <= change.given:
+            self._waiters = [waiter for waiter in waiters if waiter[0] > change.submitted]
+            for submitted, _, callback in waiters:
+                if submitted <= change.submitted:
                     callback(None)
 
     def expire(self, now: float, error: A2AError) -> None:
@@ -374,7 +374,7 @@ class TaskLease:
         self._writer.memory.add(size)
 
     def _note(self) -> None:
-        self._given += 1
+        self._submitted += 1
         if not self.dirty:
             self.dirty = True
             self._writer.note(self)

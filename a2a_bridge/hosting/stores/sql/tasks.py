@@ -113,7 +113,7 @@ def listing(connection: Connection, scope: Scope, query: TaskQuery, after: tuple
     """A page of tasks, newest first. after: the position of the last task of the previous page."""
     context = storable(query.context_id)
     since = None if query.since is None else min(max(query.since, EARLIEST), LATEST)
-    where: list[ColumnElement[bool]] = [theirs(scope)]
+    where: list[ColumnElement[bool]] = [visible_to(scope)]
     if context:
         where.append(tasks.c.context == context)
     if query.state:
@@ -221,7 +221,7 @@ def _row(connection: Connection, scope: Scope, task_id: str) -> Any:
         )
         .outerjoin_from(tasks, bodies, bodies.c.task == tasks.c.id)
         .outerjoin(replicas, replicas.c.id == tasks.c.holder)
-        .where(theirs(scope), tasks.c.id == storable(task_id))
+        .where(visible_to(scope), tasks.c.id == storable(task_id))
     )
     return connection.execute(query).one_or_none()
 
@@ -251,7 +251,7 @@ def _events(
             yield event
 
 
-def theirs(scope: Scope) -> ColumnElement[bool]:
+def visible_to(scope: Scope) -> ColumnElement[bool]:
     """The condition for the rows of a scope."""
     return and_(tasks.c.tenant == storable(scope.tenant), tasks.c.owner == storable(scope.owner))
 

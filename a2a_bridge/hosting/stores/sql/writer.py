@@ -66,7 +66,7 @@ class GroupWriter:
         ack_timeout: float = 10.0,
         memory: MemoryAccount | None = None,
     ) -> None:
-        self.holds: dict[str, TaskLease] = {}
+        self.leases: dict[str, TaskLease] = {}
         self.commits = 0
         self.closed = False
         #: bytes of the events that wait for a group
@@ -97,7 +97,7 @@ class GroupWriter:
 
     # ------------------------------------------------------------------ for the store
 
-    def hold(
+    def lease(
         self,
         scope: Scope,
         task_id: str,
@@ -110,13 +110,13 @@ class GroupWriter:
 
         Lost at once if there is already one here.
         """
-        hold = TaskLease(self, scope, task_id, on_lost, push=push, kept=kept)
-        if task_id in self.holds:
-            self._loop.call_soon(hold.lose)
-            hold.lost = True
+        lease = TaskLease(self, scope, task_id, on_lost, push=push, kept=kept)
+        if task_id in self.leases:
+            self._loop.call_soon(lease.lose)
+            lease.lost = True
         else:
-            self.holds[task_id] = hold
-        return hold
+            self.leases[task_id] = lease
+        return lease
 
     async def write(
         self, work: Callable[[Connection], Result], /, *, order: tuple[str, ...] = (), task_id: str = ""
@@ -159,10 +159,10 @@ class GroupWriter:
 
     def lose_all(self) -> None:
         """All leases are lost."""
-        holds, self.holds = self.holds, {}
-        for hold in holds.values():
-            hold.lose()
-            hold.part()
+        leases, self.leases = self.leases, {}
+        for lease in leases.values():
+            lease.lose()
+            lease.part()
 
     async def settled(self) -> None:
         """Waits until all changes are durable."""
@@ -180,8 +180,8 @@ class GroupWriter:
         await asyncio.to_thread(self._thread.join, _LAST_GROUP)
         if self._thread.is_alive():
             log.error("the store does not answer; the last changes may be lost")
-        for hold in tuple(self.holds.values()):
-            hold.expire(math.inf, unavailable())
+        for lease in tuple(self.leases.values()):
+            lease.expire(math.inf, unavailable())
         for job in self._jobs:
             _give_up(job.answer)
 
@@ -196,9 +196,9 @@ class GroupWriter:
         """The loop time at which a wait that starts now times out."""
         return self._loop.time() + self._patience
 
-    def note(self, hold: TaskLease) -> None:
+    def note(self, lease: TaskLease) -> None:
         """A lease has changes."""
-        self._dirty.append(hold)
+        self._dirty.append(lease)
         if self._timer is None and self._group is None:
             self._timer = self._loop.call_later(self._delay, self._collect)
 
@@ -234,17 +234,17 @@ class GroupWriter:
             self._turn = self._loop.create_future()
         await asyncio.shield(self._turn)
 
-    def forget(self, hold: TaskLease) -> None:
+    def forget(self, lease: TaskLease) -> None:
         """A lease is over."""
-        if self.holds.get(hold.task_id) is hold:
-            del self.holds[hold.task_id]
-        hold.part()
+        if self.leases.get(lease.task_id) is lease:
+            del self.leases[lease.task_id]
+        lease.part()
 
     # ------------------------------------------------------------------ groups
 
     def _waits(self) -> bool:
         """True if the next group has anything to write."""
-        return any(hold.dirty for hold in self._dirty) or any(not job.answer.done() for job in self._jobs)
+        return any(lease.dirty for lease in self._dirty) or any(not job.answer.done() for job in self._jobs)
 
     def _collect(self) -> None:
         if self._group is not None:
@@ -254,7 +254,7 @@ class GroupWriter:
             self._timer.cancel()
             self._timer = None
         me = self._me()
-        dirty = [hold for hold in self._dirty if hold.dirty]
+        dirty = [lease for lease in self._dirty if lease.dirty]
         jobs = [job for job in self._jobs if not job.answer.done()]
         taken = weight = 0
         while taken < min(len(dirty), _MOST) and weight < _MOST_BYTES:
@@ -262,7 +262,7 @@ class GroupWriter:
             taken += 1
         self._dirty, self._jobs = dirty[taken:], dict.fromkeys(jobs[_MOST:])
         self._urgent = self._urgent and bool(self._dirty)
-        changes = [hold.collect(me) for hold in dirty[:taken]]
+        changes = [lease.collect(me) for lease in dirty[:taken]]
         if changes or jobs:
             self._send(Group(changes, jobs[:_MOST]))
         else:
@@ -309,16 +309,16 @@ class GroupWriter:
             log.warning("the store works again")
         for change in group.refused:
             # First: after a loss, waiters are told that another process owns the task.
-            change.hold.expire(math.inf, internal_error())
+            change.lease.expire(math.inf, internal_error())
         for change in (*group.lost, *group.refused):
-            change.hold.lose()
-            self.forget(change.hold)
+            change.lease.lose()
+            self.forget(change.lease)
         self._on_committed(group)
         for change in group.changes:
-            hold = change.hold
-            hold.settle(change)
-            if hold.released and not hold.pending:
-                self.forget(hold)
+            lease = change.lease
+            lease.settle(change)
+            if lease.released and not lease.pending:
+                self.forget(lease)
         for job in group.jobs:
             if not job.answer.done():
                 if job.error is None:
@@ -354,8 +354,8 @@ class GroupWriter:
         self._watch = self._loop.call_later(1.0, self._look)
         if self.refusal() is not None:
             now = self._loop.time()
-            for hold in tuple(self.holds.values()):
-                hold.expire(now, unavailable())
+            for lease in tuple(self.leases.values()):
+                lease.expire(now, unavailable())
 
 
 def _nothing(connection: Connection) -> None:
