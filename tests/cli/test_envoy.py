@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from a2a_bridge import agent, serve
 from a2a_bridge.bindings import HostOptions
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.envoy import application, flags, supervisor
+from a2a_bridge.cli.envoy import application, flags, paths, supervisor
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -137,6 +142,43 @@ async def test_a_body_beyond_the_limit_is_an_error_of_the_bridge(server: str) ->
     assert "error" in reply.json()
     async with connect(f"http://{server}", binding="JSONRPC") as peer:
         assert len((await peer.send("x" * 2_500_000)).text) == 2_500_000
+
+
+async def test_a_path_that_is_not_utf8_is_refused_as_by_the_builtin_server(server: str) -> None:
+    @agent
+    async def echo(text: str) -> str:
+        return text
+
+    async with serve(echo) as builtin, httpx.AsyncClient(verify=False) as http:  # noqa: S501
+        expected = await http.get(f"http://{builtin.http}/tasks/%ff", headers={"A2A-Version": "1.0"})
+        for path in ("/tasks/%ff", "/%e2%82?x", "/.well-known/%C0%80"):
+            reply = await http.get(f"http://{server}{path}", headers={"A2A-Version": "1.0"})
+            assert (reply.status_code, reply.json()) == (400, expected.json())
+        for path in ("/tasks/%e2%82%ac", "/tasks/%zz", "/tasks/a:b~c!@z"):
+            assert (
+                await http.get(f"http://{server}{path}", headers={"A2A-Version": "1.0"})
+            ).status_code == 404
+
+
+@given(st.lists(st.one_of(st.binary(max_size=3), st.sampled_from("aF8/?%")), max_size=4))
+@settings(max_examples=300)
+def test_no_path_that_is_not_utf8_reaches_pyvoy(pieces: list[bytes | str]) -> None:
+    target = "/" + "".join(
+        piece if isinstance(piece, str) else "".join(f"%{octet:02x}" for octet in piece) for piece in pieces
+    )
+    path = target.partition("?")[0]
+    try:
+        unquote(path, errors="strict")
+        readable = True
+    except UnicodeDecodeError:
+        readable = False
+    if not readable or not re.search("%[0-9A-Fa-f]?%", path):  # rare, and refused although they are readable
+        assert bool(re.fullmatch(paths.READABLE, target)) == readable
+
+
+def test_no_octets_reach_pyvoy_that_http2_lets_through() -> None:
+    allowed = {octet for octet in range(256) if re.fullmatch(paths.READABLE, f"/{chr(octet)}")}
+    assert allowed == set(range(0x21, 0x7F))
 
 
 async def test_a_gateway_in_envoy(server: str) -> None:

@@ -1,8 +1,8 @@
-"""The configuration (bootstrap) of Envoy: one listener, one HTTP filter, which is the Python module of pyvoy.
+"""The configuration (bootstrap) of Envoy: one listener, whose requests go to the Python module of pyvoy.
 
 Rules:
-1. No access log, no route to another server, no filter besides the Python one, and only the statistics that
-   draining reads.
+1. No access log, no route to another server, no filter besides the Python one and one that refuses unreadable
+   paths, and only the statistics that draining reads.
 2. The client address and the scheme are those of the connection. Headers of proxies are left to the bridge,
    which trusts them by --forwarded-allow-ips.
 3. Envoy's limits lie above those of the bridge, so that the bridge's errors are the ones that callers get.
@@ -14,6 +14,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from a2a_bridge.cli.envoy import paths
 
 #: names in the configuration
 LISTENER = "a2a"
@@ -75,7 +77,7 @@ class EnvoyOptions:
 def bootstrap(options: EnvoyOptions) -> dict[str, Any]:
     """The configuration as a JSON document."""
     # Not a second listener for HTTP/3: pyvoy makes an event loop for each filter, and an agent has one.
-    limits = {}
+    limits = dict(paths.LIMITS)
     if options.max_connections:
         limits[f"envoy.resource_limits.listener.{LISTENER}.connection_limit"] = options.max_connections
     return {
@@ -166,7 +168,8 @@ def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
                     }
                 ]
             },
-            "http_filters": [_python(options)],
+            "http_filters": [paths.readable_only(), _python(options)],
+            "local_reply_config": paths.local_replies(),
         },
     }
 
