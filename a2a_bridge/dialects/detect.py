@@ -47,7 +47,7 @@ def detect(
 
     Raises A2AError VERSION_NOT_SUPPORTED with the supported versions in the metadata.
     """
-    text = (declared or "").strip()
+    text = _one_version(declared)
     if text:
         matching = [dialect for dialect in offered if _is(dialect, text)]
         if not matching:
@@ -70,7 +70,7 @@ def detect_among(declared: str | None, group: Sequence[Dialect], offered: Iterab
 
     Raises A2AError VERSION_NOT_SUPPORTED with the `offered` versions if the declared version contradicts.
     """
-    text = (declared or "").strip()
+    text = _one_version(declared)
     for dialect in group:
         if not text or _is(dialect, text):
             return dialect
@@ -83,11 +83,21 @@ def presumed(declared: str | None, offered: Sequence[Dialect], having: Collectio
     In this order: the declared version; the newest one that has the address; for a caller that declared
     nothing the newest one whose callers declare nothing; the newest one.
     """
-    text = (declared or "").strip()
+    text = _one_version(declared)
     matching = [dialect for dialect in offered if text and _is(dialect, text)]
     addressed = [dialect for dialect in offered if dialect in having]
     silent = [dialect for dialect in offered if not text and not dialect.declares]
     return (matching or addressed or silent or list(offered))[0]
+
+
+def _one_version(declared: str | None) -> str:
+    """The declared version, or "". Of a list of equal entries, as a proxy makes of repeated headers, one."""
+    text = (declared or "").strip()
+    if "," in text:
+        entries = {one.strip() for one in text.split(",")} - {""}
+        if len(entries) < 2:
+            return "".join(entries)
+    return text
 
 
 def version_not_supported(problem: str, offered: Iterable[Dialect]) -> A2AError:

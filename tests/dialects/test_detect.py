@@ -57,7 +57,7 @@ def test_versions_that_are_served(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "0.3", "0.5", "1.7", "2.0", "1.1", "0.0", "1", "1.0.0.0", "a.b", "\u0661.\u0660", "1.²", "1,0", "1.0, 1.0",
+        "0.3", "0.5", "1.7", "2.0", "1.1", "0.0", "1", "1.0.0.0", "a.b", "\u0661.\u0660", "1.²", "1,0", "1.0, 0.3",
         "1.0\x00", "10.0", "\U0001d7cf.\U0001d7ce", "x" * 10_000,
     ],
 )  # fmt: skip
@@ -119,7 +119,16 @@ def test_an_address_that_another_version_has() -> None:
 @pytest.mark.parametrize("lenient", [False, True])
 @pytest.mark.parametrize(
     ("text", "dialect"),
-    [("0.3", OTHER), ("0.3.0", OTHER), (" 0.3.1 ", OTHER), ("0.2", OLDER), ("0.2.5", OLDER), ("1.0.1", V1_0)],
+    [
+        ("0.3", OTHER),
+        ("0.3.0", OTHER),
+        (" 0.3.1 ", OTHER),
+        ("0.2", OLDER),
+        ("0.2.5", OLDER),
+        ("1.0.1", V1_0),
+        ("1.0, 1.0", V1_0),
+        ("0.2,0.2,", OLDER),
+    ],
 )
 def test_a_declaration_is_honoured(text: str, dialect: object, lenient: bool) -> None:
     assert detect(text, ALL, ALL, lenient=lenient) is dialect
@@ -152,7 +161,7 @@ def test_whose_errors_a_caller_understands(
     assert presumed(declared, (V1_0,), having) is V1_0
 
 
-@pytest.mark.parametrize("declared", [None, "", " ", "1.0", "1.0.1"])
+@pytest.mark.parametrize("declared", [None, "", " ", ",", "1.0", "1.0.1", "1.0,1.0"])
 def test_the_address_may_say_it_alone(declared: str | None) -> None:
     assert detect_among(declared, (V1_0,), (OTHER, V1_0)) is V1_0
 
@@ -163,7 +172,7 @@ def test_an_address_of_two_versions() -> None:
     assert detect_among("0.2.5", (OTHER, OLDER), ALL) is OLDER
 
 
-@pytest.mark.parametrize("declared", ["0.3", "2.0", "nonsense"])
+@pytest.mark.parametrize("declared", ["0.3", "2.0", "nonsense", "1.0,0.3"])
 def test_an_address_must_not_be_contradicted(declared: str) -> None:
     with pytest.raises(A2AError) as caught:
         detect_among(declared, (V1_0,), (V1_0, OTHER))
