@@ -23,7 +23,7 @@ from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events, HandedOver, opened
-from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE, Req, Res
 from a2a_bridge.core.service import Service
 
 logger = logging.getLogger(__name__)
@@ -118,6 +118,11 @@ class Upstream:
             raise
         if self.health.reachable is not True:
             self._note(None)
+        if stream is None and call.operation is SEND_STREAMING_MESSAGE:
+            # The first event is a task or a message (spec 3.1.2). Without one, a caller would get nothing.
+            raise A2AError(
+                Reason.INVALID_AGENT_RESPONSE, "the agent's stream ended without an event", blame=Blame.PEER
+            )
         return stream
 
     async def open(self) -> Service:

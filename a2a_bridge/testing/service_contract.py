@@ -288,7 +288,10 @@ class ServiceContract:
 
     @pytest.mark.parametrize("operation", [ops.GET_TASK, *STREAMING], ids=names([ops.GET_TASK, *STREAMING]))
     async def test_the_deadline_arrives(self, near: Service, probe: Probe, operation: Any) -> None:
-        probe.on_unary = answering(full(hub.Task))
+        async def stream(_: Call[Any, Any]) -> Any:
+            yield full(hub.StreamResponse)
+
+        probe.on_unary, probe.on_stream = answering(full(hub.Task)), stream
         deadline = time.monotonic() + 30  # earlier than the default timeout of a client side
         await invoke(near, operation, full(operation.request), CallContext(deadline=deadline))
         assert probe.last.context.deadline is not None

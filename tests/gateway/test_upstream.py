@@ -15,7 +15,7 @@ from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.operations import GET_TASK, SEND_STREAMING_MESSAGE
+from a2a_bridge.core.operations import GET_TASK, SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.gateway import Failover, Upstream, dialled, failed_to_connect
 from a2a_bridge.gateway.upstream import COOL_DOWN
@@ -224,6 +224,22 @@ async def test_a_stream_that_has_begun_does_not_begin_again_elsewhere() -> None:
         with pytest.raises(A2AError):
             await anext(events)
     assert other.calls == []
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_a_message_whose_stream_has_no_event_gets_an_error(binding: str) -> None:
+    probe = Probe()
+    message = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="x")])
+    sent = Call(SEND_STREAMING_MESSAGE, hub.SendMessageRequest(message=message), CallContext())
+    async with serve_service(probe, hub.AgentCard(name="a"), [interface(binding)]) as agent:
+        [candidate] = [Candidate(one, V1_0) for one in agent.card.supported_interfaces]
+        async with dialled([candidate], OPTIONS) as service:
+            with pytest.raises(A2AError) as caught:
+                await ids(service.stream(sent))
+            subscribed = Call(SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), CallContext())
+            assert await ids(service.stream(subscribed)) == []
+    assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
+    assert caught.value.message == "the agent's stream ended without an event"
 
 
 async def test_a_recently_failed_interface_is_tried_last_for_a_while() -> None:
