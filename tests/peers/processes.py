@@ -176,6 +176,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 def agents() -> Iterator[Callable[..., Agent]]:
     """`agent("0.3.26", "GRPC")` is a running agent with that binding only; without a binding, with all."""
     running: dict[tuple[str, ...], Agent] = {}
+    processes: list[subprocess.Popen[str]] = []
     with ExitStack() as stack:
 
         def get(release: str, *bindings: str) -> Agent:
@@ -183,12 +184,15 @@ def agents() -> Iterator[Callable[..., Agent]]:
             wanted = bindings or program.bindings
             if (release, *wanted) not in running:
                 options = [part for binding in wanted for part in ("--binding", binding)]
-                _, words = stack.enter_context(started((*program.command, *options)))
+                process, words = stack.enter_context(started((*program.command, *options)))
+                processes.append(process)
                 agent = Agent(release, words.get("http", ""), words.get("grpc", ""), wanted)
                 running[(release, *wanted)] = agent
             return running[(release, *wanted)]
 
         yield get
+        for process in processes:
+            process.stdin.close()  # they end at the same time
 
 
 def clients() -> Iterator[Callable[[str], PeerClient]]:
