@@ -1,4 +1,4 @@
-"""The gateways to try, computed; exclusions and differences, as data with reasons. Runs nothing.
+"""The gateways to try, computed, and the expected differences, as data with reasons. Runs nothing.
 
 A cell is a client, a front, a gateway behind it, and the binding the gateway speaks to the agent.
 """
@@ -32,34 +32,20 @@ class Cell:
         return f"{self.client} client-{self.front}-gateway-{self.upstream}-{self.agent} agent"
 
 
-@dataclass(frozen=True)
-class Exclusion:
-    """Cells that are not tried: those whose members equal all given ones."""
-
-    reason: str
-    agent: str = ""
-    upstream: str = ""
-    front: str = ""
-    client: str = ""
-
-    def covers(self, cell: Cell) -> bool:
-        pairs = (
-            (self.agent, cell.agent),
-            (self.upstream, cell.upstream),
-            (self.front, cell.front),
-            (self.client, cell.client),
-        )
-        return all(wanted in ("", got) for wanted, got in pairs)
+def _cells() -> list[Cell]:
+    """Every front with every upstream. Any two members of a cell meet in all combinations: the columns are those
+    of an orthogonal array of nine rows and four factors. The official SDK has two thirds of the rows.
+    """
+    found = []
+    for upstream, front in product(range(3), range(3)):
+        agent = "sdk" if (upstream + front) % 3 else "ours"
+        # Our own client has another binding than the agent's: a fault of it would show on both sides otherwise.
+        client = "ours" if (upstream + 2 * front) % 3 == 1 else "sdk"
+        found.append(Cell(agent, BINDINGS[upstream], BINDINGS[front], client))
+    return found
 
 
-#: none: an agent, a client and two bindings of one version are enough for a cell
-EXCLUSIONS: tuple[Exclusion, ...] = ()
-
-ALL_CELLS = [
-    Cell(agent, upstream, front, client)
-    for agent, upstream, front, client in product(AGENTS, BINDINGS, BINDINGS, CLIENTS)
-]
-CELLS = [cell for cell in ALL_CELLS if not any(one.covers(cell) for one in EXCLUSIONS)]
+CELLS = _cells()
 
 GATEWAY_CHECKS = Deviation(
     "a gateway refuses an incomplete request itself, in its own words",

@@ -1,4 +1,6 @@
-"""Every gateway, each front with each upstream, does not change any conversation."""
+"""Every gateway, each front with each upstream, does not change any conversation. `make matrix` runs the official
+SDK at both ends of each.
+"""
 
 from __future__ import annotations
 
