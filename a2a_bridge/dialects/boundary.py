@@ -6,6 +6,7 @@ INVALID_PARAMS for requests, and INVALID_AGENT_RESPONSE for answers, which blame
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
@@ -21,6 +22,10 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_p
 from a2a_bridge.dialects.dialect import Row
 
 Coder = Callable[[Any], Any]
+
+#: a number_value of google.protobuf.Value that is NaN or infinite: its tag, and a double with all bits of the
+#: exponent set. Other content can have the same octets.
+_NOT_FINITE = re.compile(rb"\x11.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL)
 
 
 class Conversion(NamedTuple):
@@ -70,9 +75,22 @@ def request_decoder(conversion: Conversion) -> Coder:
             raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
         except ProtobufDecodeError:
             raise _unreadable(wire_class, wire) from None
+        if wire_class is not None and wire.find(b"\x11") >= 0 and _NOT_FINITE.search(wire):
+            _check_numbers(message)
         return message
 
     return decode_request
+
+
+def _check_numbers(message: Message) -> None:
+    """Raises INVALID_PARAMS for a number that JSON cannot express: no caller of JSON could read it again."""
+    try:
+        encoder(type(message))(message)
+    except EncodeError as error:
+        found = error
+    else:
+        return
+    raise invalid_params(found.path, found.problem)
 
 
 def request_encoder(cls: type[Message], encode: Coder) -> Coder:

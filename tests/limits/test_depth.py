@@ -5,6 +5,7 @@ refused alike; and a task that cannot be told does not stand in the way of the o
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -135,6 +136,34 @@ async def test_deeper_nesting_is_refused_alike(content: dict[str, Any]) -> None:
             assert caught.value.reason is Reason.INVALID_PARAMS, name
             assert next(iter(content)) in caught.value.message, name
         assert not (await (await callers(stack, server))["1.0 GRPC"].list_tasks(LISTED)).tasks
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+async def test_numbers_that_json_cannot_express_are_refused_alike(number: float) -> None:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serve(KEEPER, EVERYTHING))
+        for name, peer in (await callers(stack, server)).items():
+            for place in ("metadata", "data"):
+                request = asking(name)
+                free = request.message.metadata
+                if place == "data":
+                    free = request.message.parts.add().data.struct_value
+                free["inner"] = {"n": [1.5, number]}
+                with pytest.raises(A2AError, match="which JSON cannot say") as caught:
+                    await peer.send_message(request)
+                assert caught.value.reason is Reason.INVALID_PARAMS, name
+                assert place in caught.value.violations[0].field, name
+        assert not (await (await callers(stack, server))["1.0 GRPC"].list_tasks(LISTED)).tasks
+
+
+async def test_octets_of_other_content_are_no_numbers() -> None:
+    """A file and a text with the octets of an infinite number_value."""
+    octets = b"\x11" + struct.pack("<d", math.inf)
+    async with serve(KEEPER, EVERYTHING) as server, connect(f"http://{server.http}", binding="GRPC") as peer:
+        request = asking("x")
+        request.message.parts.add(raw=octets, filename="\x11infini\u007f")
+        answer = await peer.send_message(request)
+    assert answer.task.artifacts[0].parts[1].raw == octets
 
 
 async def test_an_agent_that_yields_too_deep_content_fails_its_task() -> None:
