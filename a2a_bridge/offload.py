@@ -68,7 +68,9 @@ class _RareCollections:
             if 0 < usual[0] < _COLLECTED:  # 0: the application has switched the collector off
                 if not self._registered:
                     self._registered = True
-                    gc.callbacks.append(self._on_collection)  # never removed: others are asked meanwhile
+                    gc.callbacks.append(
+                        self._on_collection
+                    )  # never removed: other callbacks may run meanwhile
                 self._usual = usual
                 gc.set_threshold(_COLLECTED, *usual[1:])
 

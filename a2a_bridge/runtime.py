@@ -339,8 +339,8 @@ async def serve_service(
         for kind, dialects in group.items():
             binding = find(kind)
             if mounted is None:
-                kept = replace(options.host_of(family), jsonrpc_paths=paths)
-                mounted = hosts[family, address] = binding.host(address, kept)
+                host_options = replace(options.host_of(family), jsonrpc_paths=paths)
+                mounted = hosts[family, address] = binding.host(address, host_options)
             binding.mount(mounted, path, service, dialects)
     http = host or next((found for (family, _), found in hosts.items() if family == "http"), None)
     if http is not None:

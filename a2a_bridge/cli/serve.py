@@ -74,7 +74,7 @@ def serve(
 
     listening = ListenOptions.of(flags)
     use_bridge_key(flags.bridge_key)
-    kept = store_options(flags, keep_tasks=flags.keep_tasks, keep_events=flags.keep_events)
+    store_settings = store_options(flags, keep_tasks=flags.keep_tasks, keep_events=flags.keep_events)
     posted = push_options(flags)
     with guarded(target):
         parsed = parse(target)
@@ -95,7 +95,7 @@ def serve(
         options = replace(
             listening.options,
             store=store_url(flags.store, agent),
-            store_options=kept,
+            store_options=store_settings,
             engine=engine,
             push=flags.push,
             push_options=posted,

@@ -7,7 +7,7 @@ Rules:
    supervisor keeps it open: connections that wait for a worker that ends are accepted by its successor.
    grpcio opens its listener itself, also with SO_REUSEPORT.
 3. A worker that ends is replaced. SIGHUP starts successors with the code as it is on disk, and drains a
-   worker once its successor is ready; the worker is told that it has one.
+   worker once its successor is ready; the worker is notified of it.
 4. SIGTERM and SIGINT drain all workers. The supervisor closes its copies of the listeners, so that each
    worker accepts what waits in its own and then really closes it, as a server without workers does.
 5. A worker whose supervisor has died drains and ends.

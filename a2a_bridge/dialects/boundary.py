@@ -42,9 +42,13 @@ class Conversion(NamedTuple):
 
 
 def row(
-    operation: ops.Operation[Any, Any], address: Any, request: Conversion, response: Conversion, **beside: Any
+    operation: ops.Operation[Any, Any],
+    address: Any,
+    request: Conversion,
+    response: Conversion,
+    **further: Any,
 ) -> Row[Any, Any]:
-    """A row whose conversions raise errors of the protocol. beside: further fields of the row."""
+    """A row whose conversions raise errors of the protocol. further: other fields of the row."""
     return Row(
         operation,
         address,
@@ -52,7 +56,7 @@ def row(
         decode_request=request_decoder(request),
         encode_response=response_encoder(operation.response, response.encode),
         decode_response=response_decoder(operation.response, response),
-        **beside,
+        **further,
     )
 
 

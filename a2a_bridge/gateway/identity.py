@@ -2,7 +2,7 @@
 messages.
 
 Rules for a call of 0.1 (calls of other versions pass after one check of the version, or of the task id):
-1. A message with an unknown task name begins a task; the agent's answer tells the id. Until then further
+1. A message with an unknown task name begins a task; the agent's answer contains the id. Until then further
    calls with that name wait for it.
 2. A session's name is sent to the agent unchanged; if the agent refuses it or answers with another context
    id, that id is mapped to the name.

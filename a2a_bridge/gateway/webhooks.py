@@ -73,7 +73,7 @@ class _Relayed:
     """A config that a caller registered."""
 
     #: the config
-    kept: RelayedConfig
+    registration: RelayedConfig
     #: gets the task as that caller; None for a config from a store
     service: Service | None = None
     #: the caller's context, for `service`
@@ -157,17 +157,17 @@ class Relay:
         scope = visible_to(call.request, call.context)
         own = hub.TaskPushNotificationConfig()
         own.CopyFrom(config)
-        kept = RelayedConfig(scope, version if version in self._older else "", own)
-        relay_id = self._addresses.address(kept)
+        registration = RelayedConfig(scope, version if version in self._older else "", own)
+        relay_id = self._addresses.address(registration)
         if self._store is not None:
             # Each time: another gateway may have evicted it since.
-            await self._store.keep(relay_id, kept)
+            await self._store.keep(relay_id, registration)
         known = self._relayed.get(relay_id)
         if known is None or known.context is None:
             # A copy of the parameters; otherwise the whole request would stay in memory.
             parameters = dict(call.context.parameters.items())
             context = call.context.replace(reply=ResponseParameters(), deadline=None, parameters=parameters)
-            self._remember(relay_id, _Relayed(kept, service, context))
+            self._remember(relay_id, _Relayed(registration, service, context))
         self._relayed.move_to_end(relay_id)
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
@@ -179,9 +179,9 @@ class Relay:
     async def restore_callers_config(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
         """Restores this caller's values in a config of the agent, in place; never those of another caller."""
         relayed = await self._of(config)
-        if relayed is None or relayed.kept.scope != scope:
+        if relayed is None or relayed.registration.scope != scope:
             return
-        shown_config = redacted(relayed.kept.config)
+        shown_config = redacted(relayed.registration.config)
         self._name(config.url.removeprefix(self._base), (scope, config.task_id, config.id))
         config.url, config.token = shown_config.url, shown_config.token
         config.ClearField("authentication")
@@ -199,7 +199,7 @@ class Relay:
         _, known = await self._named(call, task_id, config.id, service)
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
-        refusal = unredact(made, None if known is None else known.kept.config)
+        refusal = unredact(made, None if known is None else known.registration.config)
         if refusal is not None:
             raise refusal
         return made
@@ -210,7 +210,7 @@ class Relay:
         A config that came within a message may serve other tasks, so it does not count.
         """
         relay_id, known = await self._named(call, call.request.task_id, call.request.id, service)
-        return relay_id if known is not None and known.kept.config.task_id else ""
+        return relay_id if known is not None and known.registration.config.task_id else ""
 
     async def _named(
         self, call: Call[Any, Any], task_id: str, config_id: str, service: Service
@@ -232,7 +232,7 @@ class Relay:
         except A2AError as error:
             logger.debug("whether the config %s is relayed is unknown: %s", config_id, error)
             return relay_id, known
-        if found is None or found.kept.scope != scope:
+        if found is None or found.registration.scope != scope:
             return "", None
         return config.url.removeprefix(self._base), found
 
@@ -252,11 +252,11 @@ class Relay:
         relayed = self._relayed.get(relay_id)
         if relayed is not None or self._store is None:
             return relayed
-        kept = await self._store.recall(relay_id)
+        registration = await self._store.recall(relay_id)
         registered = self._relayed.get(relay_id)
-        if registered is not None or kept is None:
+        if registered is not None or registration is None:
             return registered  # registered meanwhile by a call with more knowledge of it
-        relayed = _Relayed(kept)
+        relayed = _Relayed(registration)
         self._remember(relay_id, relayed)
         return relayed
 
@@ -316,26 +316,28 @@ class Relay:
         return 200 if taken else 502
 
     async def _pass_on(self, relay_id: str, relayed: _Relayed, event: hub.StreamResponse) -> bool:
-        kept = relayed.kept
+        registration = relayed.registration
         task = await self._task(relayed, event)
-        named = named_in(self._names, kept.version, kept.scope)
+        named = named_in(self._names, registration.version, registration.scope)
         if self._store is None:
-            return await self._webhook.send(notification(kept.config, event, task, kept.version, named))
+            return await self._webhook.send(
+                notification(registration.config, event, task, registration.version, named)
+            )
         # The delivery worker knows neither the task nor its names.
         if task is not None:
             event = hub.StreamResponse(task=task)
-        await self._store.post(relay_id, kept, event if named is None else named(event))
+        await self._store.post(relay_id, registration, event if named is None else named(event))
         return True
 
     async def _task(self, relayed: _Relayed, event: hub.StreamResponse) -> hub.Task | None:
         """The whole task, for receivers that want it and events without it."""
         which = event.WhichOneof("payload")
-        if which in ("task", "message") or not form_of(relayed.kept.version).whole_tasks:
+        if which in ("task", "message") or not form_of(relayed.registration.version).whole_tasks:
             return None
         if relayed.context is None or relayed.service is None:
             return task_of(event)
         update: Any = getattr(event, which or "")
-        request = hub.GetTaskRequest(id=update.task_id, tenant=relayed.kept.scope.tenant)
+        request = hub.GetTaskRequest(id=update.task_id, tenant=relayed.registration.scope.tenant)
         try:
             async with asyncio.timeout(_LOOK):
                 task = await relayed.service.unary(Call(ops.GET_TASK, request, relayed.context))

@@ -142,7 +142,7 @@ class Engine:
     async def send_message(
         self, request: hub.SendMessageRequest, context: CallContext, /, *, here: bool = False
     ) -> hub.SendMessageResponse:
-        """Spec 3.1.1. Waits for the end or an interruption unless told to return immediately.
+        """Spec 3.1.1. Waits for the end or an interruption unless the request says `return_immediately`.
 
         here: True to raise NotOwnerError for a task that another replica works on, instead of forwarding. A
         message to a working task waits until the present run ends. If the task ends with it, the answer is
@@ -361,7 +361,7 @@ class Engine:
     async def list_tasks(
         self, request: hub.ListTasksRequest, context: CallContext, /
     ) -> hub.ListTasksResponse:
-        """Spec 3.1.4. Pages of 1 to 100 tasks, 50 unless asked otherwise."""
+        """Spec 3.1.4. Pages of 1 to 100 tasks, 50 by default."""
         limit = history_limit(request, "historyLength")
         size = request.page_size if request.HasField("page_size") else _PAGE
         if not 1 <= size <= _LARGEST_PAGE:

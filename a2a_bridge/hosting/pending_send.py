@@ -35,7 +35,7 @@ class PendingSend:
     done = False
     #: all sends of this message, itself included; None while it is the only one
     waiters: list[PendingSend] | None = None
-    #: True once the run is over and nothing more comes of the message
+    #: True once the run has ended and the message has no further effect
     finished = False
     #: the direct answer of the executor, held back until it is certain to be the only event
     direct_answer: hub.SendMessageResponse | None = None
@@ -54,7 +54,7 @@ class PendingSend:
         resumes: bool = False,
     ) -> None:
         self.run = run
-        #: as it came, for the history; the run may show less of it (see `agent_view`)
+        #: as received, for the history; the run may show less of it (see `agent_view`)
         self.message = message
         self.wants = wants
         #: to be stored before the task; None where there is none

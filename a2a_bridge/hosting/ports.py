@@ -68,7 +68,7 @@ class GapError(Exception):
 
 
 class OwnerLostError(A2AError):
-    """The replica that was asked is dead, or no longer holds the lease on the task.
+    """The called replica is dead, or no longer holds the lease on the task.
 
     To callers: UNAVAILABLE.
     """

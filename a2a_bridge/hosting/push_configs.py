@@ -76,8 +76,8 @@ class PushConfigs:
             return None
         requested = request.configuration.task_push_notification_config
         version = _version(context)
-        beside = side_channel.content_within(request) if version else ""
-        return await self._named(scope, requested, task_id, version, beside, _INLINE)
+        unmapped = side_channel.content_within(request) if version else ""
+        return await self._named(scope, requested, task_id, version, unmapped, _INLINE)
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext, /
@@ -92,8 +92,8 @@ class PushConfigs:
         scope = scope_of(request, context)
         await self._task(scope, request.task_id)
         version = _version(context)
-        beside = side_channel.content_of(context) if version else ""
-        registered = await self._named(scope, request, request.task_id, version, beside)
+        unmapped = side_channel.content_of(context) if version else ""
+        registered = await self._named(scope, request, request.task_id, version, unmapped)
         await self._configs.put(scope, registered)
         return _shown(registered, context)
 
@@ -149,7 +149,7 @@ class PushConfigs:
         requested: hub.TaskPushNotificationConfig,
         task_id: str,
         version: str,
-        beside: str,
+        unmapped: str,
         path: str = "",
     ) -> Registered:
         """A copy of a config with a task, an id and its unredacted credentials."""
@@ -171,7 +171,7 @@ class PushConfigs:
         refusal = unredact(config, known)
         if refusal is not None:
             raise _below(path, refusal)
-        return Registered(config, version, beside)
+        return Registered(config, version, unmapped)
 
 
 def _version(context: CallContext) -> str:

@@ -76,7 +76,7 @@ class Circuits:
         """The number of targets with a known state: those that are busy or failing."""
         return len(self._circuits)
 
-    def room(self, target: str) -> int:
+    def capacity_of(self, target: str) -> int:
         """The number of notifications that the target may get now."""
         circuit = self._circuits.get(target)
         if circuit is None:

@@ -145,7 +145,7 @@ class DeliveryWorker:
                 # Due notifications count in `wait` until `due` takes them; without a free slot, wait for one
                 # (see _done).
                 if free > 0:
-                    deliveries = await self._outbox.due(free, self._circuits.room)
+                    deliveries = await self._outbox.due(free, self._circuits.capacity_of)
                     pause = await self._outbox.wait()
                     trouble = 0.0
             except A2AError as error:

@@ -69,14 +69,14 @@ class FairQueue(Generic[KeyT]):
         self.put(line, target)
         return True
 
-    def take(self, limit: int, room: Callable[[str], int]) -> list[KeyT]:
-        """Keys whose turn it is; they are out from now on. room: capacity of a target."""
+    def take(self, limit: int, capacity_of: Callable[[str], int]) -> list[KeyT]:
+        """Keys whose turn it is; they are out from now on. capacity_of: capacity of a target."""
         self._wake()
         allowed: dict[str, int] = {}
         for target in self._ready:
             if len(allowed) >= limit:
                 break  # very many may be ready, and only these get a turn
-            most = room(target)
+            most = capacity_of(target)
             if most > 0:
                 allowed[target] = most
         taken: list[KeyT] = []

@@ -70,12 +70,12 @@ class Outbox(Protocol):
         """Adds an event of a task that is not in this store. Returns when it is durable."""
         ...
 
-    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
+    async def due(self, limit: int, capacity_of: Callable[[str], int], /) -> list[Delivery]:
         """Due notifications, at most one per config, the oldest. They belong to this process until it settles
         them or dies.
 
-        room: capacity of a target (`https://host:443`) at present. Notifications for other targets do not
-        wait for it.
+        capacity_of: capacity of a target (`https://host:443`) at present. Notifications for other targets
+        do not wait for it.
         """
         ...
 

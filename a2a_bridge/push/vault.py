@@ -46,14 +46,14 @@ class Vault:
         """The octets to store."""
         return _PLAIN + octets if self._fernet is None else _SEALED + self._fernet.encrypt(octets)
 
-    def decrypt(self, kept: bytes) -> bytes:
+    def decrypt(self, stored: bytes) -> bytes:
         """The reverse. Raises DecryptionError."""
-        if kept[:1] == _PLAIN:
-            return kept[1:]
-        if kept[:1] != _SEALED or self._fernet is None:
+        if stored[:1] == _PLAIN:
+            return stored[1:]
+        if stored[:1] != _SEALED or self._fernet is None:
             raise DecryptionError
         try:
-            octets: bytes = self._fernet.decrypt(kept[1:])
+            octets: bytes = self._fernet.decrypt(stored[1:])
         except self._unreadable:
             raise DecryptionError from None
         return octets

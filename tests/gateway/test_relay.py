@@ -207,7 +207,7 @@ async def test_notifications_for_a_config_that_was_set_again_are_relayed() -> No
     async with bridge() as links:
         path, token = await registered(links)
         [relayed] = links.relay._relayed.values()
-        changed = hook(links.receiver, task_id=relayed.kept.config.task_id, id="p")
+        changed = hook(links.receiver, task_id=relayed.registration.config.task_id, id="p")
         changed.authentication.credentials = "rotated"
         await links.near.create_task_push_notification_config(changed)
         assert await links.post(path, NOTE, **{"X-A2A-Notification-Token": token}) == 200

@@ -26,11 +26,11 @@ def fail(ours: Circuits, times: int = 1) -> None:
 
 def test_a_target_has_so_much_room() -> None:
     ours = circuits(Clock())
-    assert ours.room("x") == 4
+    assert ours.capacity_of("x") == 4
     ours.begin("x")
-    assert (ours.room("x"), ours.room("y")) == (3, 4)
+    assert (ours.capacity_of("x"), ours.capacity_of("y")) == (3, 4)
     ours.end("x", target_works=True)
-    assert ours.room("x") == 4
+    assert ours.capacity_of("x") == 4
     assert len(ours) == 0
 
 
@@ -38,21 +38,21 @@ def test_it_opens_after_failures_in_a_row_and_is_tried_with_one() -> None:
     clock = Clock()
     ours = circuits(clock)
     fail(ours, 2)
-    assert ours.room("x") == 4
+    assert ours.capacity_of("x") == 4
     ours.begin("x")
     assert ours.end("x", target_works=False)  # it has just opened
-    assert ours.room("x") == 0
+    assert ours.capacity_of("x") == 0
     assert ours.wait() == pytest.approx(10)
     clock.time += 10
-    assert ours.room("x") == 1
+    assert ours.capacity_of("x") == 1
     ours.begin("x")
-    assert ours.room("x") == 0
+    assert ours.capacity_of("x") == 0
     assert not ours.end("x", target_works=False)
     assert ours.wait() == pytest.approx(20)
     clock.time += 20
     ours.begin("x")
     ours.end("x", target_works=True)
-    assert ours.room("x") == 4
+    assert ours.capacity_of("x") == 4
     assert len(ours) == 0
 
 
@@ -62,7 +62,7 @@ def test_a_success_in_between_closes_it() -> None:
         fail(ours, 2)
         ours.begin("x")
         ours.end("x", target_works=True)
-    assert ours.room("x") == 4
+    assert ours.capacity_of("x") == 4
 
 
 def test_inconclusive_results_change_nothing() -> None:
@@ -71,7 +71,7 @@ def test_inconclusive_results_change_nothing() -> None:
     ours.begin("x")
     ours.end("x", target_works=None)
     fail(ours, 1)
-    assert ours.room("x") == 0
+    assert ours.capacity_of("x") == 0
 
 
 def test_the_pause_has_an_end() -> None:
@@ -93,10 +93,10 @@ def test_a_target_that_failed_for_too_long_gets_each_notification_once() -> None
     assert not ours.given_up("x")
     clock.time += 2000
     assert ours.given_up("x")
-    assert ours.room("x") == 4
+    assert ours.capacity_of("x") == 4
     fail(ours)
     assert ours.given_up("x")
-    assert ours.room("x") == 4
+    assert ours.capacity_of("x") == 4
     ours.begin("x")
     ours.end("x", target_works=True)
     assert not ours.given_up("x")
@@ -110,11 +110,11 @@ def test_a_target_without_recent_attempts_starts_anew(failures: int) -> None:
     fail(ours, failures)
     clock.time += 25 * 3600
     assert not ours.given_up("x")
-    assert ours.room("x") > 0
+    assert ours.capacity_of("x") > 0
     for _ in range(2):
         fail(ours)
         assert not ours.given_up("x")
-        assert ours.room("x") == 4
+        assert ours.capacity_of("x") == 4
     ours.begin("x")
     assert ours.end("x", target_works=False)  # opened for the first time again, so its pause is the first
     assert not ours.given_up("x")
@@ -131,7 +131,7 @@ def test_a_target_with_continuous_failures_stays_given_up(between: float) -> Non
         clock.time += between
         fail(ours)
     assert ours.given_up("x")
-    assert ours.room("x") == 4
+    assert ours.capacity_of("x") == 4
 
 
 def test_inconclusive_results_do_not_give_up_an_untried_target() -> None:
@@ -156,7 +156,7 @@ def test_targets_do_not_come_back_together() -> None:
         ours.begin(f"x{number}")
         ours.end(f"x{number}", target_works=False)
     clock.time += 2.5  # the least that the first pause may be
-    waits = [ours.room(f"x{number}") for number in range(50)]
+    waits = [ours.capacity_of(f"x{number}") for number in range(50)]
     assert 0 in waits
 
 
@@ -168,8 +168,8 @@ def test_the_table_of_targets_is_bounded_and_evicts_the_oldest_idle_one() -> Non
         ours.begin(f"x{number}")
         ours.end(f"x{number}", target_works=False)
         assert len(ours) <= 3
-    assert ours.room("busy") == 3
-    assert [ours.room(f"x{number}") for number in range(6, 10)] == [4, 4, 0, 0]
+    assert ours.capacity_of("busy") == 3
+    assert [ours.capacity_of(f"x{number}") for number in range(6, 10)] == [4, 4, 0, 0]
     ours.end("busy", target_works=False)
     assert len(ours) == 3
 
@@ -179,7 +179,7 @@ def test_a_target_that_fails_again_is_not_the_oldest() -> None:
     for target in "xyxz":
         ours.begin(target)
         ours.end(target, target_works=False)
-    assert [ours.room(target) for target in "xyz"] == [0, 4, 4]
+    assert [ours.capacity_of(target) for target in "xyz"] == [0, 4, 4]
     assert len(ours) == 2
 
 

@@ -41,7 +41,7 @@ class Tls:
 
     certificate: Path
     key: Path
-    #: authorities of client certificates; None: no client certificate is asked for
+    #: authorities of client certificates; None: no client certificate is requested
     clients: Path | None = None
     #: whether a connection without a client certificate is refused
     required: bool = True

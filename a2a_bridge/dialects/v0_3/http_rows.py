@@ -170,9 +170,9 @@ def _null_or_empty(tree: Json) -> Empty:
 
 
 def _row(
-    operation: ops.Operation[Any, Any], request: Coders, response: Coders, *rules: HttpRule, **beside: Any
+    operation: ops.Operation[Any, Any], request: Coders, response: Coders, *rules: HttpRule, **further: Any
 ) -> HttpRow:
-    made = row(operation, HttpAddress(rules), Conversion(*request), Conversion(*response), **beside)
+    made = row(operation, HttpAddress(rules), Conversion(*request), Conversion(*response), **further)
     return replace(made, strict=without_younger_members)
 
 

@@ -66,16 +66,18 @@ def _with_configs(wire: bytes, configs: list[bytes]) -> bytes:
 
 _ABOUT_CONFIG = of_bytes(CONFIG)
 #: the unmapped content of answers without metadata
-_BESIDE = {CONFIG: _ABOUT_CONFIG, CONFIGS: of_list(_ABOUT_CONFIG, _configs, _with_configs)}
+_RESPONSE_CHANNELS = {CONFIG: _ABOUT_CONFIG, CONFIGS: of_list(_ABOUT_CONFIG, _configs, _with_configs)}
 
 
 def _row(
     operation: ops.Operation[Any, Any], name: str, request: Pair, response: Pair, files: Files
 ) -> Row[str, bytes]:
-    beside = {} if request is SEND else of_bytes(request).request()
-    if response in _BESIDE:
-        beside |= _BESIDE[response].response()
-    return row(operation, SERVICE + name, _conversion(request, files), _conversion(response, files), **beside)
+    further = {} if request is SEND else of_bytes(request).request()
+    if response in _RESPONSE_CHANNELS:
+        further |= _RESPONSE_CHANNELS[response].response()
+    return row(
+        operation, SERVICE + name, _conversion(request, files), _conversion(response, files), **further
+    )
 
 
 def _conversion(pair: Pair, files: Files) -> Conversion:

@@ -56,7 +56,7 @@ _CONFIGS = Conversion(_encode_configs, _decode_configs)
 _NOTHING = Conversion(_null, lambda _: Empty())
 _ABOUT_CONFIG = of_kind(TASK_CONFIG)
 #: the unmapped content of answers without metadata
-_BESIDE: dict[Any, Channel] = {
+_RESPONSE_CHANNELS: dict[Any, Channel] = {
     TASK_CONFIG: _ABOUT_CONFIG,
     _CONFIGS: of_list(
         _ABOUT_CONFIG, lambda tree: tree if isinstance(tree, list) else [], lambda _, configs: configs
@@ -65,18 +65,18 @@ _BESIDE: dict[Any, Channel] = {
 
 
 def _row(
-    operation: ops.Operation[Any, Any], address: str, request: Coders, response: Coders, **beside: Any
+    operation: ops.Operation[Any, Any], address: str, request: Coders, response: Coders, **further: Any
 ) -> Row[str, Any]:
     if isinstance(request, Inline):
-        beside |= of_kind(request).request()
-    if response in _BESIDE:
-        beside |= _BESIDE[response].response()
+        further |= of_kind(request).request()
+    if response in _RESPONSE_CHANNELS:
+        further |= _RESPONSE_CHANNELS[response].response()
     return row(
         operation,
         address,
         Conversion(request.encode, request.decode, absent=params_required),
         Conversion(response.encode, response.decode),
-        **beside,
+        **further,
     )
 
 

@@ -182,9 +182,9 @@ class MemoryOutbox:
             await self._configs.put(scope, registered)
         self._put((scope, config.task_id, config.id), 0, event)
 
-    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
+    async def due(self, limit: int, capacity_of: Callable[[str], int], /) -> list[Delivery]:
         deliveries: list[Delivery] = []
-        for line in self._lines.take(limit, room):
+        for line in self._lines.take(limit, capacity_of):
             registered = self._configs.now(*line)
             if registered is None:
                 self._forget(line)

@@ -156,7 +156,7 @@ class HttpHost(Mounts):
         await asyncio.sleep(LAST_ACCEPT)  # a connection is known here some turns after it is accepted
 
     async def _end_requests(self) -> None:
-        """Ends the requests in progress. Their clients are told, if they read."""
+        """Ends the requests in progress. Their clients get an error, if they read."""
         for is_first in (True, False):
             requests = [found for connection in self.connections if (found := connection.request) is not None]
             tasks = [request.task for request in requests if request.task is not None]

@@ -52,7 +52,7 @@ def base_url(scheme: str, host: str, root: str, headers: Mapping[str, str], *, t
     if trusted:
         scheme, host, prefix = _forwarded(scheme, host, headers)
     if f"{root}/".startswith(f"{prefix}/"):
-        prefix = ""  # the server below was already told the same prefix
+        prefix = ""  # the server below already has the same prefix
     return f"{scheme}://{host}{prefix}{root}".rstrip("/")
 
 

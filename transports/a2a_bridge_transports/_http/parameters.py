@@ -278,8 +278,8 @@ def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[st
         found[EXTENSIONS_PARAMETER] = merged(extensions) if len(extensions) > 1 else extensions[0]
     if left_out := headers.get(LEFT_OUT_PARAMETER):
         found[LEFT_OUT_PARAMETER] = left_out
-    if dialect.declares and (beside := headers.get(SIDE_CHANNEL)):
-        found[SIDE_CHANNEL] = beside
+    if dialect.declares and (side_channel := headers.get(SIDE_CHANNEL)):
+        found[SIDE_CHANNEL] = side_channel
     return found
 
 

@@ -73,7 +73,7 @@ class Answering(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ends the call because the host stops; the client is told."""
+        """Ends the call because the host stops; the client gets an error."""
         ...
 
 
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         #: True while the client does not read what has been written
         self.is_full = False
         self._writable: asyncio.Future[None] | None = None
-        #: what came after the present request
+        #: bytes received after the present request
         self._ahead = b""
         self._is_reading = True
         #: True if nothing that comes counts any more
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         return at
 
     def _read_on(self) -> None:
-        """Continues with what came ahead."""
+        """Continues with the bytes received ahead."""
         data, self._ahead = self._ahead, b""
         if self.request is None and not self._ignores_input:
             self.resume_reading()

@@ -115,21 +115,21 @@ class ServerSide(Generic[Index]):
         return self._tables[presumed(declared, tuple(self._tables), [table.dialect for table in having])]
 
     def context(
-        self, request: Request, table: Table[Index], message: Any, beside: Mapping[str, str] | None = None
+        self, request: Request, table: Table[Index], message: Any, extracted: Mapping[str, str] | None = None
     ) -> CallContext:
         """The context of a call. Raises INVALID_REQUEST for an invalid deadline.
 
-        message: the decoded request. beside: content of the request that its message does not hold
+        message: the decoded request. extracted: content of the request that its message does not hold
         (Row.extract).
         """
         parameters = request.parameters()
-        given = request.headers.get(SIDE_CHANNEL)
+        received = request.headers.get(SIDE_CHANNEL)
         side_channel = ""
-        if beside or given is not None:
-            more = dict(beside or {})
+        if extracted or received is not None:
+            more = dict(extracted or {})
             side_channel = more.pop(SIDE_CHANNEL, "")
-            if given and not table.older:
-                side_channel = opened_side_channel(given, message) or side_channel
+            if received and not table.older:
+                side_channel = opened_side_channel(received, message) or side_channel
             parameters = Overlaid(parameters, more, without=SIDE_CHANNEL)
         return CallContext(
             message.tenant,

@@ -254,16 +254,16 @@ class _Side:
     async def _request(self, row: Row[str, bytes], wire: bytes, context: CallContext) -> Any:
         """The request in the bytes of a call; content beside its message goes into the context."""
         if len(wire) > SMALL and await admitted(wire, self.max_values, method_classes(row.address)[0]):
-            request, beside = await in_thread(_read, row, wire)
+            request, extracted = await in_thread(_read, row, wire)
         else:
-            request, beside = _read(row, wire)
+            request, extracted = _read(row, wire)
         context.tenant = request.tenant
-        given = context.parameters.get(SIDE_CHANNEL) if context.parameters else None
-        if given is not None or beside:
-            parameters = {**context.parameters, **(beside or {})}
-            own = parameters.pop(SIDE_CHANNEL, "") if beside and SIDE_CHANNEL in beside else ""
+        received = context.parameters.get(SIDE_CHANNEL) if context.parameters else None
+        if received is not None or extracted:
+            parameters = {**context.parameters, **(extracted or {})}
+            own = parameters.pop(SIDE_CHANNEL, "") if extracted and SIDE_CHANNEL in extracted else ""
             parameters.pop(SIDE_CHANNEL, None)
-            context.side_channel = own or (opened_side_channel(given, request) if given else "")
+            context.side_channel = own or (opened_side_channel(received, request) if received else "")
             context.parameters = parameters
         return request
 

@@ -94,8 +94,8 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             tree = wire.explode(match, request.query, tree)
             if row.variant is not None:
                 row = row.variant(tree, request.headers)
-            message, beside = await in_thread(_read, row, tree) if apart else _read(row, tree)
-            context = self.context(request, table, message, beside)
+            message, extracted = await in_thread(_read, row, tree) if apart else _read(row, tree)
+            context = self.context(request, table, message, extracted)
             call = Call(row.operation, message, context)
             if row.streaming:
                 return _HttpJsonStream(self, request, table, row, call)

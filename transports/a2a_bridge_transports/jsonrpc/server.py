@@ -152,15 +152,15 @@ class JsonRpcServer(ServerSide[Rows]):
             if row.variant is not None:
                 row = row.variant(params, request.headers)
             if apart:
-                message, beside = await in_thread(_read, row, params)
+                message, extracted = await in_thread(_read, row, params)
             else:
                 message = row.decode_request(params)
-                beside = None if row.extract is None else row.extract(params)
+                extracted = None if row.extract is None else row.extract(params)
             if not identified:
                 _refuse_notification(message)
             if tenant:
                 _place(message, tenant)
-            context = self.context(request, table, message, beside)
+            context = self.context(request, table, message, extracted)
             call = Call(row.operation, message, context)
             if isinstance(row.operation, ops.Streaming):
                 return _JsonRpcStream(self, request, table, row, call, token)

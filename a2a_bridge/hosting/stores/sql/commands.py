@@ -33,12 +33,12 @@ MOST = 1000
 _SWEEP = 60.0
 
 _ASK = """
-    WITH asked AS (
+    WITH inserted AS (
         INSERT INTO commands (holder, asker, request)
         SELECT id, %(me)s, %(request)s FROM replicas WHERE id = %(holder)s
         RETURNING number
     )
-    SELECT number, pg_notify(%(channel)s, %(told)s) FROM asked
+    SELECT number, pg_notify(%(channel)s, %(notification)s) FROM inserted
 """
 _LOOK = """
     WITH answers AS (
@@ -46,11 +46,11 @@ _LOOK = """
     ), questions AS (
         SELECT number, request FROM commands
         WHERE holder = %(me)s AND answer IS NULL AND number <> ALL(%(doing)s)
-        ORDER BY number LIMIT %(room)s
+        ORDER BY number LIMIT %(free)s
     )
     SELECT number, answer, 'answer' FROM answers
     UNION ALL SELECT number, request, 'question' FROM questions
-    UNION ALL SELECT mine, NULL, 'gone' FROM unnest(%(asked)s::bigint[]) AS mine
+    UNION ALL SELECT mine, NULL, 'gone' FROM unnest(%(pending)s::bigint[]) AS mine
     WHERE NOT EXISTS (SELECT 1 FROM commands WHERE number = mine)
 """
 _ANSWER = """
@@ -81,7 +81,7 @@ class Commands:
         self._link = StatementConnection(url, "commands")
         self._handler: Callable[[bytes], Awaitable[bytes]] | None = None
         # For the replica thread only:
-        self._looking = asyncio.Event()
+        self._work_available = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         #: commands that wait for an answer: sent to which replica, when
         self._pending: dict[int, tuple[str, float, asyncio.Future[bytes]]] = {}
@@ -130,13 +130,13 @@ class Commands:
 
     def _hint(self, words: Collection[str]) -> None:
         if not words or self._replicas.me in words or not self._names.isdisjoint(words):
-            self._looking.set()
+            self._work_available.set()
 
     async def _ask(self, holder: str, command: bytes, me: str) -> bytes | None:
         """The answer, None if the receiver is dead."""
         self._names.add(me)
         values = {"me": me, "holder": holder, "request": command, "channel": CHANNEL}
-        rows = await self._link.run(_ASK, values | {"told": payload(Kind.COMMAND, me, holder)})
+        rows = await self._link.run(_ASK, values | {"notification": payload(Kind.COMMAND, me, holder)})
         if not rows:
             return None
         number = int(rows[0][0])
@@ -166,7 +166,7 @@ class Commands:
     async def _serve(self) -> None:
         swept = monotonic()
         while True:
-            self._looking.clear()
+            self._work_available.clear()
             try:
                 await self._look()
                 if monotonic() - swept > _SWEEP:
@@ -177,7 +177,7 @@ class Commands:
                 await asyncio.sleep(self._poll / 4)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll):
-                    await self._looking.wait()
+                    await self._work_available.wait()
 
     async def _look(self) -> None:
         free = MOST - len(self._doing)
@@ -185,8 +185,8 @@ class Commands:
             "names": [*self._names, self._replicas.me],
             "me": self._replicas.me,
             "doing": list(self._doing),
-            "room": free,
-            "asked": [number for number, (_, _, waiting) in self._pending.items() if not waiting.done()],
+            "free": free,
+            "pending": [number for number, (_, _, waiting) in self._pending.items() if not waiting.done()],
         }
         for number, content, what in await self._link.run(_LOOK, values):
             if what != "question":
@@ -229,7 +229,7 @@ class Commands:
     def _done(self, number: int, _: asyncio.Task[None]) -> None:
         del self._doing[number]
         if len(self._doing) == MOST - 1:
-            self._looking.set()  # further commands may have waited for a free slot
+            self._work_available.set()  # further commands may have waited for a free slot
 
 
 class _HolderGoneError(Exception):

@@ -122,9 +122,9 @@ class Committer:
     stripe: which of the rows of each counter belongs to this replica.
     """
 
-    def __init__(self, database: Database, beside: Announcer, post: Post, stripe: int) -> None:
+    def __init__(self, database: Database, announcer: Announcer, post: Post, stripe: int) -> None:
         self._database = database
-        self._beside = beside
+        self._announcer = announcer
         self._post = post
         self._stripe = stripe
         self._connection: Connection | None = None
@@ -236,7 +236,7 @@ class Committer:
                 if change.lease.push and change.data
             ]
             group.deliveries = self._post(connection, deliveries) if deliveries else 0
-            self._beside.announce(
+            self._announcer.announce(
                 connection, [one.lease.task_id for one in changes], deliveries=group.deliveries > 0
             )
         for job in group.jobs:

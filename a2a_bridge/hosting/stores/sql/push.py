@@ -193,7 +193,7 @@ class SqlOutbox:
 
     # ------------------------------------------------------------------ deliveries
 
-    async def due(self, limit: int, room: Callable[[str], int], /) -> list[Delivery]:
+    async def due(self, limit: int, capacity_of: Callable[[str], int], /) -> list[Delivery]:
         if self._claimed_as != self._me():
             # This replica was declared dead: its claims may belong to others by now.
             self._claimed_as = self._me()
@@ -201,7 +201,7 @@ class SqlOutbox:
             self._poll_now = True
         if self._poll_now or self._now() >= self._poll_at:
             await self._claim()
-        lines = self._lines.take(limit, room)
+        lines = self._lines.take(limit, capacity_of)
         if not lines:
             return []
         try:

@@ -33,9 +33,9 @@ LEASE = 10.0
 _BEATS = 4
 
 _JOIN = """
-    WITH told AS (SELECT pg_notify(%(channel)s, %(joined)s)),
-    asked AS (UPDATE commands SET asker = %(me)s WHERE asker = %(before)s)
-    INSERT INTO replicas (id, beat) SELECT %(me)s, 0 FROM told RETURNING id
+    WITH notified AS (SELECT pg_notify(%(channel)s, %(joined)s)),
+    updated AS (UPDATE commands SET asker = %(me)s WHERE asker = %(before)s)
+    INSERT INTO replicas (id, beat) SELECT %(me)s, 0 FROM notified RETURNING id
 """
 _BEAT = """
     WITH mine AS (UPDATE replicas SET beat = beat + 1 WHERE id = %(me)s RETURNING id)
@@ -47,7 +47,7 @@ _BURY = """
 """
 _LEAVE = """
     WITH mine AS (DELETE FROM replicas WHERE id = %(me)s RETURNING id),
-    asked AS (DELETE FROM commands WHERE asker = %(me)s)
+    removed AS (DELETE FROM commands WHERE asker = %(me)s)
     SELECT id, pg_notify(%(channel)s, %(orphans)s) FROM mine
 """
 _LEFT = """

@@ -1,7 +1,8 @@
 """SqlStore: implements the Store protocol with the modules beside it. `opened` opens it.
 
 Rules:
-1. A read of a task that is written here waits for pending writes: readers see everything they were told.
+1. A read of a task that is written here waits for pending writes: readers see every change that was
+   reported to them.
 2. The row of a task names the holder of its lease. The lease lasts as long as that replica lives.
 """
 
@@ -152,8 +153,8 @@ class SqlStore:
             place = Place(row.context, row.state, row.time)
             return OpenedTask(version + 1, row.last, row.applied, place, stored.task.ByteSize())
 
-        kept = await self.writer.write(take, order=("tasks", task_id), task_id=storable(task_id))
-        return self.writer.lease(scope, task_id, on_lost, push=push, kept=kept)
+        opened = await self.writer.write(take, order=("tasks", task_id), task_id=storable(task_id))
+        return self.writer.lease(scope, task_id, on_lost, push=push, opened=opened)
 
     async def settled(self) -> None:
         """Waits until all changes so far are durable."""

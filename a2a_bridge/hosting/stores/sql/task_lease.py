@@ -149,7 +149,7 @@ class TaskLease:
         on_lost: Callable[[], None],
         *,
         push: bool,
-        kept: OpenedTask | None = None,
+        opened: OpenedTask | None = None,
     ) -> None:
         self.scope = scope
         self.task_id = task_id
@@ -166,15 +166,15 @@ class TaskLease:
         #: approximate bytes of the working copy; and all bytes that this lease has in the memory account
         self._task_bytes = self._counted = 0
         self._writer = writer
-        if kept is not None:
-            self.version, self.last, self.applied, self._place, self._body_size = kept
+        if opened is not None:
+            self.version, self.last, self.applied, self._place, self._body_size = opened
             self._task_bytes = self._body_size
             self._count(self._body_size)
         self._task: hub.Task | None = None
         self._events: list[hub.StreamResponse] = []
         #: the same events, serialized
         self._data: list[bytes] = []
-        self._amended = kept is None
+        self._amended = opened is None
         self.lost = self._loss_reported = self._released = self._ended = False
         #: the number of changes, and the number of durable ones
         self._submitted = self._synced = 0

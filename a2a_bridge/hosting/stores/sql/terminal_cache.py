@@ -28,20 +28,20 @@ class _Entry(NamedTuple):
 class TerminalTaskCache:
     """The ended tasks that were read or written last.
 
-    most: bytes. kept: seconds after which any replica may delete an ended task; None for never. wall: seconds
-    since the epoch.
+    most: bytes. retention: seconds after which any replica may delete an ended task; None for never.
+    wall: seconds since the epoch.
     """
 
     def __init__(
         self,
         most: int,
-        kept: float | None = None,
+        retention: float | None = None,
         *,
         wall: Callable[[], float] = time.time,
         memory: MemoryAccount | None = None,
     ) -> None:
         self._most = most
-        self._retention = kept
+        self._retention = retention
         self._wall = wall
         self._size = 0
         self._entries: OrderedDict[str, _Entry] = OrderedDict()

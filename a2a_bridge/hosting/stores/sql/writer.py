@@ -104,13 +104,13 @@ class GroupWriter:
         on_lost: Callable[[], None],
         *,
         push: bool,
-        kept: OpenedTask | None = None,
+        opened: OpenedTask | None = None,
     ) -> TaskLease:
         """The lease on a task: a new one, or one that this process has in the database.
 
         Lost at once if there is already one here.
         """
-        lease = TaskLease(self, scope, task_id, on_lost, push=push, kept=kept)
+        lease = TaskLease(self, scope, task_id, on_lost, push=push, opened=opened)
         if task_id in self.leases:
             self._loop.call_soon(lease.lose)
             lease.lost = True
@@ -308,7 +308,7 @@ class GroupWriter:
             self._wait = _SOON
             log.warning("the store works again")
         for change in group.refused:
-            # First: after a loss, waiters are told that another process owns the task.
+            # First: after a loss, waiters get the error that another process owns the task.
             change.lease.expire(math.inf, internal_error())
         for change in (*group.lost, *group.refused):
             change.lease.lose()
