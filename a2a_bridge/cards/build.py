@@ -255,7 +255,7 @@ class Advertisement:
     def _tree(self, base_url: str, wanted: _Wanted) -> JsonObject:
         old = self._old(self._listed(wanted, base_url))
         if wanted.version and old:
-            tree = old[0].card.encode(without_carrier(self._shown(base_url, wanted)))
+            tree = old[0].card.encode(without_carrier(self._card_for_0_x(base_url, wanted)))
             # A member of 1.0 that holds interfaces which the members of 0.x cannot express.
             tree.pop("supportedInterfaces", None)
             return tree
@@ -264,14 +264,14 @@ class Advertisement:
             return V1_0.card.encode(expressible(without_carrier(card)))
         if not old:
             return V1_0.card.encode(expressible(card))
-        return dual(card, self._shown(base_url, wanted), old)
+        return dual(card, self._card_for_0_x(base_url, wanted), old)
 
     def _old(self, listed: Iterable[Mounted]) -> list[Dialect]:
         """The declared dialects of 0.x, newest first."""
         declared = [one.dialect for one in listed if is_old(one.interface)]
         return [dialect for dialect in KNOWN if dialect in declared]
 
-    def _shown(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
+    def _card_for_0_x(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
         """The card with the interfaces for its members of 0.x, the main one first."""
         made = hub.AgentCard()
         made.CopyFrom(self._card)

@@ -80,7 +80,7 @@ def differences(left: Any, right: Any, path: str = "") -> list[str]:
         )
     if left == right and isinstance(left, bool) is isinstance(right, bool):
         return []
-    return [f"{path.removeprefix('.') or 'whole'}: {_shown(left)} ≠ {_shown(right)}"]
+    return [f"{path.removeprefix('.') or 'whole'}: {_formatted(left)} ≠ {_formatted(right)}"]
 
 
 class _Absent:
@@ -95,6 +95,6 @@ def _joined(parts: Iterable[list[str]]) -> list[str]:
     return [line for part in parts for line in part]
 
 
-def _shown(value: Any) -> str:
+def _formatted(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:117]}…"

@@ -42,11 +42,11 @@ async def bridge(
         card = card_file(file)
     else:
         card, options = await found_at(target, options, version)
-    shown = upstream_card(target, card, file is not None, binding, version)
-    for text in unusable(shown, known=names()):
+    source_card = upstream_card(target, card, file is not None, binding, version)
+    for text in unusable(source_card, known=names()):
         print_message(f"warning: the card's interface {text}; it is not used", "yellow")
     candidates = select(
-        shown,
+        source_card,
         known=names(),
         binding=binding,
         version=version,

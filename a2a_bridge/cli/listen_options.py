@@ -64,10 +64,12 @@ class ListenOptions:
             raise typer.BadParameter(
                 f"{flags.advertise!r} is not all of {', '.join(served)}", param_hint="--advertise"
             )
-        shown = tuple(dialect.version for dialect in _dialects(flags.card_versions, "--card-versions"))
+        card_versions = tuple(
+            dialect.version for dialect in _dialects(flags.card_versions, "--card-versions")
+        )
         if not {
             one.protocol_version for one in mounted if not listed or one.protocol_binding in listed
-        } >= set(shown):
+        } >= set(card_versions):
             raise typer.BadParameter(
                 f"{flags.card_versions!r} is not all served; see --versions and --advertise",
                 param_hint="--card-versions",
@@ -104,7 +106,7 @@ class ListenOptions:
             usage=counting.table if counting is not None else None,
             push_relay=push_relay,
             advertise=listed,
-            card_versions=shown,
+            card_versions=card_versions,
         )
         return cls(mounted, options, counting)
 

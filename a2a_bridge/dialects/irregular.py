@@ -100,9 +100,9 @@ def text_of(shape: Shape, source: Any) -> str:
         if EMPTY in unmapped.sources(reader.mark):
             message.metadata.SetInParent()  # type: ignore[attr-defined]
         text = message.SerializeToString().decode("latin-1")
-    shown = presented(shape, reader.tree, reader.facts)
+    presented_tree = presented(shape, reader.tree, reader.facts)
     apart = bool(reader.facts) and reader.mark is None  # facts that the peer expressed in its own format
-    entries = unmapped.difference(shown, _without_mark(source, reader), whole=apart)
+    entries = unmapped.difference(presented_tree, _without_mark(source, reader), whole=apart)
     entries = [one for one in entries if one[0] not in reader.dropped]
     if not entries:
         return text
@@ -166,11 +166,11 @@ def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> Json
     text = metadata.pop(KEY, None)
     if not metadata:
         tree.pop("metadata", None)
-    shown = presented(shape, tree, facts or {})
+    presented_tree = presented(shape, tree, facts or {})
     entries = unmapped.read(text, KIND)
     if not entries:
-        return shown
-    made: JsonObject = unmapped.restore(shown, entries)
+        return presented_tree
+    made: JsonObject = unmapped.restore(presented_tree, entries)
     return made
 
 

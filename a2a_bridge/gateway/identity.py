@@ -168,11 +168,11 @@ class LegacyCallers:
                     ) as events:
                         async for event in events:
                             sending.answered(event.message)
-                            for shown in _parts(
-                                event, self._naming.shown(sending.scope, sending.known(), event.message)
+                            for renamed in _parts(
+                                event, self._naming.for_caller(sending.scope, sending.known(), event.message)
                             ):
-                                yield shown
-                                if _is_final(shown.message):
+                                yield renamed
+                                if _is_final(renamed.message):
                                     return
                 except A2AError as error:
                     if not sending.may_retry(error, request):
@@ -235,9 +235,9 @@ class LegacyCallers:
                 async for event in events:
                     message = event.message
                     self._learn(scope, name, task_id_of(message), context_of(message))
-                    for shown in _parts(event, self._naming.shown(scope, name, message)):
-                        yield shown
-                        if _is_final(shown.message):
+                    for renamed in _parts(event, self._naming.for_caller(scope, name, message)):
+                        yield renamed
+                        if _is_final(renamed.message):
                             return
         except A2AError as error:
             raise self._error(name, error) from None
@@ -415,9 +415,9 @@ def _is_final(event: hub.StreamResponse) -> bool:
     return event.status_update.status.state in FINAL if annotated is None else annotated
 
 
-def _parts(event: Event, shown: Iterable[hub.StreamResponse]) -> list[Event]:
+def _parts(event: Event, renamed: Iterable[hub.StreamResponse]) -> list[Event]:
     """The updates that replace an event; the last one gets its id."""
-    parts = [Event(update) for update in shown]
+    parts = [Event(update) for update in renamed]
     if parts:
         parts[-1].id, parts[-1].gap = event.id, event.gap
     return parts

@@ -44,7 +44,7 @@ class Naming:
             name = self._table.guess(scope, task)
         return self.named(scope, name or Name(task_id, task_id), event)
 
-    def shown(self, scope: Scope, name: Name, event: hub.StreamResponse) -> Iterable[hub.StreamResponse]:
+    def for_caller(self, scope: Scope, name: Name, event: hub.StreamResponse) -> Iterable[hub.StreamResponse]:
         """An event as a series of updates."""
         event = self.named(scope, name, event)
         which = event.WhichOneof("payload")

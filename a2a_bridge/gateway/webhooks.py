@@ -125,7 +125,7 @@ class Relay:
         self._older = older_versions()
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
         #: config names to addresses; bounded, because each remembered config has at most one name
-        self._shown: dict[_Name, str] = {}
+        self._relay_ids: dict[_Name, str] = {}
 
     def __len__(self) -> int:
         return len(self._relayed)
@@ -217,7 +217,7 @@ class Relay:
     ) -> tuple[str, _Relayed | None]:
         """The address and content of a config that the caller has registered; None if there is none."""
         scope = visible_to(call.request, call.context)
-        relay_id = self._shown.get((scope, task_id, config_id), "")
+        relay_id = self._relay_ids.get((scope, task_id, config_id), "")
         known = self._relayed.get(relay_id)
         if self._store is None or not task_id or not config_id:
             return relay_id, known
@@ -263,14 +263,14 @@ class Relay:
     def _name(self, relay_id: str, name: _Name) -> None:
         # The previous config of that name is kept: notifications that the agent posted before the change may
         # still arrive, and the same address may have other names. It is evicted in LRU order like others.
-        before = self._shown.get(name)
+        before = self._relay_ids.get(name)
         if before is not None:
             self._relayed[before].named = None
         relayed = self._relayed[relay_id]
         if relayed.named is not None:
-            self._shown.pop(relayed.named, None)
+            self._relay_ids.pop(relayed.named, None)
         relayed.named = name
-        self._shown[name] = relay_id
+        self._relay_ids[name] = relay_id
 
     def _remember(self, relay_id: str, relayed: _Relayed) -> None:
         before = self._relayed.get(relay_id)
@@ -283,7 +283,7 @@ class Relay:
     def _drop(self, relay_id: str) -> None:
         gone = self._relayed.pop(relay_id)
         if gone.named is not None:
-            del self._shown[gone.named]
+            del self._relay_ids[gone.named]
 
     # ------------------------------------------------------------------ posts of agents
 

@@ -95,7 +95,7 @@ class PushConfigs:
         unmapped = side_channel.content_of(context) if version else ""
         registered = await self._named(scope, request, request.task_id, version, unmapped)
         await self._configs.put(scope, registered)
-        return _shown(registered, context)
+        return _for_caller(registered, context)
 
     async def get_task_push_notification_config(
         self, request: hub.GetTaskPushNotificationConfigRequest, context: CallContext, /
@@ -109,7 +109,7 @@ class PushConfigs:
             error = task_not_found(request.task_id)
             error.metadata["configId"] = request.id
             raise error
-        return _shown(registered, context)
+        return _for_caller(registered, context)
 
     async def list_task_push_notification_configs(
         self, request: hub.ListTaskPushNotificationConfigsRequest, context: CallContext, /
@@ -180,7 +180,7 @@ def _version(context: CallContext) -> str:
     return version if is_older(version) else ""
 
 
-def _shown(registered: Registered, context: CallContext) -> hub.TaskPushNotificationConfig:
+def _for_caller(registered: Registered, context: CallContext) -> hub.TaskPushNotificationConfig:
     """A config in the form for its caller, with the content beside it from an older version."""
     if _version(context):
         side_channel.restore(context, redacted_side_channel(registered.side_channel))

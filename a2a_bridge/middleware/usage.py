@@ -165,8 +165,8 @@ def _name(text: str | None) -> str:
     """A name from a caller, safe to keep and print."""
     if not text:
         return ""
-    shown = "".join(character if character.isprintable() else "�" for character in text[:LONGEST_NAME])
-    return shown if len(text) <= LONGEST_NAME else shown + "…"
+    printable = "".join(character if character.isprintable() else "�" for character in text[:LONGEST_NAME])
+    return printable if len(text) <= LONGEST_NAME else printable + "…"
 
 
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -62,7 +62,7 @@ class OutboxEntry(NamedTuple):
 class Outbox(Protocol):
     """Due notifications. The store adds events by itself, in the same commit as the event."""
 
-    def on_new(self, tell: Callable[[], None], /) -> None:
+    def on_new(self, callback: Callable[[], None], /) -> None:
         """Registers a callback for new notifications."""
         ...
 

@@ -26,10 +26,10 @@ def redacted(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotification
     """The config as answers show it: unchanged if it has no credentials, else a copy."""
     if not config.authentication.credentials:
         return config
-    shown = hub.TaskPushNotificationConfig()
-    shown.CopyFrom(config)
-    shown.authentication.credentials = MASK
-    return shown
+    redacted_config = hub.TaskPushNotificationConfig()
+    redacted_config.CopyFrom(config)
+    redacted_config.authentication.credentials = MASK
+    return redacted_config
 
 
 def is_redacted(config: hub.TaskPushNotificationConfig) -> bool:

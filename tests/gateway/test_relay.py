@@ -352,7 +352,7 @@ async def test_the_memory_is_bounded() -> None:
             await links.near.create_task_push_notification_config(
                 hook(links.receiver, task_id=task_id, id=name)
             )
-        assert len(links.relay) == len(links.relay._shown) == 2
+        assert len(links.relay) == len(links.relay._relay_ids) == 2
         # Evicted configs are shown as the agent has them.
         asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="a")
         shown = await links.near.get_task_push_notification_config(asked)

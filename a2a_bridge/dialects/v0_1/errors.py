@@ -107,4 +107,4 @@ def _named(body: Mapping[str, Any]) -> bool:
 
 
 def _means(number: str, reason: Reason) -> bool:
-    return any(str(code) == number and meant is reason for code, (meant, _) in MEANINGS.items())
+    return any(str(code) == number and known is reason for code, (known, _) in MEANINGS.items())

@@ -123,7 +123,7 @@ class TaskTable:
                 total = len(self._entries)
                 break
         token = tokens.issue(f"{page[-1].time} {page[-1].task_id}", name) if left else ""
-        return TaskPage([_shown(entry, artifacts=query.artifacts) for entry in page], token, total)
+        return TaskPage([_listed(entry, artifacts=query.artifacts) for entry in page], token, total)
 
     def _matching(self, query: TaskQuery) -> Iterator[Entry]:
         for entry in reversed(self._entries.values()):
@@ -136,7 +136,7 @@ class TaskTable:
             yield entry
 
 
-def _shown(entry: Entry, *, artifacts: bool) -> hub.Task:
+def _listed(entry: Entry, *, artifacts: bool) -> hub.Task:
     task = entry.read()
     if not artifacts:
         task.ClearField("artifacts")

@@ -145,9 +145,9 @@ class AsgiHost(Mounts):
         name, port = scope.get("server") or ("localhost", None)
         client = scope.get("client")
         usable = named is not None and is_host(named)
-        shown = str(named) if usable else f"{name}:{port}" if port else str(name)
+        host = str(named) if usable else f"{name}:{port}" if port else str(name)
         peer = str(client[0]) if client else ""
-        made = base_url(scheme, shown, root, headers, trusted=peer in self.trust)
+        made = base_url(scheme, host, root, headers, trusted=peer in self.trust)
         if usable and not self.options.trust_forwarded:
             if len(self.bases) >= _REMEMBERED:
                 self.bases.clear()
