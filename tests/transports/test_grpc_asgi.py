@@ -28,7 +28,7 @@ from a2a_bridge_transports._http.asgi import AsgiHost
 from tests.patience import PATIENCE
 from tests.transports.envoy_scene import envoy
 from tests.transports.grpc_scene import SERVICE, channel, details_of, dialling, finished, refused
-from tests.transports.http_scene import Scripted, update
+from tests.transports.http_scene import Scripted, request, update
 from tests.transports.test_http_asgi import browser, running
 
 SEND, GET, WATCH = f"/{SERVICE}/SendMessage", f"/{SERVICE}/GetTask", f"/{SERVICE}/SubscribeToTask"
@@ -114,6 +114,17 @@ async def test_a_large_request_of_a_stream_is_counted_once() -> None:
     assert end == b"grpc-status: 0\r\n"
     assert 1_000_000 <= counted[0] < 2_000_000
     assert in_work.held == 0
+
+
+async def test_a_message_that_comes_too_slowly() -> None:
+    data = request("POST", GET, framed(ASKED), Content_Type=WEB)[:-1]
+    async with running(application(Scripted(), header_timeout=0.1)) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(data)
+        async with asyncio.timeout(PATIENCE):
+            answer = await reader.read()  # until the server closes the connection
+        writer.close()
+    assert b"grpc-status: 3\r\ngrpc-message: the body came too slowly\r\n" in answer
 
 
 async def test_errors_over_grpc_web() -> None:

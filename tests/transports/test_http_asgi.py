@@ -32,7 +32,9 @@ from tests.transports.http_scene import (
     Scripted,
     dialling,
     frame,
+    hosting,
     reply,
+    request,
     said,
     update,
 )
@@ -464,3 +466,66 @@ async def test_a_client_that_leaves_before_its_body_is_whole(
     assert [(one.levelname, one.message) for one in caplog.records if one.name.startswith("a2a_bridge")] == [
         ("DEBUG", "a client left before its request was complete")
     ]
+
+
+@pytest.mark.parametrize("path", ["/", "/message:send"])
+@pytest.mark.parametrize("part", ["", "{"])
+async def test_a_body_that_comes_too_slowly(path: str, part: str) -> None:
+    """The answer is the one of the builtin host, and ends the connection."""
+    options = HostOptions(header_timeout=0.1)
+    data = request("POST", path, "x" * 20)[:-20] + part.encode()
+    answers = []
+    async with hosting(Scripted(), options=options) as host, running(application(Scripted(), options)) as url:
+        for port in (host.address.port, int(url.rpartition(":")[2])):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(data)
+            async with asyncio.timeout(PATIENCE):
+                raw = await reader.read()
+            writer.close()
+            head, _, body = raw.partition(b"\r\n\r\n")
+            answers.append((head.split(b" ")[1], json.loads(body)))
+            assert b"connection: close" in head.lower()
+    assert answers[0] == answers[1]
+    assert "the body came too slowly" in str(answers[1])
+
+
+async def test_a_body_that_comes_fast_enough_may_take_long() -> None:
+    """Its request is watched afterwards, so that its call ends when the client leaves."""
+    entered, gone, slow = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def never(_: Call[Any, Any]) -> Any:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+
+    app = application(Scripted(on_unary=never), HostOptions(header_timeout=0.0))
+    data = frame("SendMessage", {"message": MESSAGE}) + b" " * 1_000_000
+
+    async def messages() -> AsyncGenerator[Any, None]:
+        yield {"type": "http.request", "body": data[:-1], "more_body": True}
+        await slow.wait()
+        yield {"type": "http.request", "body": data[-1:], "more_body": False}
+        await entered.wait()
+        yield {"type": "http.disconnect"}
+
+    async def put(_: Any) -> None:
+        raise AssertionError("nothing is sent to a client that has left")
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "query_string": b"",
+        "headers": [(b"host", b"x"), (b"content-type", b"application/json"), (b"a2a-version", b"1.0")],
+    }
+    source = messages()
+    answering = asyncio.create_task(app(scope, source.__anext__, put))
+    async with asyncio.timeout(PATIENCE):
+        while not app.running or app.watches.waiting:  # noqa: ASYNC110  until the sweep has seen it
+            await asyncio.sleep(0.01)
+        slow.set()
+        await answering
+    assert gone.is_set()
+    await source.aclose()

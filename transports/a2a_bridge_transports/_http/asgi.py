@@ -83,7 +83,7 @@ class AsgiHost(Mounts):
     ) -> None:
         super().__init__(options)
         self.trust = Trust(options.trust_forwarded)
-        self.watches = Watches()
+        self.watches = Watches(options.header_timeout)
         #: the requests in progress
         self.running: set[AsgiRequest] = set()
         #: the card that a caller at a base URL gets, once the application has started
@@ -272,6 +272,7 @@ class _Served(AsgiRequest):
 
     async def read(self) -> bytes:
         check_encoding(self.headers)
+        self._watches.add(self)
         message = await self.next_part()
         body: bytes = message.get("body", b"")
         limit = self._host.options.max_body
@@ -281,7 +282,8 @@ class _Served(AsgiRequest):
             raise request_too_large(limit)
         elif len(body) > SMALL:
             self.hold(len(body))
-        self._watches.add(self)
+        if self._limit is not None:
+            self.body_read()
         return body
 
     async def _whole(self, body: bytes, limit: int) -> bytes:
@@ -321,6 +323,8 @@ class _Served(AsgiRequest):
         if reply.status not in (204, 304):
             headers.append((b"content-length", b"%d" % len(body)))
             body = b"" if self.method == "HEAD" else body
+        if self._is_late:
+            headers += self.last_headers()
         try:
             await self.send({"type": "http.response.start", "status": reply.status, "headers": headers})
             await self.send({"type": "http.response.body", "body": body})

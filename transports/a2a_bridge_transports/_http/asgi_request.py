@@ -1,4 +1,4 @@
-"""One request of an ASGI server: its input, its output, and whether the client has left."""
+"""One request of an ASGI server: its input with a time limit, its output, and whether the client has left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from a2a_bridge.memory import HoldsInWork
 from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
-from a2a_bridge_transports._http.exchange import ClientLeftError
+from a2a_bridge_transports._http.exchange import SLOWEST_BODY, ClientLeftError, body_too_slow
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,9 +23,13 @@ LONGEST_PAUSE = 2.0
 
 
 class Watches:
-    """Starts a watch for each request that takes longer than a moment, with one timer for all."""
+    """Starts a watch for each request that takes longer than a moment, with one timer for all.
 
-    def __init__(self) -> None:
+    patience: seconds that a body may take, and longer only if it is faster than `SLOWEST_BODY`.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
         #: requests without a watch → the tick at which they came, oldest first
         self.waiting: dict[AsgiRequest, int] = {}
         self.tick = 0
@@ -54,7 +58,11 @@ class AsgiRequest(HoldsInWork):
     __slots__ = (
         "_again",
         "_began",
+        "_is_late",
+        "_limit",
+        "_patience",
         "_pause",
+        "_reading",
         "_size",
         "_task",
         "_watch",
@@ -84,6 +92,12 @@ class AsgiRequest(HoldsInWork):
         self._watch: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
         self._pause = MOMENT
+        #: waits for a part of the body
+        self._reading = False
+        #: the time limit of a slow body, and when it begins to count bytes
+        self._limit: asyncio.TimerHandle | None = None
+        self._patience = 0.0
+        self._is_late = False
         self._task = asyncio.current_task()
 
     async def answer(self) -> None:
@@ -95,8 +109,17 @@ class AsgiRequest(HoldsInWork):
         raise NotImplementedError
 
     async def next_part(self) -> Message:
-        """The next part of the body. Raises ClientLeftError."""
-        message = await self.receive()
+        """The next part of the body. Raises ClientLeftError; A2AError if a watched body is too slow."""
+        self._reading = True
+        try:
+            message = await self.receive()
+        except asyncio.CancelledError:
+            if not self._is_late or self._task is None:
+                raise
+            self._task.uncancel()
+            raise body_too_slow() from None
+        finally:
+            self._reading = False
         if message["type"] == "http.disconnect":
             self.left = True
             raise ClientLeftError
@@ -126,8 +149,38 @@ class AsgiRequest(HoldsInWork):
         return data
 
     def watch(self) -> None:
-        """From now on the request is cancelled when the client leaves; only this task calls `receive`."""
+        """From now on the request is cancelled when the client leaves; only this task calls `receive`. A body
+        that is still being read gets a time limit first.
+        """
+        if self._reading:
+            self._patience = asyncio.get_running_loop().time() + self._watches.patience
+            self._check_body()
+            return
         self._watch = asyncio.get_running_loop().create_task(self._until_left())
+
+    def body_read(self) -> None:
+        """The body is complete. A request that was watched for its body is watched for its client again."""
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+            self._watches.add(self)
+
+    def last_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers that end the connection of a late request, which the rest of its body would occupy.
+        HTTP/2 has no such headers, and needs none.
+        """
+        is_single = self.scope.get("http_version", "1.1").startswith("1.")
+        return [(b"connection", b"close")] if is_single else []
+
+    def _check_body(self) -> None:
+        """Ends the wait for a body that is too slow; reschedules itself for others."""
+        loop = asyncio.get_running_loop()
+        deadline = self._patience + self._held / SLOWEST_BODY
+        if loop.time() < deadline:
+            self._limit = loop.call_at(deadline, self._check_body)
+        elif self._reading and self._task is not None:
+            self._is_late = True
+            self._task.cancel()
 
     def stop(self) -> None:
         """Ends the request because the host stops; the binding tells the caller."""
@@ -144,6 +197,8 @@ class AsgiRequest(HoldsInWork):
             self.release()
         if self._again is not None:
             self._again.cancel()
+        if self._limit is not None:
+            self._limit.cancel()
 
     async def _until_left(self) -> None:
         if (await self.receive())["type"] != "http.disconnect":

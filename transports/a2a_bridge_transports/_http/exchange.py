@@ -19,6 +19,9 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import HTTP_JSON, KNOWN
 
+#: bodies slower than this are refused (bytes a second, after the header timeout has passed once more)
+SLOWEST_BODY = 1024
+
 #: hashable, so that a host can cache the serialized form of the few recurring heads
 Headers = tuple[tuple[str, str], ...]
 
@@ -113,6 +116,11 @@ Handler = Callable[[Request], Awaitable[Reply | StreamReply]]
 
 class ClientLeftError(Exception):
     """The client closed its connection before the request was complete. No answer is possible."""
+
+
+def body_too_slow() -> A2AError:
+    """The error for a body that is slower than `SLOWEST_BODY`."""
+    return A2AError(Reason.INVALID_REQUEST, "the body came too slowly")
 
 
 class HttpStatusError(A2AError):

@@ -15,7 +15,15 @@ from a2a_bridge.memory import HoldsInWork
 from a2a_bridge.offload import SMALL
 from a2a_bridge_transports._http.batches import flushing
 from a2a_bridge_transports._http.events import EventWriter
-from a2a_bridge_transports._http.exchange import Handler, HttpStatusError, Reply, StreamReply, refuse
+from a2a_bridge_transports._http.exchange import (
+    SLOWEST_BODY,
+    Handler,
+    HttpStatusError,
+    Reply,
+    StreamReply,
+    body_too_slow,
+    refuse,
+)
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.names import CONTENT_ENCODING, HOST
 from a2a_bridge_transports._http.origin import Trust, base_url
@@ -24,9 +32,6 @@ from a2a_bridge_transports._http.protocol import READ_AHEAD, Connection
 from a2a_bridge_transports._http.response import CHUNKED, CLOSE, CONTINUE, KEEP, date, head, response
 
 _log = logging.getLogger("a2a_bridge.http")
-
-#: bodies slower than this are refused (bytes a second, after the header timeout has passed once more)
-SLOWEST_BODY = 1024
 
 
 class Owner(Protocol):
@@ -146,7 +151,7 @@ class HostRequest(HoldsInWork):
             self._arrived = None
         if self._is_late:
             self.close = True
-            raise A2AError(Reason.INVALID_REQUEST, "the body came too slowly")
+            raise body_too_slow()
         if self._is_cut_off:
             self.close = True
             raise HttpStatusError(400, Reason.INVALID_REQUEST, "the body is not framed correctly")

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from multidict import CIMultiDict
 
 from a2a_bridge.bindings import HostOptions
-from a2a_bridge.core.errors import GrpcStatus, request_too_large
+from a2a_bridge.core.errors import A2AError, GrpcStatus, request_too_large
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.offload import SMALL, in_thread
@@ -254,10 +254,10 @@ class _Call(AsgiRequest):
             if coding is not None and coding not in (b"identity", b"gzip"):
                 await self._end(GrpcStatus.UNIMPLEMENTED, "grpc-encoding is neither gzip nor identity")
             elif method is not None:
+                self._watches.add(self)
                 wire = await self._message() if method.known else b""
                 if self._held:
                     self.release()  # the handler counts the message itself
-                self._watches.add(self)
                 handled = method.answer(wire, self)
                 result = await (flushing(handled, self) if method.streaming else handled)  # type: ignore[arg-type]
                 if type(result) is bytes:
@@ -272,15 +272,9 @@ class _Call(AsgiRequest):
             else:
                 await self._end(GrpcStatus.UNIMPLEMENTED, "Method not found!")
         except OversizeError:
-            error = request_too_large(self._host.options.max_body)
-            refuse = None if method is None else method.refuse
-            await self._end(
-                *(
-                    Refusal(GrpcStatus.RESOURCE_EXHAUSTED, error.message)
-                    if refuse is None
-                    else refuse(error, self)
-                )
-            )
+            await self._refuse(request_too_large(self._host.options.max_body), GrpcStatus.RESOURCE_EXHAUSTED)
+        except A2AError as error:  # a body that came too slowly
+            await self._refuse(error, GrpcStatus.INVALID_ARGUMENT)
         except FrameError as error:
             await self._end(GrpcStatus.INTERNAL, f"not a gRPC request: {error}")
         except asyncio.CancelledError:
@@ -290,8 +284,13 @@ class _Call(AsgiRequest):
             self._task.uncancel()
             await self._end(GrpcStatus.UNAVAILABLE, GOING_AWAY)
 
+    async def _refuse(self, error: A2AError, status: GrpcStatus) -> None:
+        """Ends the call with an error in the format of its version; status: for methods that have none."""
+        refuse = None if self.method is None else self.method.refuse
+        await self._end(*(Refusal(status, error.message) if refuse is None else refuse(error, self)))
+
     async def _message(self) -> bytes:
-        """The one message of the request. Raises FrameError, ClientLeftError."""
+        """The one message of the request. Raises FrameError, ClientLeftError, A2AError."""
         event = await self.next_part()
         body: bytes = event.get("body", b"")
         limit = self._host.options.max_body
@@ -299,6 +298,8 @@ class _Call(AsgiRequest):
             body = await self._whole(body, limit)
         elif len(body) > SMALL:
             self.hold(len(body))
+        if self._limit is not None:
+            self.body_read()
         if self._kind.text:
             body = from_web_text(body)
         # The usual body is one message that is not compressed.
@@ -359,6 +360,8 @@ class _Call(AsgiRequest):
         self.started = True
         kind = self._kind
         headers = [*kind.head, *self._initial] if self._initial else list(kind.head)
+        if self._is_late:
+            headers += self.last_headers()
         if kind.web:
             return {"type": "http.response.start", "status": 200, "headers": headers}
         return {"type": "http.response.start", "status": 200, "headers": headers, "trailers": True}
