@@ -2,6 +2,7 @@
 
 Rules (spec 3.6, 5.1):
 1. The service parameter `A2A-Version` decides; over HTTP a query parameter of that name may replace it.
+   Entries that differ are refused: none of them counts more.
 2. Major and minor count, the patch does not. Anything but `Major.Minor[.Patch]` is not supported.
 3. Absent or empty means 0.3 or older, because callers of those versions send no version. Of the offered
    versions of that kind, the newest one that has the requested address (method, route) is used.
@@ -14,7 +15,7 @@ Rules (spec 3.6, 5.1):
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects.dialect import Dialect
@@ -65,8 +66,15 @@ def detect(
     return matching[0]
 
 
-def detect_among(declared: str | None, group: Sequence[Dialect], offered: Iterable[Dialect]) -> Dialect:
+def detect_among(
+    declared: str | None,
+    group: Sequence[Dialect],
+    offered: Collection[Dialect],
+    address_of: Callable[[Dialect], str],
+) -> Dialect:
     """The dialect of a request whose address narrows the version down to one of `group`, newest first.
+
+    address_of: where a version is served, for the error.
 
     Raises A2AError VERSION_NOT_SUPPORTED with the `offered` versions if the declared version contradicts.
     """
@@ -74,6 +82,10 @@ def detect_among(declared: str | None, group: Sequence[Dialect], offered: Iterab
     for dialect in group:
         if not text or _is(dialect, text):
             return dialect
+    for dialect in offered:
+        if _is(dialect, text):
+            problem = f"version {text!r} is served at {address_of(dialect)}"
+            raise version_not_supported(f"{problem}, this address is of version {group[0].version}", offered)
     raise version_not_supported(_unknown(text), offered)
 
 
@@ -111,6 +123,8 @@ def version_not_supported(problem: str, offered: Iterable[Dialect]) -> A2AError:
 
 
 def _unknown(declared: str) -> str:
+    if "," in declared:
+        return f"the request declares several versions, {declared[:32]!r}"
     return f"version {declared[:32]!r} is not supported here"
 
 

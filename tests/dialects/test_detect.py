@@ -161,22 +161,35 @@ def test_whose_errors_a_caller_understands(
     assert presumed(declared, (V1_0,), having) is V1_0
 
 
+def address_of(dialect: Dialect) -> str:
+    return f"/{dialect.version}/"
+
+
 @pytest.mark.parametrize("declared", [None, "", " ", ",", "1.0", "1.0.1", "1.0,1.0"])
 def test_the_address_may_say_it_alone(declared: str | None) -> None:
-    assert detect_among(declared, (V1_0,), (OTHER, V1_0)) is V1_0
+    assert detect_among(declared, (V1_0,), (OTHER, V1_0), address_of) is V1_0
 
 
 def test_an_address_of_two_versions() -> None:
-    assert detect_among(None, (OTHER, OLDER), ALL) is OTHER
-    assert detect_among("0.3.0", (OTHER, OLDER), ALL) is OTHER
-    assert detect_among("0.2.5", (OTHER, OLDER), ALL) is OLDER
+    assert detect_among(None, (OTHER, OLDER), ALL, address_of) is OTHER
+    assert detect_among("0.3.0", (OTHER, OLDER), ALL, address_of) is OTHER
+    assert detect_among("0.2.5", (OTHER, OLDER), ALL, address_of) is OLDER
 
 
-@pytest.mark.parametrize("declared", ["0.3", "2.0", "nonsense", "1.0,0.3"])
-def test_an_address_must_not_be_contradicted(declared: str) -> None:
+@pytest.mark.parametrize(
+    ("declared", "problem"),
+    [
+        ("0.3", "version '0.3' is served at /0.3/, this address is of version 1.0"),
+        ("2.0", "version '2.0' is not supported here"),
+        ("nonsense", "version 'nonsense' is not supported here"),
+        ("1.0,0.3", "the request declares several versions, '1.0,0.3'"),
+    ],
+)
+def test_an_address_must_not_be_contradicted(declared: str, problem: str) -> None:
     with pytest.raises(A2AError) as caught:
-        detect_among(declared, (V1_0,), (V1_0, OTHER))
+        detect_among(declared, (V1_0,), (V1_0, OTHER), address_of)
     assert caught.value.reason is Reason.VERSION_NOT_SUPPORTED
+    assert caught.value.message == f"{problem}; supported: 1.0, 0.3"
     assert caught.value.metadata == {"supportedVersions": "1.0, 0.3"}
 
 

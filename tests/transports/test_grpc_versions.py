@@ -77,7 +77,17 @@ async def test_a_header_that_contradicts_the_package(probe: Probe, package: str,
         error = await refused(get(raw, package, ("a2a-version", declared)))
     assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
     assert error.details().startswith("VersionNotSupportedError: ") == (package == PACKAGE)
+    other = {"0.3": f"served at {PACKAGE}, ", "1.0": f"served at {NEW}, "}.get(declared, "not supported here")
+    assert f"version {declared!r} is {other}" in error.details()
     assert not probe.calls
+
+
+async def test_several_versions_in_the_metadata(probe: Probe) -> None:
+    async with hosting(probe, dialects=ALL) as host, channel(host.address) as raw:
+        error = await refused(get(raw, NEW, ("a2a-version", "1.0"), ("a2a-version", "0.3")))
+        await get(raw, NEW, ("a2a-version", "1.0"), ("a2a-version", "1.0"))
+    assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
+    assert "several versions, '1.0,0.3'" in error.details()
 
 
 async def test_a_version_that_another_one_stands_for(probe: Probe) -> None:

@@ -38,6 +38,8 @@ def test_headers_are_parameters() -> None:
         ([("A2A-Version", "")], "x=1&A2A-Version=1.0", "1.0"),
         ([], "A2A-Version=", ""),
         ([], "a2a%2Dversion=1.0", "1.0"),
+        ([("A2A-Version", "1.0"), ("a2a-version", "0.3")], "", "1.0,0.3"),
+        ([], "A2A-Version=1.0&a2a-version=0.3", "1.0,0.3"),
     ],
 )
 def test_the_version_of_a_request(pairs: list[tuple[str, str]], query: str, version: str | None) -> None:

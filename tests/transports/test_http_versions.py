@@ -127,6 +127,16 @@ async def test_new_callers(binding: Spelling) -> None:
 
 
 @both
+@pytest.mark.parametrize("lenient", [False, True])
+async def test_several_versions_in_one_request(binding: Spelling, lenient: bool) -> None:
+    """Neither the first nor the last of them is taken, as over gRPC."""
+    for first, second in (("1.0", "0.3"), ("0.3", "1.0")):
+        how = {"old": False, "version": first, "a2a_version": second, "lenient": lenient}
+        assert (await spoken(binding, ALL, **how)).startswith("VERSION_NOT_SUPPORTED")
+    assert await spoken(binding, ALL, old=False, version="1.0", a2a_version="1.0", lenient=lenient) == "1.0"
+
+
+@both
 async def test_a_caller_of_a_new_address_has_to_say_its_version(binding: Spelling) -> None:
     assert await spoken(binding, ALL, old=False) == "VERSION_NOT_SUPPORTED"
     assert await spoken(binding, (V1_0,), old=False) == "VERSION_NOT_SUPPORTED"

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from multidict import MultiMapping
+
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
@@ -50,7 +52,7 @@ class Request(Protocol):
     @property
     def query(self) -> str: ...
     @property
-    def headers(self) -> Mapping[str, str]: ...
+    def headers(self) -> MultiMapping[str]: ...
     @property
     def peer(self) -> str: ...
     @property

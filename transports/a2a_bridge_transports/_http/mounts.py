@@ -31,6 +31,7 @@ from a2a_bridge_transports._http.exchange import (
     refuse,
 )
 from a2a_bridge_transports._http.names import VERSION
+from a2a_bridge_transports._http.parameters import version_header
 
 #: first segments of HTTP+JSON paths and of documents, which are no tenants
 _SEGMENTS = frozenset({"tasks", "v1", "card", "extendedAgentCard", ".well-known"})
@@ -218,7 +219,7 @@ class _Published:
     async def get(self, request: Request) -> Reply:
         base_url = request.base_url()
         try:
-            version = request.headers.get(VERSION, "")
+            version = version_header(request.headers) or ""
             if self._variant is not None and (request.query or version):
                 body = self._variant(base_url, request.query, version)
                 key = f"{base_url}?{request.query}#{version}"

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
+from multidict import MultiMapping
+
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
@@ -143,15 +145,22 @@ class Overlaid(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
-def declared_version(headers: Mapping[str, str], query: str) -> str | None:
+def version_header(headers: MultiMapping[str]) -> str | None:
+    """The A2A-Version header; several of them joined by commas, as gRPC metadata are."""
+    declared = headers.getall(VERSION, None)
+    if declared is None:
+        return None
+    return declared[0] if len(declared) == 1 else ",".join(declared)
+
+
+def declared_version(headers: MultiMapping[str], query: str) -> str | None:
     """The A2A-Version header, else the query parameter of that name in any case (spec 3.6.1)."""
-    declared = headers.get(VERSION)
+    declared = version_header(headers)
     if declared or not query or "=" not in query:
         return declared
-    for name, value in parse_qsl(query, keep_blank_values=True, max_num_fields=None):
-        if name.lower() == VERSION_PARAMETER:
-            return value
-    return declared
+    pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=None)
+    values = [value for name, value in pairs if name.lower() == VERSION_PARAMETER]
+    return ",".join(values) if values else declared
 
 
 def deadline_of(headers: Mapping[str, str], now: float) -> float | None:

@@ -196,12 +196,19 @@ def _choosing(guarded: Mapping[Dialect, Handler], offered: Sequence[Dialect]) ->
     async def choose(wire: bytes, context: Exchange) -> bytes | Refusal | None:
         declared = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER)
         try:
-            dialect = detect_among(declared, dialects, offered)
+            dialect = detect_among(declared, dialects, offered, _service_of)
         except A2AError:
             dialect = dialects[0]  # it refuses the call in its own format
         return await guarded[dialect](wire, context)
 
     return choose
+
+
+def _service_of(dialect: Dialect) -> str:
+    """The path of the service of a version that is served."""
+    form = dialect.form(GRPC)
+    assert form is not None  # noqa: S101 - for the type checker
+    return f"{form.rows[0].address.rpartition('/')[0]}/"
 
 
 @dataclass(slots=True, eq=False)
@@ -330,7 +337,7 @@ class _Side:
         parameters = parameters_of(context.invocation_metadata())
         declared = parameters.get(VERSION_PARAMETER)
         if declared not in self.spellings:
-            detect_among(declared, (self.dialect,), self.offered)
+            detect_among(declared, (self.dialect,), self.offered, _service_of)
             if len(self.spellings) < _SPELLINGS:
                 self.spellings.add(declared)
         if not self.dialect.declares:
