@@ -41,17 +41,18 @@ def data_part(data: Any, **members: Any) -> hub.Part:
     subclasses of dict. Raises codec.DecodeError if `data` is not JSON.
     """
     try:
-        return hub.Part(data=_decode_value(data), **members)
-    except (DecodeError, AttributeError) as problem:
+        value = _decode_value(data)
+    except (DecodeError, AttributeError, TypeError) as problem:
         # The decoder reads exactly the types that a parser makes. An object with a key that is no text is an
-        # AttributeError there.
+        # AttributeError or a TypeError there.
         try:
             plain = json.loads(json.dumps(data))
         except (TypeError, ValueError, RecursionError):
             if isinstance(problem, DecodeError):
                 raise problem from None
             raise DecodeError("", "is not a JSON value") from None
-    return hub.Part(data=_decode_value(plain), **members)
+        value = _decode_value(plain)
+    return hub.Part(data=value, **members)
 
 
 def part_of(content: Any) -> hub.Part:

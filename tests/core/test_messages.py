@@ -95,6 +95,8 @@ _CIRCLE.append(_CIRCLE)
         ({"n": (1, {2})}, "n"),
         ({"n": _Colour.RED, "m": float("nan")}, "m"),
         ({1: object()}, ""),
+        ({b"n": 1}, ""),
+        ({"n": {b"m": 1}}, ""),
         (_CIRCLE, None),
     ],
 )
