@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +30,28 @@ def pytest_collection_finish() -> None:
     """Spares the garbage collector the collected tests and modules, which live as long as the process."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def unused_tcp_port_factory() -> Iterator[Callable[[], int]]:
+    """Makes ports without a listener, which no other process gets: they stay bound until the test ends. A server
+    of the test can listen there, because servers set SO_REUSEADDR as well.
+    """
+    with ExitStack() as bound:
+
+        def made() -> int:
+            one = bound.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", 0))
+            port: int = one.getsockname()[1]
+            return port
+
+        yield made
+
+
+@pytest.fixture
+def unused_tcp_port(unused_tcp_port_factory: Callable[[], int]) -> int:
+    return unused_tcp_port_factory()
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -145,10 +144,8 @@ async def test_a_task_that_asks_prints_the_command_to_answer(probe: Probe) -> No
     assert "--task task-1" in done.err
 
 
-async def test_an_unreachable_agent_ends_with_3() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    for target in (f":{port}", f"127.0.0.1:{port}"):
+async def test_an_unreachable_agent_ends_with_3(unused_tcp_port: int) -> None:
+    for target in (f":{unused_tcp_port}", f"127.0.0.1:{unused_tcp_port}"):
         done = await command("call", target, "hi")
         assert (done.code, done.out) == (3, "")
 

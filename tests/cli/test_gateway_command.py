@@ -62,13 +62,6 @@ async def copied(source: asyncio.StreamReader, into: asyncio.StreamWriter) -> No
 
 
 @pytest.fixture
-def unused_tcp_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
-@pytest.fixture
 def probe() -> Probe:
     made = Probe()
     made.on_unary = answering(ANSWER)
@@ -384,10 +377,8 @@ async def refuses_connections(url: str) -> None:
             writer.close()
 
 
-async def test_an_agent_that_cannot_be_reached_ends_it_with_3(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    for target in (f":{port}", f"127.0.0.1:{port}"):
+async def test_an_agent_that_cannot_be_reached_ends_it_with_3(unused_tcp_port: int) -> None:
+    for target in (f":{unused_tcp_port}", f"127.0.0.1:{unused_tcp_port}"):
         done = await command("gateway", target, *ANY_PORT)
         assert (done.code, done.out) == (3, "")
         assert "error: " in done.err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -79,12 +78,6 @@ async def bridged(probe: Probe, upstream: str, front: str, **dial: Any) -> Async
         connect(bridge.card, binding=front, options=DialOptions(forward=frozenset())) as peer,
     ):
         yield peer
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def of_port(binding: str, port: int) -> hub.AgentInterface:
@@ -196,10 +189,12 @@ async def test_a_caller_that_goes_away_ends_the_stream_upstream(
 
 
 @pytest.mark.parametrize("upstream", BINDINGS)
-async def test_the_next_interface_answers_if_the_first_has_no_listener(probe: Probe, upstream: str) -> None:
+async def test_the_next_interface_answers_if_the_first_has_no_listener(
+    probe: Probe, upstream: str, unused_tcp_port: int
+) -> None:
     probe.on_unary = answering(hub.Task(id="t"))
     async with agent(probe, "HTTP+JSON") as server:
-        dead = of_port(upstream, free_port())
+        dead = of_port(upstream, unused_tcp_port)
         async with gateway(dead, *server.card.supported_interfaces) as bridge, connect(bridge.card) as client:
             assert (await client.get_task(hub.GetTaskRequest(id="t"))).id == "t"
     assert len(probe.calls) == 1
@@ -236,10 +231,10 @@ async def test_an_agent_that_breaks_off_is_not_asked_again_elsewhere(probe: Prob
 
 @pytest.mark.parametrize("upstream", BINDINGS)
 async def test_an_agent_that_comes_back_answers_again(
-    probe: Probe, upstream: str, caplog: pytest.LogCaptureFixture
+    probe: Probe, upstream: str, unused_tcp_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     probe.on_unary = answering(hub.Task(id="t"))
-    address = ListenAddress("127.0.0.1", free_port())
+    address = ListenAddress("127.0.0.1", unused_tcp_port)
     with caplog.at_level(logging.WARNING, "a2a_bridge.gateway"):
         async with gateway(of_port(upstream, address.port)) as bridge, connect(bridge.card) as client:
             request = hub.GetTaskRequest(id="t")

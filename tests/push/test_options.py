@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import socket
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -30,12 +29,6 @@ from tests.push.version_scene import ALLOWED
 
 INTERFACES = [interface("JSONRPC"), interface("JSONRPC", version="0.3"), interface("GRPC")]
 VERSIONS = pytest.mark.parametrize("version", ["1.0", "0.3"])
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def registering(receiver: Receiver, task_id: str) -> hub.TaskPushNotificationConfig:
@@ -122,8 +115,8 @@ async def test_keys_that_verify_signatures_are_published() -> None:
 
 @VERSIONS
 @pytest.mark.parametrize("upstream", ["1.0", "0.3"])
-async def test_a_gateway_that_relays(version: str, upstream: str) -> None:
-    port = free_port()
+async def test_a_gateway_that_relays(version: str, upstream: str, unused_tcp_port: int) -> None:
+    port = unused_tcp_port
     relaying = ServeOptions(
         http=ListenAddress("127.0.0.1", port),
         push_relay=f"http://127.0.0.1:{port}",

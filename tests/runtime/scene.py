@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -65,14 +64,6 @@ def agent(**members: Any) -> Agent:
     extension = hub.AgentExtension(uri=EXTENSION, description="one")
     defaults: dict[str, Any] = {"name": "shows", "extended_card": extended, "extensions": [extension]}
     return Agent(Showing(), **defaults | members)
-
-
-def closed_port() -> int:
-    """A port without a listener."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -14,7 +15,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Reply, reply_of, request_of
 from a2a_bridge.runtime import connect as runtime_connect
-from tests.runtime.scene import BINDINGS, PATIENCE, agent, closed_port
+from tests.runtime.scene import BINDINGS, PATIENCE, agent
 
 
 async def test_a_url_an_address_a_card_an_interface_and_an_agent() -> None:
@@ -74,18 +75,20 @@ async def test_invalid_addresses(target: str) -> None:
             pytest.fail("it was connected")
 
 
-async def test_no_listener() -> None:
+async def test_no_listener(unused_tcp_port: int) -> None:
     with pytest.raises(A2AError) as caught:
-        async with connect(f"http://127.0.0.1:{closed_port()}"):
+        async with connect(f"http://127.0.0.1:{unused_tcp_port}"):
             pytest.fail("it was connected")
     assert caught.value.reason is Reason.UNAVAILABLE
 
 
 @pytest.mark.parametrize("closed", BINDINGS)
-async def test_the_next_interface_when_the_first_takes_no_connection(closed: str) -> None:
+async def test_the_next_interface_when_the_first_takes_no_connection(
+    closed: str, unused_tcp_port: int
+) -> None:
     async with serve(agent()) as server:
-        port = closed_port()
-        dead = interface(closed, f"127.0.0.1:{port}" if closed == "GRPC" else f"http://127.0.0.1:{port}/")
+        address = f"127.0.0.1:{unused_tcp_port}"
+        dead = interface(closed, address if closed == "GRPC" else f"http://{address}/")
         card = hub.AgentCard(supported_interfaces=[dead, *server.card.supported_interfaces])
         async with connect(card) as peer:
             assert (await peer.send("hi")).text == "hi!"
@@ -108,12 +111,11 @@ async def test_an_error_is_an_answer() -> None:
     assert (len(first.executor.runs), len(second.executor.runs)) == (1, 0)  # type: ignore[attr-defined]
 
 
-async def test_all_interfaces_down() -> None:
-    ports = closed_port(), closed_port()
+async def test_all_interfaces_down(unused_tcp_port_factory: Callable[[], int]) -> None:
     card = hub.AgentCard(
         supported_interfaces=[
-            interface("JSONRPC", f"http://127.0.0.1:{ports[0]}/"),
-            interface("GRPC", f"127.0.0.1:{ports[1]}"),
+            interface("JSONRPC", f"http://127.0.0.1:{unused_tcp_port_factory()}/"),
+            interface("GRPC", f"127.0.0.1:{unused_tcp_port_factory()}"),
         ]
     )
     async with connect(card) as peer:

@@ -22,7 +22,7 @@ from a2a_bridge.hosting.stores import StoreOpenError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import ServeOptions, asgi_gateway, serve_gateway, serve_service
-from tests.runtime.scene import BINDINGS, agent, closed_port, uvicorn_running
+from tests.runtime.scene import BINDINGS, agent, uvicorn_running
 
 
 @pytest.mark.parametrize("spoken", BINDINGS)
@@ -98,8 +98,8 @@ async def test_an_application_that_cannot_start(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_a_gateway_does_not_tell_where_the_agent_is(binding: str) -> None:
-    port = closed_port()
+async def test_a_gateway_does_not_tell_where_the_agent_is(binding: str, unused_tcp_port: int) -> None:
+    port = unused_tcp_port
     card = hub.AgentCard(
         name="gone", supported_interfaces=[interface("JSONRPC", f"http://127.0.0.1:{port}/")]
     )

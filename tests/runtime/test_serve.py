@@ -19,7 +19,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import ServeOptions
-from tests.runtime.scene import BINDINGS, EXTENSION, PATIENCE, WELL_KNOWN, agent, closed_port
+from tests.runtime.scene import BINDINGS, EXTENSION, PATIENCE, WELL_KNOWN, agent
 
 RPC = {
     "jsonrpc": "2.0",
@@ -124,8 +124,8 @@ async def test_the_hosts_limits_hold_on_every_binding(binding: str) -> None:
         assert (await peer.send("hi")).text == "hi!"
 
 
-async def test_two_listeners() -> None:
-    port = closed_port()
+async def test_two_listeners(unused_tcp_port: int) -> None:
+    port = unused_tcp_port
     declared = [
         interface("JSONRPC"),
         interface("HTTP+JSON", f"http://127.0.0.1:{port}/v1"),
@@ -142,8 +142,8 @@ async def test_two_listeners() -> None:
             assert (await http.post(f"http://127.0.0.1:{port}/", json=RPC)).status_code == 404
 
 
-async def test_the_options_say_where() -> None:
-    port = closed_port()
+async def test_the_options_say_where(unused_tcp_port: int) -> None:
+    port = unused_tcp_port
     options = ServeOptions(
         http=ListenAddress("127.0.0.1", port), public_url="https://pub.example/x", public_grpc="pub.example:9"
     )
@@ -180,8 +180,8 @@ async def test_invalid_declarations_are_refused(declared: hub.AgentInterface, er
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "GRPC"])
-async def test_a_taken_port_leaves_nothing_open(binding: str) -> None:
-    mine = closed_port()
+async def test_a_taken_port_leaves_nothing_open(binding: str, unused_tcp_port: int) -> None:
+    mine = unused_tcp_port
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -193,6 +193,7 @@ async def test_a_taken_port_leaves_nothing_open(binding: str) -> None:
     with pytest.raises(OSError):
         await asyncio.open_connection("127.0.0.1", mine)
     with socket.socket() as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(("127.0.0.1", mine))
 
 
@@ -316,10 +317,10 @@ async def test_the_extended_card_follows_the_caller() -> None:
     assert [one for one in extended if one["protocolVersion"] == "1.0"] == public
 
 
-async def test_the_listener_of_an_extended_card_does_not_stand_for_another() -> None:
+async def test_the_listener_of_an_extended_card_does_not_stand_for_another(unused_tcp_port: int) -> None:
     declared = [
         interface("JSONRPC", "http://127.0.0.1:0"),
-        interface("HTTP+JSON", f"http://127.0.0.1:{closed_port()}"),
+        interface("HTTP+JSON", f"http://127.0.0.1:{unused_tcp_port}"),
     ]
     async with serve(agent(), declared) as server:
         rest = server.card.supported_interfaces[1].url

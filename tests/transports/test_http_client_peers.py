@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +39,8 @@ def test_a_kept_connection_is_given_up_before_the_server_closes_it() -> None:
 
 
 @both
-async def test_no_listener(kind: str) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
+async def test_no_listener(kind: str, unused_tcp_port: int) -> None:
+    url = f"http://127.0.0.1:{unused_tcp_port}"
     error = await failure(send(url, kind))
     assert (error.reason, error.metadata["phase"], error.blame) == (
         Reason.UNAVAILABLE,
