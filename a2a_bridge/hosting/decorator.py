@@ -7,8 +7,9 @@ task.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, overload
+from typing import Any, ForwardRef, get_args, overload
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -20,6 +21,9 @@ from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TEXT = ("text/plain",)
+
+#: the names in the text of an annotation
+_NAMES = re.compile(r"[\w.]+")
 
 #: a card for authenticated callers, or a function of the call, async or not, that returns it
 ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard | Awaitable[hub.AgentCard]]
@@ -184,23 +188,34 @@ def _skill(name: str, description: str) -> hub.AgentSkill:
 
 def _caller(function: Callable[..., Any]) -> Callable[[Run], Any]:
     """Returns a call of `function` for a run: with the run, with its text, or without arguments."""
-    parameters = [
+    positional = [
         one
         for one in inspect.signature(function).parameters.values()
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
     ]
-    if len(parameters) > 1:
+    required = [one for one in positional if one.default is one.empty]
+    if len(required) > 1:
         raise TypeError(f"{function!r} takes more than the message")
-    if not parameters:
-        return lambda _: function()
-    # The annotation may be text with names that cannot be evaluated here.
-    annotation = parameters[0].annotation
-    named = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    if named.strip("'\"").rpartition(".")[2] == "Run" or (
-        annotation is inspect.Parameter.empty and parameters[0].name == "run"
-    ):
+    if positional and _takes_run(positional[0]):
         return function
+    if not required:
+        return lambda _: function()
     return lambda run: function(run.text)
+
+
+def _takes_run(parameter: inspect.Parameter) -> bool:
+    if parameter.annotation is inspect.Parameter.empty:
+        return parameter.name == "run"
+    return _names_run(parameter.annotation)
+
+
+def _names_run(annotation: Any) -> bool:
+    """True for `Run`, for a union with it, and for the text of either."""
+    if isinstance(annotation, ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):  # its names may not be known here, so it is not evaluated
+        return any(name.rpartition(".")[2] == "Run" for name in _NAMES.findall(annotation))
+    return getattr(annotation, "__name__", "") == "Run" or any(map(_names_run, get_args(annotation)))
 
 
 def _contents(value: Any) -> Iterable[Any]:

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import Annotated, Any, Optional
 
 import pytest
 from a2a.server.agent_execution import AgentExecutor as SdkExecutor
@@ -288,6 +288,14 @@ async def test_the_parameter_decides_the_argument() -> None:
         return type(given).__name__
 
     @agent
+    async def by_union(given: Run | None) -> str:
+        return type(given).__name__
+
+    @agent
+    async def by_default(given: Optional["Run"] = None) -> str:  # noqa: UP045, UP037
+        return type(given).__name__
+
+    @agent
     async def a_text_called_run(run: str) -> str:
         return type(run).__name__
 
@@ -307,12 +315,35 @@ async def test_the_parameter_decides_the_argument() -> None:
         (by_name, "Run"),
         (by_annotation, "Run"),
         (by_text_annotation, "Run"),
+        (by_union, "Run"),
+        (by_default, "Run"),
         (a_text_called_run, "str"),
         (bare, "str"),
         (nothing, "nothing"),
         (with_default, "x°C"),
     ):
         assert (await Talk(made).send("x")).parts[0].text == expected
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        (Run | None, "Run"),
+        (Optional["Run"], "Run"),
+        (Annotated[Run, "the run"], "Run"),
+        ("Run", "Run"),
+        ("None | a2a_bridge.Run", "Run"),
+        ("Optional['Run']", "Run"),
+        (str | None, "str"),
+        ("Runner | str", "str"),
+    ],
+)
+async def test_annotations_of_a_run(annotation: Any, expected: str) -> None:
+    async def function(given):  # type: ignore[no-untyped-def]
+        return type(given).__name__
+
+    function.__annotations__["given"] = annotation
+    assert (await Talk(agent(function)).send("x")).parts[0].text == expected
 
 
 def test_invalid_agents_are_refused_at_once() -> None:
