@@ -20,6 +20,7 @@ from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
 from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.pb.google_protobuf import Timestamp
 
 Coder = Callable[[Any], Any]
 
@@ -68,6 +69,8 @@ def params_required() -> NoReturn:
 def request_decoder(conversion: Conversion) -> Coder:
     """Raises INVALID_PARAMS with the members at fault, and PARSE_ERROR for bytes that are no such message."""
     _, decode, wire_class, absent = conversion
+    # JSON refuses such times by itself.
+    times = [] if wire_class is None else _times(wire_class)
 
     def decode_request(wire: Any) -> Any:
         if wire is None and absent is not None:
@@ -80,14 +83,27 @@ def request_decoder(conversion: Conversion) -> Coder:
         except ProtobufDecodeError:
             raise _unreadable(wire_class, wire) from None
         if wire_class is not None and wire.find(b"\x11") >= 0 and _NOT_FINITE.search(wire):
-            _check_numbers(message)
+            _check_values(message)
+        for time in times:
+            if message.HasField(time):
+                _check_values(message)
         return message
 
     return decode_request
 
 
-def _check_numbers(message: Message) -> None:
-    """Raises INVALID_PARAMS for a number that JSON cannot express: no caller of JSON could read it again."""
+def _times(cls: type[Message]) -> list[str]:
+    """The fields of a class that are timestamps."""
+    kind = Timestamp.DESCRIPTOR.full_name
+    return [
+        one.name for one in cls.DESCRIPTOR.fields if one.message_type and one.message_type.full_name == kind
+    ]
+
+
+def _check_values(message: Message) -> None:
+    """Raises INVALID_PARAMS for a number or a time that JSON cannot express: no caller of JSON could read it
+    again.
+    """
     try:
         encoder(type(message))(message)
     except EncodeError as error:

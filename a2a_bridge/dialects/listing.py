@@ -46,6 +46,7 @@ def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[An
             left_out.append(task.id)
         else:
             rest.tasks.append(task)
+    rest.page_size = len(rest.tasks)
     return _encoded(row, rest), left_out
 
 
@@ -66,7 +67,7 @@ def decode_list(row: Row[Any, Any], wire: Any) -> tuple[hub.ListTasksResponse, i
                 raise
             left_out += 1
     if type(wire) is list:  # a bare array: its length is the only known size
-        response.page_size = response.total_size = len(wire)
+        response.page_size, response.total_size = len(response.tasks), len(wire)
     return response, left_out
 
 

@@ -20,7 +20,7 @@ from a2a_bridge.core.call import LEFT_OUT_PARAMETER, CallContext
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, V1_0, by_version
 from a2a_bridge.dialects.listing import decode_list, encode_list
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.pb.google_protobuf import Struct, Value
+from a2a_bridge.pb.google_protobuf import Struct, Timestamp, Value
 from a2a_bridge.peer import Peer
 from a2a_bridge.runtime import Server, serve_gateway
 from tests.limits.scene import BINDINGS
@@ -156,6 +156,18 @@ async def test_numbers_that_json_cannot_express_are_refused_alike(number: float)
         assert not (await (await callers(stack, server))["1.0 GRPC"].list_tasks(LISTED)).tasks
 
 
+@pytest.mark.parametrize("time", [Timestamp(seconds=10**12), Timestamp(nanos=-1)])
+async def test_times_that_json_cannot_express_are_refused_alike(time: Timestamp) -> None:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serve(KEEPER, EVERYTHING))
+        for kind in BINDINGS:
+            peer = (await callers(stack, server))[f"1.0 {kind}"]
+            with pytest.raises(A2AError, match="is a date") as caught:
+                await peer.list_tasks(hub.ListTasksRequest(status_timestamp_after=time))
+            assert caught.value.reason is Reason.INVALID_PARAMS, kind
+            assert caught.value.violations[0].field == "statusTimestampAfter", kind
+
+
 async def test_octets_of_other_content_are_no_numbers() -> None:
     """A file and a text with the octets of an infinite number_value."""
     octets = b"\x11" + struct.pack("<d", math.inf)
@@ -191,7 +203,7 @@ async def test_a_task_that_cannot_be_encoded_is_left_out_of_lists(
             context = CallContext()
             listed = await peers[f"1.0 {kind}"].list_tasks(LISTED, context)
             assert {task.id for task in listed.tasks} == {ids[0], ids[2]}
-            assert listed.total_size == 3
+            assert (listed.page_size, listed.total_size) == (2, 3)
             assert context.reply[LEFT_OUT_PARAMETER] == "1"
             with pytest.raises(A2AError, match="not a number"):
                 await peers[f"1.0 {kind}"].get_task(hub.GetTaskRequest(id=ids[1]))
@@ -222,6 +234,8 @@ def test_a_task_that_cannot_be_read_is_left_out_of_an_agents_list(kind: Any, ver
     assert [one.id for one in found.tasks] == ["t1", "t3"]
     assert left_out == 1
     assert found.total_size == 3
+    if type(wire) is list:
+        assert found.page_size == 2
 
 
 def test_bytes_that_protobuf_does_not_read_spoil_one_task_only() -> None:
