@@ -31,7 +31,7 @@ def test_headers_are_parameters() -> None:
 @pytest.mark.parametrize(
     ("pairs", "query", "version"),
     [
-        ([], "", None),
+        ([], "", ""),
         ([("a2a-version", "1.0")], "", "1.0"),
         ([("A2A-Version", "1.0")], "A2A-Version=0.3", "1.0"),
         ([], "a2a-VERSION=1.0", "1.0"),
@@ -42,7 +42,7 @@ def test_headers_are_parameters() -> None:
         ([], "A2A-Version=1.0&a2a-version=0.3", "1.0,0.3"),
     ],
 )
-def test_the_version_of_a_request(pairs: list[tuple[str, str]], query: str, version: str | None) -> None:
+def test_the_version_of_a_request(pairs: list[tuple[str, str]], query: str, version: str) -> None:
     assert parameters.declared_version(headers(*pairs), query) == version
 
 

@@ -31,7 +31,7 @@ from a2a_bridge_transports._http.exchange import (
     refuse,
 )
 from a2a_bridge_transports._http.names import VERSION
-from a2a_bridge_transports._http.parameters import version_header
+from a2a_bridge_transports._http.parameters import declared_version
 
 #: first segments of HTTP+JSON paths and of documents, which are no tenants
 _SEGMENTS = frozenset({"tasks", "v1", "card", "extendedAgentCard", ".well-known"})
@@ -219,7 +219,7 @@ class _Published:
     async def get(self, request: Request) -> Reply:
         base_url = request.base_url()
         try:
-            version = version_header(request.headers) or ""
+            version = declared_version(request.headers, "")
             if self._variant is not None and (request.query or version):
                 body = self._variant(base_url, request.query, version)
                 key = f"{base_url}?{request.query}#{version}"

@@ -145,22 +145,17 @@ class Overlaid(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
-def version_header(headers: MultiMapping[str]) -> str | None:
-    """The A2A-Version header; several of them joined by commas, as gRPC metadata are."""
-    declared = headers.getall(VERSION, None)
-    if declared is None:
-        return None
-    return declared[0] if len(declared) == 1 else ",".join(declared)
+def declared_version(headers: MultiMapping[str], query: str) -> str:
+    """The A2A-Version header, else the query parameter of that name in any case (spec 3.6.1), else "".
 
-
-def declared_version(headers: MultiMapping[str], query: str) -> str | None:
-    """The A2A-Version header, else the query parameter of that name in any case (spec 3.6.1)."""
-    declared = version_header(headers)
-    if declared or not query or "=" not in query:
+    Several of them are joined by commas, as gRPC metadata are.
+    """
+    found = headers.getall(VERSION, [])
+    declared = found[0] if len(found) == 1 else ",".join(found)
+    if declared or "=" not in query:
         return declared
     pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=None)
-    values = [value for name, value in pairs if name.lower() == VERSION_PARAMETER]
-    return ",".join(values) if values else declared
+    return ",".join(value for name, value in pairs if name.lower() == VERSION_PARAMETER)
 
 
 def deadline_of(headers: Mapping[str, str], now: float) -> float | None:

@@ -91,12 +91,12 @@ class ServerSide(Generic[Index]):
         #: newest first
         self.tables = tuple(self._tables.values())
         #: usual declarations of callers → the version they mean, if it has the requested operation
-        self.usual: dict[str | None, Table[Index]] = {
+        self.usual: dict[str, Table[Index]] = {
             table.dialect.version: table for table in reversed(self.tables)
         }
         silent = next((table for table in self.tables if table.older), None)
         if silent is not None:
-            self.usual[None] = self.usual[""] = silent
+            self.usual[""] = silent
 
     def table(self, request: Request, having: Sequence[Table[Index]]) -> Table[Index]:
         """The version of a request; it may lack the operation. Raises VERSION_NOT_SUPPORTED.
