@@ -469,7 +469,8 @@ async def connect(
     fails.
 
     Raises A2AError: UNAVAILABLE or INVALID_AGENT_RESPONSE when there is no card to be had,
-    UNSUPPORTED_OPERATION when it offers nothing usable.
+    UNSUPPORTED_OPERATION when it offers nothing usable. Raises ValueError for an invalid target or entry of
+    `DialOptions.credentials_for`.
     """
     options = options or DialOptions()
     if isinstance(target, Agent):

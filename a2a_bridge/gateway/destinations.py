@@ -108,6 +108,13 @@ def place_of(url: str) -> Place | None:
     return Place(parts.hostname.rstrip(".").lower(), port, secure)
 
 
+def _origin(text: str) -> Place:
+    found = place_of(text)
+    if found is None:
+        raise ValueError(f"credentials_for: {text!r} is no origin such as https://host or host:port")
+    return found
+
+
 def moved(candidate: Candidate, named: str) -> Candidate | None:
     """The same interface at the named host; None if that is the same place."""
     url, base = candidate.interface.url, place_of(named)
@@ -139,6 +146,8 @@ class Destinations:
 
     options: with `named`, the URL that the operator gave; without it every host counts as named. lookup,
     probe: how to resolve names and to test connections.
+
+    Raises ValueError for an entry of `credentials_for` that is no origin.
     """
 
     def __init__(
@@ -150,7 +159,7 @@ class Destinations:
         self._named = place_of(options.named) if options.named else None
         #: the reach of the named host, resolved on first use
         self._agent_reach: Reach | None = None
-        self._origins = [place for text in options.credentials_for if (place := place_of(text)) is not None]
+        self._origins = [_origin(text) for text in options.credentials_for]
 
     async def vetted(self, candidates: Sequence[Candidate]) -> list[Destination]:
         """The interfaces that may be dialled, with or without credentials, and the refused ones. Makes no

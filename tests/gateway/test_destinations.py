@@ -244,3 +244,9 @@ async def test_without_a_look_the_named_host_comes_last() -> None:
     ]
     alone = looking("https://agent.example", trust_card_urls=True)
     assert alone.fallbacks(await alone.vetted(card[:1]))[0].interface.url == "https://api.example/rpc"
+
+
+def test_an_origin_that_is_none_is_refused() -> None:
+    for text in ("", "host", "ftp://host", "https://host:port"):
+        with pytest.raises(ValueError, match=r"credentials_for: .* is no origin"):
+            looking("https://agent.example", credentials_for=frozenset({"https://api.example", text}))

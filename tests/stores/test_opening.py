@@ -276,3 +276,12 @@ def test_steps_are_taken_once(url: str) -> None:
         with database.connect(writes=True) as connection, connection.begin():
             upgrade(connection)
     database.close()
+
+
+async def test_parameters_of_a_file_are_refused(tmp_path: Path) -> None:
+    """They had no effect."""
+    path = tmp_path / "store.db"
+    with pytest.raises(StoreOpenError, match="has no parameters"):
+        async with open_store(f"sqlite:///{path}?mode=ro"):
+            pass
+    assert not path.exists()

@@ -175,7 +175,9 @@ def parse(url: str) -> URL:
     if backend == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
             raise StoreOpenError("the URL of the store names no file", "--store sqlite:///PATH or memory://")
-        return parsed.set(drivername="sqlite+pysqlite", query={})
+        if parsed.query:
+            raise StoreOpenError("the URL of a SQLite store has no parameters", "--store sqlite:///PATH")
+        return parsed.set(drivername="sqlite+pysqlite")
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     raise StoreOpenError(f"there is no store {backend}://", "--store sqlite:///PATH or postgresql://…")
