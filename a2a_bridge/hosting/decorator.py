@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, ForwardRef, get_args, overload
+from types import UnionType
+from typing import Annotated, Any, ForwardRef, Union, get_args, get_origin, overload
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -22,8 +23,10 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TEXT = ("text/plain",)
 
-#: the names in the text of an annotation
-_NAMES = re.compile(r"[\w.]+")
+#: the texts of an annotation with notes, and of a union that is not written with `|`
+_ANNOTATED = re.compile(r"[\w.]*\bAnnotated\[(?P<type>[^,]*),.*\]", re.DOTALL)
+_UNION = re.compile(r"[\w.]*\b(?:Optional|Union)\[(?P<members>.*)\]", re.DOTALL)
+_QUOTES = "'\" "
 
 #: a card for authenticated callers, or a function of the call, async or not, that returns it
 ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard | Awaitable[hub.AgentCard]]
@@ -210,12 +213,20 @@ def _takes_run(parameter: inspect.Parameter) -> bool:
 
 
 def _names_run(annotation: Any) -> bool:
-    """True for `Run`, for a union with it, and for the text of either."""
+    """True for `Run`, for a union with it, for either in Annotated, and for the text of either."""
     if isinstance(annotation, ForwardRef):
         annotation = annotation.__forward_arg__
     if isinstance(annotation, str):  # its names may not be known here, so it is not evaluated
-        return any(name.rpartition(".")[2] == "Run" for name in _NAMES.findall(annotation))
-    return getattr(annotation, "__name__", "") == "Run" or any(map(_names_run, get_args(annotation)))
+        text = _ANNOTATED.sub(r"\g<type>", annotation.strip(_QUOTES))
+        union = _UNION.fullmatch(text)
+        members = re.split("[|,]", union["members"]) if union else text.split("|")
+        return any(member.strip(_QUOTES).rpartition(".")[2] == "Run" for member in members)
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _names_run(annotation.__origin__)
+    if origin in (Union, UnionType):
+        return any(map(_names_run, get_args(annotation)))
+    return getattr(annotation, "__name__", "") == "Run"
 
 
 def _contents(value: Any) -> Iterable[Any]:

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from a2a.server.agent_execution import AgentExecutor as SdkExecutor
@@ -334,8 +334,14 @@ async def test_the_parameter_decides_the_argument() -> None:
         ("Run", "Run"),
         ("None | a2a_bridge.Run", "Run"),
         ("Optional['Run']", "Run"),
+        ("typing.Union[None, 'Run']", "Run"),
         (str | None, "str"),
         ("Runner | str", "str"),
+        (Annotated[str, "Run"], "str"),
+        ("Annotated[str, 'The Run', 'this | Run |']", "str"),
+        ("typing.Annotated[Run, 'the run'] | None", "Run"),
+        (Literal["Run", "Stop"], "str"),
+        (dict[str, Run], "str"),
     ],
 )
 async def test_annotations_of_a_run(annotation: Any, expected: str) -> None:
