@@ -66,8 +66,9 @@ def decode_list(row: Row[Any, Any], wire: Any) -> tuple[hub.ListTasksResponse, i
             if error.reason is not Reason.INVALID_AGENT_RESPONSE:
                 raise
             left_out += 1
+    response.page_size = len(response.tasks)
     if type(wire) is list:  # a bare array: its length is the only known size
-        response.page_size, response.total_size = len(response.tasks), len(wire)
+        response.total_size = len(wire)
     return response, left_out
 
 
