@@ -82,7 +82,7 @@ def request_decoder(conversion: Conversion) -> Coder:
             raise A2AError(Reason.INVALID_PARAMS, str(error), violations=violations) from None
         except ProtobufDecodeError:
             raise _unreadable(wire_class, wire) from None
-        if wire_class is not None and wire.find(b"\x11") >= 0 and _NOT_FINITE.search(wire):
+        if wire_class is not None and 0x11 in wire and _NOT_FINITE.search(wire):
             _check_values(message)
         for time in times:
             if message.HasField(time):

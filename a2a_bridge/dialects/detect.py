@@ -103,7 +103,7 @@ def presumed(declared: str | None, offered: Sequence[Dialect], having: Collectio
 
 
 def _one_version(declared: str | None) -> str:
-    """The declared version, or "". Of a list of equal entries, as a proxy makes of repeated headers, one."""
+    """The declared version, or "" without one. Equal entries, such as repeated headers, count as one."""
     text = (declared or "").strip()
     if "," in text:
         entries = {one.strip() for one in text.split(",")} - {""}
