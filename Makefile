@@ -10,7 +10,8 @@ GOOGLEAPIS := $(BUILD)/googleapis
 PEERS := 0.2 0.3
 # More arguments for pytest, such as: make test PYTEST_ARGS="-k codec -x"
 PYTEST_ARGS ?=
-PYTEST_WORKERS ?= 2
+# Tests wait for other processes half of their time: two cores are busy with four workers.
+PYTEST_WORKERS ?= 4
 # Arguments of the programs behind `crash`, `frameworks`, `sdks` and `soak`.
 ARGS ?=
 SOURCES := a2a_bridge transports proto tests benchmarks examples
