@@ -290,6 +290,8 @@ def members_of(table: str) -> list[str]:
     members, kind = table_of(shape)
     lines = {"kind": f'kind "{kind}"'} if kind else {}
     for one in members:
+        if one.later:
+            continue
         if one.follows:
             lines[one.name] = f"{one.name} flag = False"
         else:

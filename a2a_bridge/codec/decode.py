@@ -47,6 +47,7 @@ from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_o
 from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.structs import rounded
 from a2a_bridge.codec.text import Json, loads
+from a2a_bridge.codec.unknown import kept_members
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 
 M = TypeVar("M", bound=Message)
@@ -55,22 +56,24 @@ Body = Callable[[Any], str]
 _REPORTED = 20
 """Maximum number of violations in an error: a hostile document must not cause a large answer."""
 
-_DECODERS: dict[tuple[type[Message], bool], Callable[[Json], Any]] = {}
+_DECODERS: dict[tuple[type[Message], bool, bool], Callable[[Json], Any]] = {}
 
 
-def decoder(cls: type[M], *, strict_numbers: bool = False) -> Callable[[Json], M]:
+def decoder(cls: type[M], *, strict_numbers: bool = False, keeps: bool = False) -> Callable[[Json], M]:
     """The function that decodes JSON trees, as returned by `loads`, to messages of a class. Compiled once.
+
+    Unknown members are left out, or with `keeps` kept in the message (see `unknown`).
 
     An integer inside Struct or Value that a double cannot hold is rounded as protobuf does and counted in
     `rounded`, or refused with `strict_numbers`.
 
     The function raises `DecodeError`.
     """
-    found = _DECODERS.get((cls, strict_numbers))
+    found = _DECODERS.get((cls, strict_numbers, keeps))
     if found is None:
         with BUILDING:
-            found = _decoder(cls, strict_numbers=strict_numbers)
-            _DECODERS[cls, strict_numbers] = found
+            found = _decoder(cls, strict_numbers=strict_numbers, keeps=keeps)
+            _DECODERS[cls, strict_numbers, keeps] = found
     return found
 
 
@@ -82,7 +85,7 @@ def decode_bytes(cls: type[M], data: bytes | str, *, strict_numbers: bool = Fals
     return decoder(cls, strict_numbers=strict_numbers)(loads(data))
 
 
-def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
+def _decoder(cls: type[M], *, strict_numbers: bool, keeps: bool) -> Callable[[Json], M]:
     plan = plan_of(cls)
     body: Body | None = None
     from_string = cls.FromString
@@ -91,7 +94,7 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
         nonlocal body
         if body is None:
             with BUILDING:  # on the first call, to keep imports fast
-                body = compile_body(plan, structs.exactly, apart=True)
+                body = compile_body(plan, structs.exactly, apart=True, keeps=keeps)
         try:
             return from_string(body(tree).encode("latin-1"))
         except LongTextError:
@@ -113,7 +116,7 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
         if not strict_numbers and (rounded.count or rounded.on_first is None):
             # The path of the first rounded number is not needed: most trees need no inspection then.
             with BUILDING:
-                lenient = compile_body(plan, _rounding)
+                lenient = compile_body(plan, _rounding, keeps=keeps)
             _roundings.count = 0
             try:
                 message = from_string(lenient(tree).encode("latin-1"))
@@ -138,7 +141,7 @@ def _decoder(cls: type[M], *, strict_numbers: bool) -> Callable[[Json], M]:
             raise DecodeError.of(problems)
         try:
             with BUILDING:
-                lenient = compile_body(plan, structs.nearest)
+                lenient = compile_body(plan, structs.nearest, keeps=keeps)
             message = from_string(lenient(tree).encode("latin-1"))
         except (ValueError, RecursionError, ProtobufDecodeError):
             raise DecodeError("", "is not JSON that protobuf can carry") from None
@@ -191,24 +194,29 @@ def whole_decoder(cls: type[M]) -> Callable[[Json], tuple[M, bool]]:
     return decode
 
 
-_LIBRARIES: dict[tuple[Callable[[int], float], bool, bool], dict[str, Any]] = {}
+_LIBRARIES: dict[tuple[Callable[[int], float], bool, bool, bool], dict[str, Any]] = {}
 """All compiled functions and their names, by the conversion of large integers, by strictness, and by what
-becomes of long texts.
+becomes of long texts and of unknown members.
 """
 
 
 def compile_body(
-    plan: MessagePlan, to_double: Callable[[int], float], *, strict: bool = False, apart: bool = False
+    plan: MessagePlan,
+    to_double: Callable[[int], float],
+    *,
+    strict: bool = False,
+    apart: bool = False,
+    keeps: bool = False,
 ) -> Body:
     """The function that writes the wire text of a message; `to_double` converts large integers.
 
     strict: raise `Irregular` for members that the message cannot hold. apart: raise `LongTextError` for a
-    long text, which is assigned to the message instead.
+    long text, which is assigned to the message instead. keeps: keep unknown members (see `unknown`).
     """
-    names = _LIBRARIES.get((to_double, strict, apart))
+    names = _LIBRARIES.get((to_double, strict, apart, keeps))
     if names is None:
         struct, value, array = structs.writers(to_double)
-        names = _LIBRARIES[to_double, strict, apart] = {
+        names = _LIBRARIES[to_double, strict, apart, keeps] = {
             "Irregular": Irregular,
             "LongTextError": LongTextError,
             "LEVELS": structs.LEVELS,
@@ -218,13 +226,14 @@ def compile_body(
             "base64_octets": values.base64_octets,
             "enum_number": values.enum_number,
             "integer": values.integer,
+            "kept_members": kept_members,
             "struct": struct,
             "tidy": tidy,
             "timestamp_octets": values.timestamp_octets,
             "value_of": value,
         }
     if plan.label not in names:
-        _Generator(Source(names), strict=strict, apart=apart).run(plan)
+        _Generator(Source(names), strict=strict, apart=apart, keeps=keeps).run(plan)
     body: Body = names[plan.label]
     return body
 
@@ -256,8 +265,9 @@ def tidy(tree: dict[str, Any], names: dict[str, FieldPlan]) -> dict[str, Any]:
 class _Generator:
     """Writes the functions of a message type and of all nested types."""
 
-    def __init__(self, source: Source, *, strict: bool, apart: bool) -> None:
+    def __init__(self, source: Source, *, strict: bool, apart: bool, keeps: bool) -> None:
         self.source = source
+        self.keeps = keeps
         self.strict = strict
         self.apart = apart
 
@@ -286,7 +296,11 @@ class _Generator:
                     done.add(field.oneof)
                     self.members([one for one in plan.fields if one.oneof == field.oneof])
             with block("if rest:"):
-                line("raise Irregular" if self.strict else f"return {plan.label}(tidy(tree, {names}))")
+                if self.strict:
+                    line("raise Irregular")
+                else:
+                    kept = f" + kept_members(tree, {names})" if self.keeps else ""
+                    line(f"return {plan.label}(tidy(tree, {names})){kept}")
             line("return out")
 
     def members(self, fields: list[FieldPlan]) -> None:

@@ -35,22 +35,25 @@ from a2a_bridge.codec.meter import LONG, spend_on
 from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
 from a2a_bridge.codec.source import Source, attribute
 from a2a_bridge.codec.text import JsonObject
+from a2a_bridge.codec.unknown import FIRST, holds_members, restore_members
 
 M = TypeVar("M", bound=Message)
 
-_ENCODERS: dict[type[Message], Callable[[Any], Any]] = {}
+_ENCODERS: dict[tuple[type[Message], bool], Callable[[Any], Any]] = {}
 
 
-def encoder(cls: type[M]) -> Callable[[M], JsonObject]:
+def encoder(cls: type[M], *, keeps: bool = False) -> Callable[[M], JsonObject]:
     """The function that encodes messages of a class as JSON trees. Compiled once, on its first call.
+
+    keeps: also write the unknown members that a message keeps (see `unknown`).
 
     A Value without a kind becomes null. The function raises `EncodeError` for content that JSON cannot
     express: NaN and infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
     """
-    found = _ENCODERS.get(cls)
+    found = _ENCODERS.get((cls, keeps))
     if found is None:
         with BUILDING:
-            found = _ENCODERS[cls] = _encoder(plan_of(cls))
+            found = _ENCODERS[cls, keeps] = _encoder(plan_of(cls), keeps=keeps)
     return found
 
 
@@ -65,7 +68,7 @@ _LIBRARY: dict[str, Any] = {
 """All compiled functions and their names."""
 
 
-def _encoder(plan: MessagePlan) -> Callable[[Any], Any]:
+def _encoder(plan: MessagePlan, *, keeps: bool) -> Callable[[Any], Any]:
     whole = FieldPlan("", "", 0, plan.kind, message=plan)
     compiled: Callable[[Any], Any] | None = None
 
@@ -75,11 +78,16 @@ def _encoder(plan: MessagePlan) -> Callable[[Any], Any]:
             with BUILDING:  # on the first call, to keep imports fast
                 compiled = _compiled(plan, whole)
         try:
-            return compiled(message)
+            tree = compiled(message)
         except ValueError as error:
             for path, problem in _problems(whole, message, ""):
                 raise EncodeError(path, problem) from None
             raise EncodeError("", str(error)) from None
+        if keeps:
+            wire = message.SerializeToString()
+            if wire.find(FIRST) >= 0 and holds_members(wire):
+                return restore_members(plan, message, tree)
+        return tree
 
     return encode
 

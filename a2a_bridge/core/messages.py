@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mimetypes
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,13 @@ INTERRUPTED = frozenset({hub.TASK_STATE_INPUT_REQUIRED, hub.TASK_STATE_AUTH_REQU
 RUNNING = frozenset({hub.TASK_STATE_SUBMITTED, hub.TASK_STATE_WORKING})
 
 _decode_value = decoder(Value)
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def cut_history(task: hub.Task, limit: int | None) -> None:
+    """Leaves the newest `limit` messages (spec 3.2.4); all if None, or if it is negative."""
+    if limit is not None and 0 <= limit < len(task.history):
+        del task.history[: len(task.history) - limit]
 
 
 def text_part(text: str, **members: Any) -> hub.Part:
@@ -63,9 +71,30 @@ def part_of(content: Any) -> hub.Part:
         return content
     if isinstance(content, str):
         return hub.Part(text=content)
-    if isinstance(content, (bytes, bytearray, memoryview)):
+    if isinstance(content, _BYTES):
         return hub.Part(raw=bytes(content))
     return data_part(content)
+
+
+def parts_of(content: Any, name: str = "") -> list[hub.Part]:
+    """The parts of a Python value: one for each item of a list with Parts, which cannot be JSON; else one.
+
+    name: of a file; bytes get its media type.
+    """
+    if isinstance(content, (list, tuple)) and any(isinstance(one, hub.Part) for one in content):
+        return [part for one in content for part in parts_of(one, name)]
+    part = part_of(content)
+    if name and isinstance(content, _BYTES):
+        part.media_type = _media_type_of(name)
+    return [part]
+
+
+def _media_type_of(name: str) -> str:
+    """The media type of files with such a name; empty if unknown."""
+    media_type, encoding = mimetypes.guess_type(name)
+    if encoding is not None:  # the type is that of the content within
+        return "application/gzip" if encoding == "gzip" else ""
+    return media_type or ""
 
 
 def message(

@@ -17,6 +17,7 @@ from a2a_bridge.codec import DecodeError, EncodeError, encoder
 from a2a_bridge.codec.depth import may_be_deep, path_of_depth, too_deep
 from a2a_bridge.codec.free import fill_nulls
 from a2a_bridge.codec.structs import TOO_DEEP
+from a2a_bridge.codec.unknown import drop_members, holds_members
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
 from a2a_bridge.dialects.dialect import Row
@@ -107,10 +108,7 @@ def _check_values(message: Message) -> None:
     try:
         encoder(type(message))(message)
     except EncodeError as error:
-        found = error
-    else:
-        return
-    raise invalid_params(found.path, found.problem)
+        raise invalid_params(error.path, error.problem) from None
 
 
 def request_encoder(cls: type[Message], encode: Coder) -> Coder:
@@ -181,17 +179,29 @@ def card_decoder(decode: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parser(cls: type[Message]) -> Conversion:
-    """Protobuf bytes of a message of the hub. Their free JSON is checked and completed."""
+    """Protobuf bytes of a message of the hub. Their free JSON is checked and completed; unknown members of
+    JSON remain in the process.
+    """
     from_string = cls.FromString
+
+    def encode(message: Any) -> bytes:
+        wire: bytes = message.SerializeToString()
+        if holds_members(wire):
+            message = from_string(wire)  # other readers have the original
+            drop_members(message)
+            wire = message.SerializeToString()
+        return wire
 
     def decode(wire: bytes) -> Any:
         message = from_string(wire)
+        if holds_members(wire):
+            drop_members(message)
         if may_be_deep(wire):
             check_depth(message)
         fill_nulls(wire, message)
         return message
 
-    return Conversion(cls.SerializeToString, decode, cls)
+    return Conversion(encode, decode, cls)
 
 
 def check_depth(message: Message) -> None:

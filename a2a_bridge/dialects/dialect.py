@@ -44,8 +44,6 @@ class HttpRule:
     query: Mapping[str, str] = field(default_factory=dict)
     #: other names for members in a query
     aliases: Mapping[str, str] = field(default_factory=dict)
-    #: an unknown member of the query is refused instead of ignored
-    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

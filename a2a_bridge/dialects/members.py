@@ -66,7 +66,7 @@ class Member:
     flat: bool = False
     #: whether the hub stores the negated value
     inverted: bool = False
-    #: whether only later versions define this text: a value of another type is then an unknown member
+    #: whether only later versions define this text or integer: any other value is then an unknown member
     later: bool = False
     #: selects the one text of a list that the hub stores
     chosen: Callable[[list[str]], str] | None = None

@@ -91,11 +91,14 @@ def paired(
             continue
         other = theirs.pop(names.get(field.name, field.name), None)
         if other is None:
-            raise TypeError(f"{field.full_name} has no counterpart")
+            raise TypeError(f"{field.full_name} has no counterpart: name it in rename= or custom=")
         fields.append((field, other))
     missing = theirs.keys() - {*lacks, *custom}
     if missing:
-        raise TypeError(f"{wire.DESCRIPTOR.full_name} has no place for {', '.join(sorted(missing))}")
+        raise TypeError(
+            f"{wire.DESCRIPTOR.full_name} has no place for {', '.join(sorted(missing))}: name it in"
+            " rename= or custom=, or in lacks= (it is kept in the metadata)"
+        )
     lacking = [hub.DESCRIPTOR.fields_by_name[name] for name in lacks]
     source = Source(_NAMES)
     name = wire.DESCRIPTOR.name

@@ -16,6 +16,7 @@ from typing import Any
 from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.codec.errors import Violation
 from a2a_bridge.codec.inspect import member
+from a2a_bridge.codec.plan import FieldPlan
 from a2a_bridge.codec.values import describe, lenient_timestamp, string_octets
 from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.unmapped import KEY
@@ -102,6 +103,12 @@ class Reader:
         """A string that only later versions define. With any other type it is an unknown member."""
         value = self.source.get(name)
         if type(value) is str and value:
+            self.tree[name] = value
+
+    def later_integer(self, name: str, field: FieldPlan) -> None:
+        """The same for an integer. Without presence, 0 is an unknown member, too: the hub cannot hold it."""
+        value = self.source.get(name)
+        if type(value) is int and field.low <= value <= field.high and (value or field.presence):
             self.tree[name] = value
 
     def strings(self, name: str, *, always: bool = False) -> None:

@@ -8,8 +8,9 @@ descriptor. Three rules:
    without metadata is *inline*: it belongs to the surrounding unit.
 2. The compiled writer accepts canonical trees only, counts members, and raises for other trees; the engine
    for unmapped content reads such a tree again with the tolerant reader, which walks the table.
-3. Content that the hub can hold and the older version cannot (no status, an enum number without a name) is a
-   fact of the unit.
+3. Content that the hub can hold and the older version cannot (no status, an enum number without a name, a
+   member that the version lacks) is a fact of the unit.
+4. Each member of the hub has a place: a member of the table, `lacks`, or `elsewhere`.
 
 For a status the generated functions look like this:
 
@@ -35,7 +36,7 @@ For a status the generated functions look like this:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -51,6 +52,7 @@ from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.irregular import Fact, Shape, marked, restored, text_of
 from a2a_bridge.dialects.members import Inline, Member, fields_of
+from a2a_bridge.dialects.pair import set_field
 from a2a_bridge.dialects.reader import Names
 from a2a_bridge.dialects.tolerant import reader_of
 from a2a_bridge.dialects.unmapped import KEY
@@ -79,9 +81,25 @@ _BOOLS = {False: " \0", True: " \1"}
 _COMPILERS: dict[Shape | Inline, _Compiler] = {}
 
 
-def unit(cls: type[Message], *members: Member, kind: str = "") -> Shape:
-    """The shape of a message with metadata. kind: the value of its member `kind`, if it has one."""
-    compiler = _Compiler(cls, members, kind)
+#: what `lacks` can name: these are JSON as they are
+_PLAIN = (Kind.STRING, Kind.BOOL, Kind.INTEGER, Kind.ENUM)
+
+
+def unit(
+    cls: type[Message],
+    *members: Member,
+    kind: str = "",
+    lacks: Collection[str] = (),
+    elsewhere: Collection[str] = (),
+) -> Shape:
+    """The shape of a message with metadata. kind: the value of its member `kind`, if it has one.
+
+    lacks: JSON names of members of the hub that the version lacks; they are facts of the unit. They hold
+    texts, integers or bools, or lists of them. elsewhere: those that the code around the shape handles, such
+    as a tenant in the path. Raises TypeError for a member of the hub that none of these covers.
+    """
+    _require_places(cls, members, lacks, elsewhere)
+    compiler = _Compiler(cls, members, kind, lacks)
     shape = Shape(
         cls,
         tag(compiler.fields["metadata"].number, LENGTH_WIRE),
@@ -89,16 +107,18 @@ def unit(cls: type[Message], *members: Member, kind: str = "") -> Shape:
         compiler.write,
         compiler.encode,
         lambda tree: _units(members, tree),
-        facts={one.member.name: one.fact() for one in _enums(cls, members)},
+        facts={one.member.name: one.fact() for one in _enums(cls, members)}
+        | {field.json_name: _lacking(cls, field) for field in compiler.lacking},
     )
     _LIBRARY[f"shape_{compiler.label}"] = shape
     _COMPILERS[shape] = compiler
     return shape
 
 
-def inline(cls: type[Message], *members: Member) -> Inline:
-    """The shape of a message without metadata."""
-    compiler = _Compiler(cls, members, "")
+def inline(cls: type[Message], *members: Member, elsewhere: Collection[str] = ()) -> Inline:
+    """The shape of a message without metadata. elsewhere: see `unit`. Raises TypeError like `unit`."""
+    _require_places(cls, members, (), elsewhere)
+    compiler = _Compiler(cls, members, "", ())
     shape = Inline(cls, members, compiler.write, compiler.encode, reader_of(cls, members))
     _COMPILERS[shape] = compiler
     return shape
@@ -113,9 +133,12 @@ def table_of(shape: Shape | Inline) -> tuple[tuple[Member, ...], str]:
 class _Compiler:
     """Writes the functions of one shape on the first call, to keep imports fast."""
 
-    def __init__(self, cls: type[Message], members: tuple[Member, ...], kind: str) -> None:
+    def __init__(
+        self, cls: type[Message], members: tuple[Member, ...], kind: str, lacks: Collection[str]
+    ) -> None:
         self.cls = cls
         self.fields = fields_of(cls)
+        self.lacking = [self.fields[name] for name in lacks]
         self.members = members
         self.kind = kind
         self.label = f"{cls.DESCRIPTOR.name}_{len(_COMPILERS)}"
@@ -184,7 +207,8 @@ class _Compiler:
     def write_optional(self, member: Member, *, check: bool) -> None:
         line, block = self.source.line, self.source.block
         field = self.field(member)
-        by_default = not field.repeated and member.chosen is None and field.kind in (Kind.STRING, Kind.BOOL)
+        scalar = field.kind in (Kind.STRING, Kind.BOOL) or (field.kind is Kind.INTEGER and not field.presence)
+        by_default = scalar and not field.repeated and member.chosen is None
         if check and not by_default:
             with block("if not rest:"):
                 line("return out")
@@ -286,6 +310,9 @@ class _Compiler:
         guards = [
             f"message.{'.'.join(one.fields)} not in {self.source.keep('numbers', one.numbers)}"
             for one in _enums(self.cls, self.members)
+        ] + [
+            f'message.HasField("{one.name}")' if one.presence else f"message.{one.name}"
+            for one in self.lacking
         ]
         with block(f"def {self._encode}(message):"):
             if guards and "metadata" in self.fields:
@@ -417,6 +444,54 @@ def _enums(
         elif member.always and isinstance(member.shape, Inline) and field.presence:
             inner = (*place, member.name), (*fields, field.name)
             yield from _enums(member.shape.cls, member.shape.members, *inner)
+
+
+def _lacking(cls: type[Message], field: FieldPlan) -> Fact:
+    """The fact of a member of the hub that the version lacks."""
+
+    def take(message: Any) -> Json:
+        value: Any = getattr(message, field.name)
+        if not (message.HasField(field.name) if field.presence else value):
+            return None
+        kept: Json = list(value) if field.repeated else value
+        message.ClearField(field.name)
+        return kept
+
+    def fits(_: JsonObject, value: Any) -> bool:
+        probe: Any = cls()
+        set_field(probe, field.name, value)
+        return bool(take(probe) == value)
+
+    return Fact(take, lambda message, value: set_field(message, field.name, value), fits)
+
+
+def _require_places(
+    cls: type[Message], members: tuple[Member, ...], lacks: Collection[str], elsewhere: Collection[str]
+) -> None:
+    """Raises TypeError for a member of the hub without a place, and for one that `lacks` cannot name."""
+    fields = fields_of(cls)
+    hub = cls.DESCRIPTOR.full_name
+    missing = fields.keys() - {*_named(members), *lacks, *elsewhere}
+    if missing:
+        raise TypeError(
+            f"{hub} has no place for {', '.join(sorted(missing))}: add a Member, or name it in lacks= (it is"
+            " kept in the metadata) or in elsewhere= (the code around the shape handles it)"
+        )
+    for name in (*lacks, *elsewhere):
+        if name not in fields:
+            raise TypeError(f"{hub} has no member {name}")
+    wrong = [name for name in lacks if fields[name].kind not in _PLAIN]
+    if wrong or (lacks and "metadata" not in fields):
+        raise TypeError(f"{hub}: lacks= cannot keep {', '.join(wrong or lacks)} in metadata")
+
+
+def _named(members: tuple[Member, ...]) -> Iterator[str]:
+    """The JSON names in the hub of the members of a table."""
+    for member in members:
+        if member.flat and isinstance(member.shape, Inline):
+            yield from _named(member.shape.members)
+        else:
+            yield member.of or member.name
 
 
 def _units(members: tuple[Member, ...], tree: JsonObject) -> Iterator[tuple[str, Shape, Any]]:

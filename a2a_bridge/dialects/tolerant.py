@@ -60,6 +60,8 @@ def _step(member: Member, field: FieldPlan | None, notes: list[str]) -> Step:
             return lambda reader: reader.later(name)
         case Kind.STRING:
             return lambda reader: reader.string(name, always=always)
+        case Kind.INTEGER if member.later:
+            return lambda reader: reader.later_integer(name, field)
         case Kind.INTEGER:
             return lambda reader: reader.integer(name)
         case Kind.BOOL if member.inverted:

@@ -17,12 +17,11 @@ from typing import Any
 import pybase64
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 from a2a_bridge.codec import JsonObject, dumps_ascii
 from a2a_bridge.codec.decode import spellings
 from a2a_bridge.codec.plan import Kind, MessagePlan, is_repeated, plan_of
-from a2a_bridge.codec.wire import VARINT
+from a2a_bridge.codec.unknown import octets_of
 from a2a_bridge.dialects.scalars import rounded
 from a2a_bridge.dialects.unmapped import (
     EMPTY,
@@ -203,7 +202,7 @@ def merge_unknown(message: Any, pointer: str, text: object) -> None:
 
 def _collect_unknown(message: Any, pointer: str, entries: list[Entry]) -> None:
     own, path = ([], "") if is_unit(plan_of(type(message))) else (entries, pointer)
-    octets = "".join(_unknown(UnknownFieldSet(message))).encode("latin-1")
+    octets = octets_of(message)
     if octets:
         own.append([f"{path}/{UNKNOWN}", pybase64.b64encode(octets).decode("ascii")])
     for name, at, one in _below(message):
@@ -222,24 +221,6 @@ def _below(message: Any) -> Iterator[tuple[str, str, Any]]:
             yield from ((field.json_name, f"/{at}", one) for at, one in enumerate(value))
         else:
             yield field.json_name, "", value
-
-
-def _unknown(fields: Any) -> Iterator[str]:
-    for field in fields:
-        key = VARINT[field.field_number << 3 | field.wire_type]
-        match field.wire_type:
-            case 0:
-                yield key + VARINT[field.data]
-            case 1:
-                yield key + int(field.data).to_bytes(8, "little").decode("latin-1")
-            case 2:
-                yield f"{key}{VARINT[len(field.data)]}{bytes(field.data).decode('latin-1')}"
-            case 3:
-                yield key
-                yield from _unknown(field.data)
-                yield VARINT[field.field_number << 3 | 4]
-            case 5:
-                yield key + int(field.data).to_bytes(4, "little").decode("latin-1")
 
 
 # --- properties of messages ---

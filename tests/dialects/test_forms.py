@@ -34,7 +34,7 @@ PAGES = {"pageSize": "int", "pageToken": "string"}
 RULES: list[tuple[str, str, str, bool, dict[str, str]]] = [
     ("SendMessage", "POST", "/message:send", True, {}),
     ("SendStreamingMessage", "POST", "/message:stream", True, {}),
-    ("GetTask", "GET", "/tasks/{id}", False, {"historyLength": "int"}),
+    ("GetTask", "GET", "/tasks/{id}", False, {"historyLength": "int", "currentGeneration": "int"}),
     ("ListTasks", "GET", "/tasks", False, FILTERS),
     ("CancelTask", "POST", "/tasks/{id}:cancel", True, {}),
     ("SubscribeToTask", "GET", "/tasks/{id}:subscribe", False, {}),

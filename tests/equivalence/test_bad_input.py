@@ -189,10 +189,8 @@ async def test_unknown_members_are_ignored(raw: Raw) -> None:
     ignored = await raw.http.rest("GET", "/tasks/no-such-task?fromTheFuture=1")
     assert ignored.error is not None
     assert ignored.error.reason is Reason.TASK_NOT_FOUND
-    # A list with an ignored filter would contain other tasks than requested.
-    refused = await raw.http.rest("GET", "/tasks?fromTheFuture=1&pageSize=3&A2A-Version=1.0")
-    assert refused.error is not None
-    assert [one.field for one in refused.error.violations] == ["fromTheFuture"]
+    listed = await raw.http.rest("GET", "/tasks?fromTheFuture=1&pageSize=3&A2A-Version=1.0")
+    assert listed.error is None
 
 
 @pytest.mark.parametrize("request_id", [0, -1, "", "é", 2**53, None, "a" * 1000])

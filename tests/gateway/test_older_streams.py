@@ -103,10 +103,13 @@ async def test_a_stream_that_begins_with_a_task_passes_unchanged(events: list[An
 
 
 async def test_an_update_is_preceded_by_the_agents_task() -> None:
-    agent = Agent(status(), status(COMPLETED), task=task(COMPLETED, artifact("all")))
+    known = task(COMPLETED, artifact("all"))
+    known.generation = 9  # after the events of this stream
+    agent = Agent(status(), status(COMPLETED), task=known)
     first, *rest = await agent.stream()
     assert rest == [status(), status(COMPLETED)]
     assert synthesised(first.task) == SNAPSHOT
+    assert first.task.generation == 0
     assert (first.task.id, first.task.context_id) == ("t", "c")
     # The task at the first event, not the present one: it must not contain later events.
     assert first.task.status.state == WORKING

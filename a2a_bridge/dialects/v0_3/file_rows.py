@@ -5,7 +5,7 @@ Rules:
 1. A caller gets the encoding of its profile. A caller without a profile gets the encoding of the first file
    in its own request, and raw content if the request has no file.
 2. An agent without a profile gets base64 text, which most implementations expect. Files that came as a2a.v1
-   keep the encoding of their caller.
+   from a caller without a profile keep their encoding: a caller's profile says nothing about the agent.
 3. For an answer of such an agent the content decides; anything but valid base64 is raw content.
 4. Bridges tell each other that they wrote base64 text, because the content alone is ambiguous.
 """
@@ -72,17 +72,16 @@ def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
 
     if not sends:
         return replace(auto, variant=variant)
-    request_rows = {files: replace(auto, encode_request=row.encode_request) for files, row in rows.items()}
-    request_rows[Files.BASE64] = replace(request_rows[Files.BASE64], says={FILES_PARAMETER: _SAID})
+    to_unknown = replace(auto, encode_request=base64.encode_request, says={FILES_PARAMETER: _SAID})
 
     def relayed(context: CallContext) -> Any:
-        origin = context.origin
-        if (
-            origin.version not in _VERSIONS
-            or origin.binding not in _BINDINGS
-            or context.parameters.get(FILES_PARAMETER) == _SAID
-        ):
-            return request_rows[Files.BASE64]
-        return request_rows[caller(context.parameters).quirks.file_bytes]
+        origin, parameters = context.origin, context.parameters
+        keeps = (
+            origin.version in _VERSIONS
+            and origin.binding in _BINDINGS
+            and parameters.get(FILES_PARAMETER) != _SAID
+            and caller(parameters).quirks.file_bytes is Files.AUTO
+        )
+        return auto if keeps else to_unknown
 
     return replace(auto, variant=variant, relayed=relayed)

@@ -38,6 +38,11 @@ LOSSES: tuple[Loss, ...] = (
         "a2a.v1 has no member for it, and no metadata beside",
         ("HTTP+JSON", "GRPC"),
     ),
+    Loss(
+        "GetTaskRequest.currentGeneration",
+        "a2a.v1 has no member for it, and no metadata beside",
+        ("HTTP+JSON", "GRPC"),
+    ),
     Loss("CancelTaskRequest.metadata", "the request of a2a.v1 is a name and nothing else", ("GRPC",)),
 )
 

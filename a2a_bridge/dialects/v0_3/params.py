@@ -8,7 +8,7 @@ Rules:
 2. historyLength is passed on unchanged; values above the hub's maximum become the maximum. A negative value
    is left for the agent to refuse: the schema allows it. 0 in tasks/get is read as absent, as the servers of
    the Python and Java SDKs do: the Java client sends it with every request (a2a-java 0.3.3.Final,
-   TaskQueryParams.java:20).
+   TaskQueryParams.java:20). Callers whose profile says so mean no history by it (see requests.py).
 3. Requests with metadata in the hub are units. Unmapped content of other requests travels beside them (see
    `side_channel`).
 """
@@ -25,6 +25,9 @@ from a2a_bridge.dialects.v0_3.push_configs import NESTED_CONFIG
 from a2a_bridge.dialects.v0_3.shapes import CALLERS_MESSAGE
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
+#: 0.x has no tenants: the bridge sets one from the address of the interface (see `losses`)
+_TENANT = ("tenant",)
+
 
 def send_params(*, modes: bool) -> Shape:
     """MessageSendParams. modes: whether a configuration always lists media types."""
@@ -34,18 +37,20 @@ def send_params(*, modes: bool) -> Shape:
         Member("acceptedOutputModes", always=modes),
         Member("historyLength"),
         Member("pushNotificationConfig", NESTED_CONFIG, of="taskPushNotificationConfig"),
+        Member("ifGenerationMatch", later=True),
     )
     return unit(
         hub.SendMessageRequest,
         Member("message", CALLERS_MESSAGE),
         Member("configuration", configuration),
         Member("metadata"),
+        elsewhere=_TENANT,
     )
 
 
 SEND = send_params(modes=False)
 #: TaskIdParams of a cancellation
-CANCEL = unit(hub.CancelTaskRequest, Member("id", always=True), Member("metadata"))
+CANCEL = unit(hub.CancelTaskRequest, Member("id", always=True), Member("metadata"), elsewhere=_TENANT)
 
 
 def explicit_send(tree: Any, older: bool) -> Any:
@@ -70,18 +75,30 @@ _ID = Member("id", always=True)
 _TASK_ID = Member("id", of="taskId", always=True, required=True)
 
 #: TaskQueryParams
-GET_TASK = inline(hub.GetTaskRequest, _ID, Member("historyLength"))
+GET_TASK = inline(
+    hub.GetTaskRequest,
+    _ID,
+    Member("historyLength"),
+    Member("currentGeneration", later=True),
+    elsewhere=_TENANT,
+)
 #: TaskIdParams
-SUBSCRIBE = inline(hub.SubscribeToTaskRequest, _ID)
+SUBSCRIBE = inline(hub.SubscribeToTaskRequest, _ID, elsewhere=_TENANT)
 #: GetTaskPushNotificationConfigParams, or TaskIdParams without a config id
 GET_PUSH_CONFIG = inline(
-    hub.GetTaskPushNotificationConfigRequest, _TASK_ID, Member("pushNotificationConfigId", of="id")
+    hub.GetTaskPushNotificationConfigRequest,
+    _TASK_ID,
+    Member("pushNotificationConfigId", of="id"),
+    elsewhere=_TENANT,
 )
-LIST_PUSH_CONFIGS = inline(hub.ListTaskPushNotificationConfigsRequest, _TASK_ID)
+LIST_PUSH_CONFIGS = inline(
+    hub.ListTaskPushNotificationConfigsRequest, _TASK_ID, elsewhere=(*_TENANT, "pageSize", "pageToken")
+)
 DELETE_PUSH_CONFIG = inline(
     hub.DeleteTaskPushNotificationConfigRequest,
     _TASK_ID,
     Member("pushNotificationConfigId", of="id", always=True, required=True),
+    elsewhere=_TENANT,
 )
 
 

@@ -239,6 +239,9 @@ def _decode_configuration(
             into.configuration.SetInParent()
         if extras.get("historyLength") == 0:
             into.configuration.history_length = 0
+        if "ifGenerationMatch" in extras:
+            into.configuration.SetInParent()
+            set_field(into.configuration, "if_generation_match", extras["ifGenerationMatch"])
         if into.configuration.HasField("task_push_notification_config"):
             push = into.configuration.task_push_notification_config
             set_field(push, "task_id", extras.get("taskId", ""))
@@ -273,6 +276,8 @@ def _encode_configuration(
     target.history_length = source.history_length
     if source.HasField("history_length") and not source.history_length:
         extras["historyLength"] = 0
+    if source.HasField("if_generation_match"):
+        extras["ifGenerationMatch"] = source.if_generation_match
     target.blocking = not source.return_immediately
 
 
@@ -298,15 +303,16 @@ PART = paired(
 MESSAGE = paired(v0.Message, hub.Message, rename={"content": "parts"}, lacks=("reference_task_ids",))
 ARTIFACT = paired(v0.Artifact, hub.Artifact)
 STATUS = paired(v0.TaskStatus, hub.TaskStatus, rename={"update": "message"})
-TASK = paired(v0.Task, hub.Task)
+TASK = paired(v0.Task, hub.Task, lacks=("generation",))
 STATUS_UPDATE = paired(
     v0.TaskStatusUpdateEvent,
     hub.TaskStatusUpdateEvent,
+    lacks=("generation",),
     custom=("final",),
     decode=_decode_final,
     encode=_encode_final,
 )
-ARTIFACT_UPDATE = paired(v0.TaskArtifactUpdateEvent, hub.TaskArtifactUpdateEvent)
+ARTIFACT_UPDATE = paired(v0.TaskArtifactUpdateEvent, hub.TaskArtifactUpdateEvent, lacks=("generation",))
 SENT = paired(v0.SendMessageResponse, hub.SendMessageResponse, rename={"msg": "message"})
 EVENT = paired(v0.StreamResponse, hub.StreamResponse, rename={"msg": "message"})
 #: a configuration without its task

@@ -42,7 +42,8 @@ _MEMBERS = (
         ),
     ),
 )
-CONFIG = inline(hub.TaskPushNotificationConfig, *_MEMBERS)
+#: a configuration within TASK_CONFIG
+CONFIG = inline(hub.TaskPushNotificationConfig, *_MEMBERS, elsewhere=("taskId", "tenant"))
 #: a configuration in the params of a message
 NESTED_CONFIG = inline(
     hub.TaskPushNotificationConfig, *_MEMBERS, Member("taskId", later=True), Member("tenant", later=True)

@@ -4,6 +4,7 @@ errors.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ from a2a_bridge.dialects.v0_3.shapes import EVENT, RESULT, TASK
 from a2a_bridge.dialects.v0_3.side_channel import Channel, of_kind, of_list
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
+from a2a_bridge.peers import caller
 
 
 class Coders(Protocol):
@@ -84,10 +86,21 @@ def _row(
 GET_TASK_LITERALLY = _row(ops.GET_TASK, "tasks/get", params.GET_TASK, TASK)
 _GET_TASK = Conversion(params.GET_TASK.encode, params.decode_get_task, absent=params_required)
 
+
+def _get_task() -> Row[str, Any]:
+    """tasks/get, in which a historyLength of 0 means what the caller's profile says."""
+    usual = replace(GET_TASK_LITERALLY, decode_request=request_decoder(_GET_TASK))
+
+    def variant(_wire: Any, parameters: Mapping[str, str]) -> Row[str, Any]:
+        return GET_TASK_LITERALLY if caller(parameters).quirks.zero_history else usual
+
+    return replace(usual, variant=variant)
+
+
 _PUSH = "tasks/pushNotificationConfig"
 #: the rows that versions share
 _SHARED: tuple[Row[str, Any], ...] = (
-    replace(GET_TASK_LITERALLY, decode_request=request_decoder(_GET_TASK)),
+    _get_task(),
     _row(ops.CANCEL_TASK, "tasks/cancel", params.CANCEL, TASK),
     _row(ops.CREATE_PUSH_CONFIG, f"{_PUSH}/set", TASK_CONFIG, TASK_CONFIG),
     _row(ops.GET_PUSH_CONFIG, f"{_PUSH}/get", params.GET_PUSH_CONFIG, TASK_CONFIG),

@@ -87,6 +87,7 @@ TASK = unit(
     Member("artifacts", ARTIFACT),
     Member("history", MESSAGE),
     Member("metadata"),
+    Member("generation", later=True),
     kind="task",
 )
 
@@ -103,6 +104,7 @@ def status_update(final_states: frozenset[str]) -> Shape:
         Member("contextId", always=True),
         Member("status", STATUS, always=True),
         Member("metadata"),
+        Member("generation", later=True),
         Member("final", follows=("status", is_final), noted=annotation.FINAL),
         kind="status-update",
     )
@@ -118,6 +120,7 @@ ARTIFACT_UPDATE = unit(
     Member("append"),
     Member("lastChunk"),
     Member("metadata"),
+    Member("generation", later=True),
     kind="artifact-update",
 )
 

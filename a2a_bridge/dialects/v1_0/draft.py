@@ -42,9 +42,13 @@ def _nesting(tree: Any) -> str:
 
 
 def _flat(tree: Any) -> Any:
-    """A configuration of either shape in the shape of 1.0."""
+    """A configuration of either shape in the shape of 1.0. Of both shapes, that of 1.0 remains: the other one
+    is no unknown member, and callers get it from `_both`.
+    """
     name = _nesting(tree)
     if not name:
+        if type(tree) is dict and any(type(tree.get(one)) is dict for one in _NESTING):
+            return {key: value for key, value in tree.items() if key not in _NESTING}
         return tree
     inner = _flat(tree[name])
     id_ = tree.get("configId") or tree.get("id") or inner.get("id")
@@ -94,13 +98,11 @@ def with_draft(row: AnyRow) -> AnyRow:
     listed = row.operation is ops.LIST_PUSH_CONFIGS
     flat, both = (_each(_flat), _each(_both)) if listed else (_flat, _both)
     row = replace(row, decode_response=_then(flat, row.decode_response))
+    if row.operation is ops.CREATE_PUSH_CONFIG:
+        row = replace(row, decode_request=_then(_flat, row.decode_request))
     draft = replace(row, encode_response=_then(row.encode_response, both))
     if row.operation is ops.CREATE_PUSH_CONFIG:
-        draft = replace(
-            draft,
-            decode_request=_then(_flat, row.decode_request),
-            encode_request=_then(row.encode_request, _nested),
-        )
+        draft = replace(draft, encode_request=_then(row.encode_request, _nested))
         row = replace(row, instead=draft)
 
     def variant(wire: Any, parameters: Mapping[str, str]) -> AnyRow:
@@ -120,12 +122,8 @@ def draft_list(row: AnyRow) -> AnyRow:
 def _configured(tree: Any) -> Any:
     """Params of a message, with the 1.0 name for the configuration's member."""
     configuration = tree["configuration"]
-    if (
-        type(configuration) is not dict
-        or "pushNotificationConfig" not in configuration
-        or "taskPushNotificationConfig" in configuration
-    ):
+    if type(configuration) is not dict or "pushNotificationConfig" not in configuration:
         return tree
     rest = {name: value for name, value in configuration.items() if name != "pushNotificationConfig"}
     config = configuration["pushNotificationConfig"]
-    return {**tree, "configuration": {**rest, "taskPushNotificationConfig": config}}
+    return {**tree, "configuration": {"taskPushNotificationConfig": config, **rest}}

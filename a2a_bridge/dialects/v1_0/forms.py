@@ -18,6 +18,7 @@ from a2a_bridge.dialects.boundary import (
     params_required,
     parser,
     request_decoder,
+    request_encoder,
     response_decoder,
     row,
 )
@@ -58,7 +59,7 @@ def http_address(operation: ops.Operation[Any, Any]) -> HttpAddress:
     if operation is ops.SUBSCRIBE_TO_TASK:
         rules = [HttpRule("POST", rule.template, body=True) for rule in rules] + rules
     if operation is ops.LIST_TASKS:
-        rules = [replace(rule, aliases=_FILTERS, strict=True) for rule in rules]
+        rules = [replace(rule, aliases=_FILTERS) for rule in rules]
     return HttpAddress(tuple(rules))
 
 
@@ -87,15 +88,16 @@ def _query_kind(field: FieldPlan) -> str:
 
 
 def conversion(cls: type[Message]) -> Conversion:
-    """ProtoJSON. null counts as `{}` where every member is optional (spec 9.4)."""
+    """ProtoJSON with its unknown members. null counts as `{}` where every member is optional (spec 9.4)."""
     required = any(field.required for field in plan_of(cls).fields)
-    return Conversion(encoder(cls), decoder(cls), absent=params_required if required else cls)
+    decode = decoder(cls, keeps=True)
+    return Conversion(encoder(cls, keeps=True), decode, absent=params_required if required else cls)
 
 
 def _json_row(operation: ops.Operation[Message, Message], address: Any) -> Row[Any, Any]:
     answer = Conversion(
-        encoder(operation.response),
-        decoder(operation.response),
+        encoder(operation.response, keeps=True),
+        decoder(operation.response, keeps=True),
         absent=Empty if operation.response is Empty else None,
     )
     return with_draft(row(operation, address, conversion(operation.request), answer))
@@ -115,7 +117,11 @@ def _jsonrpc_rows() -> tuple[Row[str, Any], ...]:
 
 
 def _http_row(operation: ops.Operation[Message, Message]) -> Row[HttpAddress, Any]:
-    made = _json_row(operation, http_address(operation))
+    address = http_address(operation)
+    made = _json_row(operation, address)
+    if not all(rule.body for rule in address.rules):  # a query has no place for unknown members
+        encode_request = request_encoder(operation.request, encoder(operation.request))
+        made = replace(made, encode_request=encode_request)
     if operation is not ops.LIST_TASKS:
         return made
     # A2A .NET (1.0.0-preview3, A2AHttpProcessor.cs) reads the states in its query as C# names or numbers.

@@ -141,14 +141,14 @@ def from_a2a_v1(agent: str) -> CallContext:
     [
         (Files.AUTO, FROM_JSON, b64encode(PNG)),
         (Files.AUTO, CallContext(), b64encode(PNG)),
-        (Files.AUTO, from_a2a_v1("node"), PNG),
+        (Files.AUTO, from_a2a_v1("node"), b64encode(PNG)),
         (Files.AUTO, from_a2a_v1("python-httpx/0.28"), b64encode(PNG)),
         (Files.AUTO, from_a2a_v1("something"), PNG),
         (Files.RAW, FROM_JSON, PNG),
         (Files.BASE64, from_a2a_v1("node"), b64encode(PNG)),
     ],
 )
-def test_agents_get_files_in_the_encoding_of_their_profile_or_of_the_caller(
+def test_agents_get_files_in_the_encoding_of_their_profile_or_of_an_unknown_caller(
     files: Files, context: CallContext, written: bytes
 ) -> None:
     form = V0_3.form(GRPC, files=files)

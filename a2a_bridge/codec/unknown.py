@@ -1,0 +1,136 @@
+"""Content that a message has no field for: kept in the message, at its place, and written again.
+
+ProtoJSON readers may ignore such members, but a gateway hands them on. protobuf keeps the unknown fields of
+peers when a message is parsed, copied, merged and serialized. Members of JSON use the same mechanism:
+1. The unknown members of an object are JSON text in one unknown field, MEMBERS, of its message.
+2. MEMBERS never leaves the process as protobuf: it is removed from bytes of peers, and from bytes for them.
+   JSON cannot express the unknown fields of peers, and leaves them out.
+3. A message without such content costs one search of its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import Any
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from a2a_bridge.codec.budget import json_bound
+from a2a_bridge.codec.meter import spend
+from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.text import Json, JsonObject, dumps, loads
+from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, tag
+
+MEMBERS = 2**29 - 1
+"""The largest number that a field can have. Its tag has octets that no UTF-8 text has."""
+_TAG = tag(MEMBERS, LENGTH_WIRE)
+_MARK = _TAG.encode("latin-1")
+FIRST = _MARK[:1]
+"""An octet in the bytes of each message that keeps members, and in no text. A search for one octet takes a
+tenth of one for the whole mark. With `find`: `in` first tries its left side as a number, which takes longer.
+"""
+
+
+# --- members of JSON ---
+
+
+def kept_members(tree: JsonObject, names: Container[str]) -> str:
+    """The wire text of the members of an object that are not among the names; empty for none."""
+    unknown: Json = {name: value for name, value in tree.items() if name not in names}
+    if not unknown:
+        return ""
+    text = dumps(unknown).decode("latin-1")
+    return f"{_TAG}{VARINT[len(text)]}{text}"
+
+
+def restore_members(plan: MessagePlan, message: Message, tree: JsonObject) -> JsonObject:
+    """The tree of a message with the unknown members that the message keeps. Changes it in place."""
+    for unknown in _fields(message):
+        if unknown.field_number == MEMBERS:
+            text = bytes(unknown.data)
+            spend(json_bound(text))
+            found: Any = loads(text)
+            # Names that have a field are of an older release, which stored the message.
+            known = _known(plan)
+            tree |= {name: value for name, value in found.items() if name not in known}
+    for field, place, one in _inside(plan, message):
+        below = tree[field.json_name]
+        restore_members(_plan_in(field), one, below if place is None else below[place])
+    return tree
+
+
+def holds_members(wire: bytes) -> bool:
+    """Whether the bytes of a message, and few others, hold unknown members."""
+    return wire.find(FIRST) >= 0 and wire.find(_MARK) >= 0
+
+
+def drop_members(message: Message) -> None:
+    """Removes the unknown members from a message, in place. Its other unknown fields remain."""
+    others = [(one, octets_of(one)) for one in _messages(plan_of(type(message)), message)]
+    message.DiscardUnknownFields()
+    for one, octets in others:
+        if octets:
+            one.MergeFromString(octets)
+
+
+def _known(plan: MessagePlan) -> set[str]:
+    return {name for field in plan.fields for name in (field.name, field.json_name)}
+
+
+def _messages(plan: MessagePlan, message: Any) -> Iterator[Any]:
+    yield message
+    for field, _, one in _inside(plan, message):
+        yield from _messages(_plan_in(field), one)
+
+
+def _inside(plan: MessagePlan, message: Any) -> Iterator[tuple[FieldPlan, Any, Any]]:
+    """The messages directly within one, but no free JSON: field, place in a list or map if any, message."""
+    for field in plan.fields:
+        if (field.map_value or field).kind is not Kind.MESSAGE:
+            continue
+        content = getattr(message, field.name)
+        if field.map_value is not None:
+            yield from ((field, key, content[key]) for key in content)
+        elif field.repeated:
+            yield from ((field, at, one) for at, one in enumerate(content))
+        elif message.HasField(field.name):
+            yield field, None, content
+
+
+def _plan_in(field: FieldPlan) -> MessagePlan:
+    plan = (field.map_value or field).message
+    assert plan is not None  # noqa: S101 - for the type checker
+    return plan
+
+
+# --- fields of protobuf ---
+
+
+def octets_of(message: Message) -> bytes:
+    """The octets of the unknown fields of a message, but not of the messages in it, without MEMBERS."""
+    return "".join(_texts(_fields(message))).encode("latin-1")
+
+
+def _fields(message: Message) -> Any:
+    return UnknownFieldSet(message)
+
+
+def _texts(fields: Any) -> Iterator[str]:
+    for field in fields:
+        if field.field_number == MEMBERS:
+            continue
+        key = VARINT[field.field_number << 3 | field.wire_type]
+        match field.wire_type:
+            case 0:
+                yield key + VARINT[field.data]
+            case 1:
+                yield key + int(field.data).to_bytes(8, "little").decode("latin-1")
+            case 2:
+                yield f"{key}{VARINT[len(field.data)]}{bytes(field.data).decode('latin-1')}"
+            case 3:
+                yield key
+                yield from _texts(field.data)
+                yield VARINT[field.field_number << 3 | 4]
+            case 5:
+                yield key + int(field.data).to_bytes(4, "little").decode("latin-1")

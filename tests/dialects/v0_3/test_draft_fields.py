@@ -1,0 +1,78 @@
+"""Fields of the 1.1 draft over 0.3: numbers are those fields, and everything else is an unknown member."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.dialects import V0_3
+from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.dialects.v0_3.kind_hops import ROW, check
+
+NUMBER = 9007199254740993
+TASK = hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+PLACE: Any = {"task_id": "t", "context_id": "c", "generation": NUMBER}
+EVENTS = (
+    hub.StreamResponse(task=hub.Task(id="t", context_id="c", status=TASK.status, generation=NUMBER)),
+    hub.StreamResponse(status_update=hub.TaskStatusUpdateEvent(status=TASK.status, **PLACE)),
+    hub.StreamResponse(
+        artifact_update=hub.TaskArtifactUpdateEvent(artifact=hub.Artifact(artifact_id="a"), **PLACE)
+    ),
+)
+KINDS = (JSONRPC, HTTP_JSON, GRPC)
+
+
+def row(kind: Any, operation: Any) -> Any:
+    form = V0_3.form(kind)
+    assert form is not None
+    found = form.row(operation)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.name))
+@pytest.mark.parametrize("event", EVENTS)
+def test_generations_come_back(kind: Any, event: hub.StreamResponse) -> None:
+    found = row(kind, ops.SEND_STREAMING_MESSAGE)
+    assert found.decode_response(found.encode_response(event)) == event
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.name))
+@pytest.mark.parametrize("generation", [0, NUMBER])
+def test_preconditions_come_back(kind: Any, generation: int) -> None:
+    found = row(kind, ops.SEND_MESSAGE)
+    request = hub.SendMessageRequest(message=hub.Message(message_id="m", role=hub.ROLE_USER))
+    request.message.parts.add(text="x")
+    request.configuration.return_immediately = True
+    request.configuration.if_generation_match = generation
+    assert found.decode_request(found.encode_request(request)) == request
+
+
+def test_json_rpc_has_them_as_members() -> None:
+    request = hub.GetTaskRequest(id="t", current_generation=0)
+    tree = row(JSONRPC, ops.GET_TASK).encode_request(request)
+    assert tree == {"id": "t", "currentGeneration": 0}
+    assert row(JSONRPC, ops.GET_TASK).decode_request(tree) == request
+    assert row(JSONRPC, ops.GET_TASK).encode_response(EVENTS[0].task)["generation"] == NUMBER
+
+
+@pytest.mark.parametrize("kind", [HTTP_JSON, GRPC], ids=lambda kind: str(kind.name))
+def test_other_bindings_leave_the_long_poll_out(kind: Any) -> None:
+    found = row(kind, ops.GET_TASK)
+    wire = found.encode_request(hub.GetTaskRequest(id="t", current_generation=5))
+    assert found.decode_request(wire) == hub.GetTaskRequest(id="t")
+    assert kind is GRPC or wire == {"id": "t"}
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 1.5, 2**63, 2**64, "5", "", True, None, [], {}])
+def test_other_values_of_a_peer_come_back(value: Any) -> None:
+    task = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}, "generation": value}
+    rows = ROW["tasks/cancel"]
+    check(rows.decode_response, rows.encode_response, task)
+    message = {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "x"}]}
+    configuration = {"blocking": True, "acceptedOutputModes": [], "ifGenerationMatch": value}
+    rows = ROW["message/send"]
+    check(rows.decode_request, rows.encode_request, {"message": message, "configuration": configuration})
