@@ -6,14 +6,16 @@ Rules:
 2. URLs are made from the public URL if there is one, else from the URL of the request.
 3. gRPC interfaces are written as `host:port` (spec 5.8), all others as URLs, and those of HTTP+JSON without a
    trailing slash, because clients append `/message:send`. In the members of 0.x a gRPC interface stands
-   twice: as the URL that 0.3 requires, then as the `host:port` that the SDKs pass to gRPC; of two entries for
-   one transport they use the last. `GrpcUrls` selects other forms.
+   three times: as the `host:port` that SDKs pass to gRPC, as the URL that 0.3 requires, and as `host:port`
+   again. Of several entries for one transport the SDKs for Go and Java dial the first, the one for Python
+   the last, and none of them dials a URL. `GrpcUrls` selects other forms.
 4. With an interface of 0.x the document has the members of 0.x too (see `dual`), and is also served at the
    path of 0.2. `url` is the first interface of the newest 0.x version. `additionalInterfaces` lists the
    interfaces of 0.x, including that one (A2A 0.3, 5.6.2): per transport those of the newest 0.x version,
    without duplicates. With interfaces of 1.0 only it is a card of 1.0.
 5. Some readers refuse a whole card because of one interface. So a reader can select bindings
-   (`?bindings=JSONRPC,HTTP+JSON`), and an operator can leave bindings out of the card while they are served.
+   (`?bindings=JSONRPC,HTTP+JSON`), a host does it for readers whose peer profile says so, and an operator
+   can leave bindings out of the card while they are served.
 6. The document for all versions is not valid under the schema of one. A reader that names a version, by
    `?version=1.0` or by the header A2A-Version, gets the card of that version with the interfaces of that
    version. A version that is not served is refused in a query and ignored in a header, because clients send
@@ -27,7 +29,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from a2a_bridge.bindings import Document, ListenAddress, Variant, module_name
+from a2a_bridge.bindings import HTTP_ONLY, Document, ListenAddress, Variant, module_name
 from a2a_bridge.cards.dual import dual, without_mutual_tls
 from a2a_bridge.cards.schemes import expressible, note_inexpressible
 from a2a_bridge.codec import JsonObject
@@ -48,9 +50,18 @@ _REMEMBERED = 64
 #: the readers that a document is for
 WHOLE, FOR_0_2 = "all", "0.2"
 
-#: how gRPC interfaces are written in the members of 0.x: as URL and as `host:port`, as `host:port` only, or
-#: as URL only; `http` writes URLs in the members of 1.0 too, for readers that want all interfaces to be URLs
-GrpcUrls = Literal["both-in-0.x", "bare", "http-in-0.x", "http"]
+#: how gRPC interfaces are written in the members of 0.x: as `host:port` around a URL; as both with the URL
+#: last; as `host:port` only; or as URL only. `http` writes URLs in the members of 1.0 too, for readers that
+#: want all interfaces to be URLs
+GrpcUrls = Literal["both-in-0.x", "url-last-in-0.x", "bare", "http-in-0.x", "http"]
+#: the entries of one gRPC interface in the members of 0.x: True for one that is a URL
+_ENTRIES: dict[GrpcUrls, tuple[bool, ...]] = {
+    "both-in-0.x": (False, True, False),
+    "url-last-in-0.x": (False, True),
+    "bare": (False,),
+    "http-in-0.x": (True,),
+    "http": (True,),
+}
 
 
 def interface(binding: str, url: str = "", *, version: str = "1.0", tenant: str = "") -> hub.AgentInterface:
@@ -202,6 +213,8 @@ class Advertisement:
         here = self._grpc_here is not None and self._grpc_here()
         all_listed = self._listed(_ALL._replace(grpc=here), base_url)
         listed = {module_name(one.interface.protocol_binding): one for one in all_listed}
+        if query == HTTP_ONLY and bindings.isdisjoint(listed):
+            bindings = set()
         if bindings and bindings.isdisjoint(listed):
             kinds = ", ".join(dict.fromkeys(one.interface.protocol_binding for one in listed.values()))
             raise invalid_params("bindings", f"names none of the bindings of this card: {kinds}")
@@ -276,19 +289,27 @@ class Advertisement:
         made = hub.AgentCard()
         made.CopyFrom(self._card)
         del made.supported_interfaces[:]
-        listed = places(self._interfaces(base_url, wanted, http=self._grpc_urls != "bare"))
+        listed = places(self._interfaces(base_url, wanted, http=True))
         main = main_interface(listed)
         if main is not None:
             for one in listed:
                 one.protocol_version = main.protocol_version  # a card of 0.x has one version for all
-            made.supported_interfaces.append(main)
+            made.supported_interfaces.extend(self._entries(main)[:1])
             for one in listed:
-                made.supported_interfaces.append(one)
-                if self._grpc_urls == "both-in-0.x" and one.protocol_binding == GRPC.name:
-                    bare = made.supported_interfaces.add()
-                    bare.CopyFrom(one)
-                    bare.url = one.url.partition("://")[2]
+                made.supported_interfaces.extend(self._entries(one))
         return made
+
+    def _entries(self, one: hub.AgentInterface) -> list[hub.AgentInterface]:
+        """The entries of an interface in a card of 0.x. The URL of one of gRPC has a scheme."""
+        if one.protocol_binding != GRPC.name:
+            return [one]
+        found = []
+        for is_url in _ENTRIES[self._grpc_urls]:
+            entry = hub.AgentInterface()
+            entry.CopyFrom(one)
+            entry.url = one.url if is_url else one.url.partition("://")[2]
+            found.append(entry)
+        return found
 
     def _interfaces(self, base_url: str, wanted: _Wanted, *, http: bool) -> list[hub.AgentInterface]:
         made = []

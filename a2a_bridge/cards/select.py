@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
-from a2a_bridge.bindings import Resolve
+from a2a_bridge.bindings import DialOptions, Resolve
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0, Dialect, Kind, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -23,6 +24,14 @@ class Candidate:
     credentials: bool = True
     #: resolves a host that is not trusted to the addresses that connections may use
     resolve: Resolve | None = None
+    #: whether gRPC at an address without a scheme is spoken over TLS; None: as its port says
+    grpc_tls: bool | None = None
+
+    def dial_options(self, options: DialOptions) -> DialOptions:
+        """The options with the TLS of this interface, if they leave that open."""
+        if self.grpc_tls is None or options.grpc_tls is not None:
+            return options
+        return replace(options, grpc_tls=self.grpc_tls)
 
 
 def select(
@@ -34,8 +43,13 @@ def select(
     Raises A2AError UNSUPPORTED_OPERATION with a list of the interfaces if none is usable.
     """
     wanted = by_version(version) if version else None
+    secure = {
+        _authority(interface.url)
+        for interface in card.supported_interfaces
+        if interface.url.startswith(("https://", "grpcs://"))
+    }
     found = [
-        Candidate(interface, dialect)
+        Candidate(interface, dialect, grpc_tls=_is_secure(interface, secure))
         for interface in card.supported_interfaces
         if binding in ("", interface.protocol_binding)
         and (dialect := _dialect_of(interface, known)) is not None
@@ -50,6 +64,26 @@ def select(
         f"the card offers no interface for {requested}; it offers: {offers or 'none'}",
         blame=Blame.PEER,
     )
+
+
+def _is_secure(interface: hub.AgentInterface, secure: Collection[str]) -> bool | None:
+    """True for a gRPC address `host:port` that another interface of the card names with TLS: a port speaks
+    TLS or it does not.
+    """
+    if interface.protocol_binding != "GRPC" or "://" in interface.url:
+        return None
+    authority = _authority(interface.url)
+    return True if authority and authority in secure else None
+
+
+def _authority(url: str) -> str:
+    """The host and port of a URL or of `host:port`, in lower case; empty if there are none."""
+    try:
+        parts = urlsplit(url if "://" in url else f"//{url}")
+        port = parts.port or (443 if parts.scheme in ("https", "grpcs") else 0)
+    except ValueError:
+        return ""
+    return f"{parts.hostname}:{port}" if parts.hostname and port else ""
 
 
 def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:

@@ -1,7 +1,8 @@
-"""`a2a-bridge peers`: the peer profiles and their quirks."""
+"""`a2a-bridge peers`: the peer profiles, their quirks, and the gRPC addresses that they dial."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,8 @@ def peers(
     flags: OutputFlags,
 ) -> None:
     """List the peer profiles: the recognised implementations of A2A, and their quirks with the evidence.
+
+    `grpc address` is what their clients dial of a card's addresses of gRPC (see --grpc-urls of `serve`).
 
     For example:
 
@@ -64,6 +67,7 @@ def _tree(profile: Profile) -> dict[str, Any]:
             }
             for quirk, value in profile.deviations.items()
         ],
+        "grpcAddress": None if profile.grpc is None else asdict(profile.grpc),
     }
 
 
@@ -73,4 +77,7 @@ def _lines(profile: Profile) -> list[str]:
         evidence = profile.evidence[quirk]
         until = f", until {evidence.until}" if evidence.until else ""
         lines.append(f"  {quirk} = {_value(value)} ({evidence.source}{until})")
+    if profile.grpc is not None:
+        form = "host:port" if profile.grpc.form == "bare" else "host:port or URL"
+        lines.append(f"  grpc address: {form}, {profile.grpc.entry} entry ({profile.grpc.source})")
     return lines

@@ -10,14 +10,26 @@ from a2a_bridge.peers.profile import (
     ErrorData,
     Evidence,
     Files,
+    GrpcAddress,
     Profile,
     Quirks,
 )
-from a2a_bridge.peers.recognition import GROUP, USER_AGENT, Profiles, add_profile, caller, named, profiles
+from a2a_bridge.peers.recognition import (
+    GROUP,
+    READER_HEADER,
+    USER_AGENT,
+    Profiles,
+    add_profile,
+    caller,
+    named,
+    profiles,
+    reader,
+)
 
 __all__ = [
     "GROUP",
     "NEUTRAL",
+    "READER_HEADER",
     "UNKNOWN",
     "USER_AGENT",
     "AgentSigns",
@@ -25,6 +37,7 @@ __all__ = [
     "ErrorData",
     "Evidence",
     "Files",
+    "GrpcAddress",
     "Profile",
     "Profiles",
     "Quirks",
@@ -32,4 +45,5 @@ __all__ = [
     "caller",
     "named",
     "profiles",
+    "reader",
 ]

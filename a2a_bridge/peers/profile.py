@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 
 class Files(Enum):
@@ -54,6 +54,10 @@ class Quirks:
     #: the longest line of an event stream that is read, in octets; 0 for any. Longer lines are dropped in
     #: silence
     max_event_line: int = 0
+    #: a historyLength of 0 in tasks/get of 0.3 over JSON-RPC requests no history; others mean all of it
+    zero_history: bool = False
+    #: a card with an interface that is no HTTP URL of the card's own origin is refused as a whole
+    http_cards: bool = False
 
 
 NEUTRAL = Quirks()
@@ -67,6 +71,18 @@ class Evidence:
     source: str
     #: the first version without the quirk; empty where none is known
     until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcAddress:
+    """The gRPC address of a card that the clients of an implementation dial."""
+
+    #: the form that they can dial: `bare` is `host:port`, `any` is a URL too
+    form: Literal["bare", "any"]
+    #: the one that they take of several entries for gRPC in the members of 0.x
+    entry: Literal["first", "last"]
+    #: version, file and line of the implementation
+    source: str
 
 
 def _no_text() -> Mapping[str, str]:
@@ -145,8 +161,13 @@ class Profile:
     #: signs of its card; any of them is enough. Empty: it is never recognised as an agent, only named
     agents: tuple[AgentSigns, ...] = ()
     quirks: Quirks = NEUTRAL
+    #: how it asks for cards, if that shows more than its calls
+    readers: tuple[CallerSigns, ...] = ()
     #: name of a quirk -> its evidence
     evidence: Mapping[str, Evidence] = field(default_factory=_no_evidence)
+    #: the form of gRPC addresses that it needs in cards (see `cards.GrpcUrls`); None if it is not known.
+    #: For operators: a card has one form for all its readers
+    grpc: GrpcAddress | None = None
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable() or " " in self.name:

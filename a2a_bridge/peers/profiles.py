@@ -6,7 +6,16 @@ that clients of 1.x send with every request, also when they speak 0.3.
 
 from __future__ import annotations
 
-from a2a_bridge.peers.profile import AgentSigns, CallerSigns, ErrorData, Evidence, Files, Profile, Quirks
+from a2a_bridge.peers.profile import (
+    AgentSigns,
+    CallerSigns,
+    ErrorData,
+    Evidence,
+    Files,
+    GrpcAddress,
+    Profile,
+    Quirks,
+)
 
 _VERSION = "a2a-version"
 _DECLARES = {_VERSION: ""}
@@ -27,23 +36,40 @@ PROFILES: tuple[Profile, ...] = (
         "a2a-go-2",
         "a2a-go 2 (github.com/a2aproject/a2a-go/v2), its 0.3 compatibility included",
         callers=_callers("Go-http-client", "grpc-go", declares=True),
-        quirks=Quirks(file_bytes=Files.RAW, error_data=ErrorData.ARRAY, events_only=True),
+        quirks=Quirks(file_bytes=Files.RAW, error_data=ErrorData.ARRAY, events_only=True, zero_history=True),
         evidence={
             "file_bytes": Evidence("v2.3.1, a2apb/v0/pbconv/from_proto.go:93 and to_proto.go:309"),
             "error_data": Evidence("v2.3.1, internal/jsonrpc/jsonrpc.go:57"),
             "events_only": Evidence("v2.3.1, internal/sse/sse.go:98: lines that begin with `data:` only"),
+            "zero_history": Evidence("v2.3.1, a2acompat/a2av0/conversions.go:602 and a2asrv/handler.go:265"),
         },
+        grpc=GrpcAddress(
+            "bare",
+            "first",
+            "v2.3.1, a2agrpc/v1/client.go:37, a2agrpc/v0/client.go:62, a2aclient/factory.go:216",
+        ),
     ),
     Profile(
         "a2a-go-0.3",
         "a2a-go 0.3",
         callers=_callers("Go-http-client", "grpc-go", declares=False),
-        quirks=Quirks(file_bytes=Files.BASE64, error_data=ErrorData.OBJECT, events_only=True),
+        quirks=Quirks(
+            file_bytes=Files.BASE64, error_data=ErrorData.OBJECT, events_only=True, zero_history=True
+        ),
         evidence={
             "file_bytes": Evidence("v0.3.15, a2apb/pbconv/from_proto.go:93 and to_proto.go:320", "2.0.0"),
             "error_data": Evidence("v0.3.15, internal/jsonrpc/jsonrpc.go:51", "2.0.0"),
             "events_only": Evidence("v0.3.15, internal/sse/sse.go: lines that begin with `data:` only"),
+            "zero_history": Evidence("v0.3.15, a2asrv/handler.go:197; the client leaves out what is not set"),
         },
+        grpc=GrpcAddress("bare", "first", "v0.3.15, a2aclient/grpc.go:40, a2aclient/factory.go:76"),
+    ),
+    Profile(
+        "google-adk-2",
+        "Google ADK 2 for Python, as a reader of cards; it calls with a2a-sdk 1.x",
+        readers=(CallerSigns("python-httpx", sends=_DECLARES),),
+        quirks=Quirks(http_cards=True),
+        evidence={"http_cards": Evidence("2.13.0, google/adk/a2a/agent/_remote_a2a_agent.py:1110")},
     ),
     Profile(
         "a2a-python-1",
@@ -51,6 +77,9 @@ PROFILES: tuple[Profile, ...] = (
         callers=_callers("python-httpx", "grpc-python", declares=True),
         quirks=Quirks(file_bytes=Files.BASE64),
         evidence={"file_bytes": Evidence("1.3.0, a2a/compat/v0_3/proto_utils.py:188 and 672")},
+        grpc=GrpcAddress(
+            "bare", "first", "1.3.0, a2a/client/client_factory.py:239, a2a/client/transports/grpc.py:133"
+        ),
     ),
     Profile(
         "a2a-python-0.3",
@@ -61,6 +90,9 @@ PROFILES: tuple[Profile, ...] = (
             "file_bytes": Evidence("0.3.26, a2a/utils/proto_utils.py:185 and 661"),
             "events_only": Evidence("0.3.26, a2a/client/transports/jsonrpc.py:168", "1.0.0"),
         },
+        grpc=GrpcAddress(
+            "bare", "last", "0.3.26, a2a/client/client_factory.py:208, a2a/client/transports/grpc.py:85"
+        ),
     ),
     Profile(
         "a2a-java-1",
@@ -82,6 +114,9 @@ PROFILES: tuple[Profile, ...] = (
             "strict_json": Evidence("0.3.3.Final, io/a2a/client/transport/rest/RestTransport.java:79"),
             "events_only": Evidence("0.3.3.Final, io/a2a/client/http/JdkA2AHttpClient.java:113"),
         },
+        grpc=GrpcAddress(
+            "bare", "first", "0.3.3.Final, io/a2a/client/ClientBuilder.java, getServerPreferredTransports"
+        ),
     ),
     Profile(
         "a2a-js-1",
@@ -93,6 +128,9 @@ PROFILES: tuple[Profile, ...] = (
                 "1.3.0, dist/compat/v0_3/client/index.js:3443; base64 text in 1.0.0-beta.0"
             )
         },
+        grpc=GrpcAddress(
+            "bare", "first", "1.3.0, dist/client/index.js:6517, dist/client/transports/grpc/index.js:9669"
+        ),
     ),
     Profile(
         "a2a-js-0.3",
@@ -101,8 +139,18 @@ PROFILES: tuple[Profile, ...] = (
         agents=(AgentSigns({"x-powered-by": "Express"}),),
         quirks=Quirks(file_bytes=Files.RAW),
         evidence={"file_bytes": Evidence("0.3.14, dist/chunk-5ONEQMOQ.js:1250 and 1942")},
+        grpc=GrpcAddress(
+            "bare", "last", "0.3.14, dist/client/index.js:1384, dist/client/transports/grpc/index.js:24"
+        ),
     ),
-    Profile("a2a-rust", "a2a-rs (a2a-grpc) over gRPC", callers=_callers("tonic", declares=True)),
+    Profile(
+        "a2a-rust",
+        "a2a-rs (a2a-grpc) over gRPC",
+        callers=_callers("tonic", declares=True),
+        grpc=GrpcAddress(
+            "any", "first", "a2a-grpc 0.3.11, src/client.rs:24; a2a-client-lf 0.2.9, src/factory.rs:119"
+        ),
+    ),
     Profile(
         "a2a-dotnet-preview",
         "A2A .NET 1.0 previews; other clients of 1.0 without a user agent look the same",

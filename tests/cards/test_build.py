@@ -211,6 +211,7 @@ def test_with_an_interface_of_0_3_the_card_has_the_members_of_both() -> None:
     assert document["protocolVersion"] == "0.3.0"
     assert places(document) == [
         ("http://h.example/old", "JSONRPC"),
+        ("127.0.0.1:50051", "GRPC"),
         ("http://127.0.0.1:50051", "GRPC"),
         ("127.0.0.1:50051", "GRPC"),
     ]
@@ -231,6 +232,7 @@ def test_the_main_interface_is_the_first_of_the_newest_0_x() -> None:
     assert document["protocolVersion"] == "0.3.0"
     assert places(document) == [
         ("http://h.example/3", "HTTP+JSON"),
+        ("127.0.0.1:50051", "GRPC"),
         ("http://127.0.0.1:50051", "GRPC"),
         ("127.0.0.1:50051", "GRPC"),
         ("http://h.example/3", "JSONRPC"),
@@ -261,23 +263,27 @@ def test_0_x_alone_is_a_card_of_both_all_the_same(version: str, said: str, spoke
     assert document["url"] == document["supportedInterfaces"][0]["url"] == "http://h.example/"
 
 
+BARE, URL = "127.0.0.1:50051", "http://127.0.0.1:50051"
+
+
 @pytest.mark.parametrize(
-    ("grpc_urls", "newer", "older", "more"),
+    ("grpc_urls", "newer", "older", "entries"),
     [
-        ("both-in-0.x", "127.0.0.1:50051", "http://127.0.0.1:50051", ["127.0.0.1:50051"]),
-        ("bare", "127.0.0.1:50051", "127.0.0.1:50051", []),
-        ("http-in-0.x", "127.0.0.1:50051", "http://127.0.0.1:50051", []),
-        ("http", "http://127.0.0.1:50051", "http://127.0.0.1:50051", []),
+        ("both-in-0.x", BARE, BARE, [BARE, URL, BARE]),
+        ("url-last-in-0.x", BARE, BARE, [BARE, URL]),
+        ("bare", BARE, BARE, [BARE]),
+        ("http-in-0.x", BARE, URL, [URL]),
+        ("http", URL, URL, [URL]),
     ],
 )
 def test_grpc_addresses_in_the_form_that_readers_want(
-    grpc_urls: Any, newer: str, older: str, more: list[str]
+    grpc_urls: Any, newer: str, older: str, entries: list[str]
 ) -> None:
     mounted = [grpc(), grpc(version="0.3")]
     document = tree(mounted, grpc_urls=grpc_urls)
     assert [one["url"] for one in document["supportedInterfaces"]] == [newer, newer]
     assert (document["url"], document["preferredTransport"]) == (older, "GRPC")
-    assert places(document) == [(url, "GRPC") for url in (older, *more)]
+    assert [one["url"] for one in document["additionalInterfaces"]] == entries
     secure = tree(mounted, grpc_urls=grpc_urls, grpc_secure=True)
     assert secure["url"] == older.replace("http:", "https:")
 
@@ -294,8 +300,8 @@ def test_grpc_addresses_in_the_form_that_readers_want(
 def test_whether_a_public_grpc_address_speaks_tls(public: str, newer: str, older: str) -> None:
     document = tree([grpc(), grpc(version="0.3")], public_grpc=public)
     assert [one["url"] for one in document["supportedInterfaces"]] == [newer, newer]
-    assert document["url"] == older
-    assert places(document) == [(older, "GRPC"), (newer, "GRPC")]
+    assert document["url"] == newer
+    assert places(document) == [(newer, "GRPC"), (older, "GRPC"), (newer, "GRPC")]
 
 
 def test_every_well_known_path_with_0_x() -> None:

@@ -53,6 +53,7 @@ def test_any_card_has_the_same_content_for_both_readers(card: hub.AgentCard) -> 
     assert [one.url for one in older(tree).supported_interfaces] == [
         "http://a.example/old",
         "http://a.example/old",
+        "127.0.0.1:50051",
         "http://127.0.0.1:50051",
         "127.0.0.1:50051",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards import interface, select
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -43,6 +44,27 @@ def test_the_agents_order_is_kept_and_unknown_interfaces_are_skipped() -> None:
     assert [one.interface.url for one in found] == ["g3", "g", "j", "bare", "h", "j2"]
     assert {one.dialect for one in found[1:]} == {V1_0}
     assert found[0].dialect is by_version("0.3")
+
+
+@pytest.mark.parametrize(
+    ("grpc", "https", "secure"),
+    [
+        ("agent.example:8443", "https://agent.example:8443/a2a", True),
+        ("Agent.Example:443", "https://agent.example", True),
+        ("[2001:db8::1]:8443", "https://[2001:db8::1]:8443", True),
+        ("agent.example:50051", "https://agent.example:8443", None),
+        ("agent.example:8443", "http://agent.example:8443", None),
+        ("other.example:8443", "https://agent.example:8443", None),
+        ("grpc://agent.example:8443", "https://agent.example:8443", None),
+        ("nonsense", "https://agent.example:nonsense", None),
+    ],
+)
+def test_grpc_on_a_port_that_speaks_tls(grpc: str, https: str, secure: bool | None) -> None:
+    listed = [interface("GRPC", grpc), interface("HTTP+JSON", https)]
+    first, second = select(hub.AgentCard(supported_interfaces=listed), known=("GRPC", "HTTP+JSON"))
+    assert (first.grpc_tls, second.grpc_tls) == (secure, None)
+    assert first.dial_options(DialOptions()).grpc_tls is secure
+    assert first.dial_options(DialOptions(grpc_tls=False)).grpc_tls is False
 
 
 def test_requested_bindings_and_versions() -> None:

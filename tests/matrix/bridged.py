@@ -47,15 +47,18 @@ class Peers:
 
     agents: Callable[..., Agent]
     clients: Callable[[str], PeerClient]
-    #: clients of other languages: a side that has one, and the URL to call -> that client
-    services: Callable[[Side, str], Service | None] = lambda _side, _url: None
+    #: clients of other languages: a side that has one, and the origin of a card -> that client
+    services: Callable[[Side, str], Service | None] = lambda _side, _origin: None
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """An agent: the interface to dial, and the caller that knows its answers without us."""
+    """An agent: the interface to dial, the origin of its card, and the caller that knows its answers without
+    us.
+    """
 
     interface: hub.AgentInterface
+    origin: str
     bare: Caller
     options: DialOptions = OPTIONS
 
@@ -81,7 +84,7 @@ async def upstream(side: Side, peers: Peers) -> AsyncIterator[Upstream]:
             agent = scripted_agent()
             server = await stack.enter_async_context(serve_agent(agent, EVERYWHERE))
             near = await stack.enter_async_context(connect(agent))
-            yield Upstream(found_in(server, side), ServiceCaller(near.service))
+            yield Upstream(found_in(server, side), f"http://{server.http}", ServiceCaller(near.service))
             return
         running = peers.agents(side.who)
         there = interface(side.binding, running.url(side.binding), version=side.version)
@@ -89,12 +92,12 @@ async def upstream(side: Side, peers: Peers) -> AsyncIterator[Upstream]:
             # It has no 0.x interface: our own plain client is used.
             plain = interface("GRPC", running.url("GRPC"), version="1.0")
             dialled = find("GRPC").dial(plain, by_version("1.0"), OPTIONS)
-            yield Upstream(there, ServiceCaller(await stack.enter_async_context(dialled)))
+            yield Upstream(there, running.http, ServiceCaller(await stack.enter_async_context(dialled)))
             return
         http = await stack.enter_async_context(httpx.AsyncClient(timeout=PATIENCE, verify=False))  # noqa: S501  no TLS
         extended = f"{running.http}/agent/authenticatedExtendedCard" if side.version == "0.2.5" else ""
         options = RAW if side.who in RAW_FILES else BASE64
-        yield Upstream(there, BareCaller(http, running.url("JSONRPC"), extended), options)
+        yield Upstream(there, running.http, BareCaller(http, running.url("JSONRPC"), extended), options)
 
 
 @asynccontextmanager
@@ -119,13 +122,13 @@ def found_in(server: Server, side: Side) -> hub.AgentInterface:
 
 @asynccontextmanager
 async def calling(
-    side: Side, there: hub.AgentInterface, peers: Peers, options: DialOptions = OPTIONS
+    side: Side, there: hub.AgentInterface, origin: str, peers: Peers, options: DialOptions = OPTIONS
 ) -> AsyncIterator[Caller]:
-    """The client of a cell."""
+    """The client of a cell. Those of other programs know nothing but the origin, and read the card there."""
     if side.who == OURS:
         async with find(side.binding).dial(there, by_version(side.version), options) as service:
             yield ServiceCaller(service, "0.3" if side.version == "1.0" else side.version)
-    elif (service := peers.services(side, there.url)) is not None:
+    elif (service := peers.services(side, origin)) is not None:
         yield ServiceCaller(service)
     elif side.who == "1.3.0":
         described = card()
@@ -133,7 +136,7 @@ async def calling(
         async with sdk_client(described, side.binding) as service:
             yield ServiceCaller(service, without=LACKING.get((side.version, side.binding), ()))
     else:
-        yield PeerCaller(peers.clients(side.who), side.who, side.binding, url=there.url)
+        yield PeerCaller(peers.clients(side.who), side.who, side.binding, origin=origin)
 
 
 def judged(
@@ -174,7 +177,7 @@ async def direct(client: Side, agent: Side, peers: Peers) -> Result:
     """The same without a gateway: both sides speak the same version over the same binding."""
     async with (
         upstream(agent, peers) as there,
-        calling(client, there.interface, peers, there.options) as caller,
+        calling(client, there.interface, there.origin, peers, there.options) as caller,
     ):
         expected, got = await asyncio.gather(settled(there.bare), transcripts(caller, held(client)))
     alone = faults_of(ALONE, client.who, client.binding) if client == agent else ()
@@ -189,7 +192,10 @@ async def compared(agent: Side, clients: Iterable[Side], peers: Peers) -> dict[S
 
         async def one(client: Side) -> Result:
             try:
-                async with some, calling(client, found_in(server, client), peers) as caller:
+                async with (
+                    some,
+                    calling(client, found_in(server, client), f"http://{server.http}", peers) as caller,
+                ):
                     got = await transcripts(caller, held(client))
             except Exception as error:  # noqa: BLE001  a cell that breaks is a result, too
                 return Result((f"broke: {type(error).__name__}: {error}",))

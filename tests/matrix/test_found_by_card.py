@@ -77,7 +77,7 @@ async def test_a_gateway_finds_an_older_agent_by_its_address(
     async with (
         upstream(agent, peers) as there,
         serve_gateway(card, candidates, EVERYWHERE, dial_options=BASE64) as server,
-        calling(client, found_in(server, client), peers) as caller,
+        calling(client, found_in(server, client), f"http://{server.http}", peers) as caller,
     ):
         lines = await unexpected(caller, there, client, agent)
     assert not lines, "\n".join(lines)

@@ -12,7 +12,7 @@ import pytest
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import KNOWN
+from a2a_bridge.dialects import KNOWN, V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.transports.http_peer import http, peering
 from tests.transports.http_scene import MESSAGE, Scripted, ask, dialling, frame, hosting, request
@@ -54,6 +54,24 @@ async def test_a_configuration_is_read_by_its_shape_and_answered_in_it(asked: di
         assert ("pushNotificationConfig" in answer) == (asked is NESTED)
         if asked is NESTED:
             assert answer["pushNotificationConfig"]["url"] == "https://e.example/"
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_the_other_shape_is_no_unknown_member(binding: str) -> None:
+    """A gateway rewrites the address of a webhook: the agent must not find another one in the draft's member."""
+    form = V1_0.form(next(kind for kind in V1_0.forms if kind.name == binding))
+    assert form is not None
+    row = form.row(ops.CREATE_PUSH_CONFIG)
+    assert row is not None
+    tree = {**FLAT, "pushNotificationConfig": {"url": "https://other.example/"}, "later": 1}
+    assert row.encode_request(row.decode_request(dict(tree))) == {**FLAT, "later": 1}
+    assert row.encode_response(row.decode_response(dict(tree))) == {**FLAT, "later": 1}
+    send = form.row(ops.SEND_MESSAGE)
+    assert send is not None
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
+    configuration = {"taskPushNotificationConfig": FLAT, "pushNotificationConfig": {"url": "https://x/"}}
+    request = send.decode_request({"message": message, "configuration": configuration})
+    assert send.encode_request(request)["configuration"] == {"taskPushNotificationConfig": FLAT}
 
 
 async def test_lists_have_a_method_of_their_own_and_others_go_by_the_profile() -> None:

@@ -211,17 +211,21 @@ async def test_a_page_size_of_0_is_none_over_grpc() -> None:
     assert call.request.context_id == "c"
 
 
-async def test_a_history_length_of_0_is_none_in_tasks_get_of_0_3() -> None:
+@pytest.mark.parametrize(
+    ("agent", "given"),
+    [("Go-http-client/1.1", True), ("python-httpx/0.28", False), ("Java-http-client/21", False), ("", False)],
+)
+async def test_a_history_length_of_0_is_none_in_tasks_get_of_0_3_but_for_go(agent: str, given: bool) -> None:
     service = Scripted()
     async with hosting(service, dialects=KNOWN) as host:
         for length in (0, 2):
             params = {"id": "t", "historyLength": length}
-            await ask(host, request("POST", "/", frame("tasks/get", params), version=""))
+            await ask(host, request("POST", "/", frame("tasks/get", params), version="", User_Agent=agent))
         await ask(host, request("POST", "/", frame("GetTask", {"id": "t", "historyLength": 0})))
     lengths = [
         (call.request.HasField("history_length"), call.request.history_length) for call in service.calls
     ]
-    assert lengths == [(False, 0), (True, 2), (True, 0)]
+    assert lengths == [(given, 0), (True, 2), (True, 0)]
 
 
 @pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])

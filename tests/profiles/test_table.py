@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -25,6 +26,7 @@ from a2a_bridge.peers import (
     recognition,
 )
 from a2a_bridge.peers.profiles import PROFILES
+from tests.docs.pages import DOCS
 
 TABLE = Profiles()
 OWN = Profile("own", "mine", callers=(CallerSigns("Go-http-client", sends={"x-own": "yes"}),))
@@ -64,7 +66,7 @@ def test_callers_are_recognised(agent: str | None, declared: str | None, name: s
 
 
 def test_every_profile_is_recognised_or_can_be_named() -> None:
-    assert {one.name for one in PROFILES if not (one.callers or one.agents)} == set()
+    assert {one.name for one in PROFILES if not (one.callers or one.readers or one.agents)} == set()
     assert [named(one.name) for one in PROFILES] == list(PROFILES)
     assert named("") is UNKNOWN
     with pytest.raises(LookupError, match=r"'nobody'; known: .*a2a-bridge, a2a-go-2"):
@@ -156,9 +158,22 @@ def test_the_command_lists_profiles_with_the_evidence_for_each_quirk() -> None:
     assert {"name": "error_data", "value": "object"}.items() <= go["quirks"][1].items()
     text = listed("a2a-go-0.3")
     assert text.startswith("a2a-go-0.3: a2a-go 0.3\n  file_bytes = base64 (v0.3.15, a2apb/")
+    assert "\n  grpc address: host:port, first entry (v0.3.15, a2aclient/" in text
+    assert {"form": "bare", "entry": "first"}.items() <= go["grpcAddress"].items()
     refused = CliRunner().invoke(app, ["peers", "nobody"])
     assert refused.exit_code == 2
     assert "no peer profile 'nobody'" in " ".join(refused.output.replace("│", " ").split())
+
+
+def test_the_page_says_which_grpc_address_each_profile_dials() -> None:
+    rows = re.findall(
+        r"^\| (`a2a-[^|]+) \| ([^|]+) \| the (first|last) \|$", (DOCS / "peers.md").read_text(), re.MULTILINE
+    )
+    forms = {"`host:port`": "bare", "`host:port` or URL": "any"}
+    told = {
+        name.strip("` "): (forms[form], entry) for names, form, entry in rows for name in names.split(",")
+    }
+    assert told == {one.name: (one.grpc.form, one.grpc.entry) for one in PROFILES if one.grpc is not None}
 
 
 def test_a_name_that_is_no_profile_is_refused_before_anything_is_dialled() -> None:

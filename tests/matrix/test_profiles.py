@@ -1,0 +1,67 @@
+"""What the profile of a caller decides, through a gateway to an agent of the official SDK that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from a2a_bridge.pb import a2a_v1 as v0
+from tests.matrix.bridged import OPTIONS, Peers, Upstream, gateway, upstream
+from tests.matrix.versions import Side
+from tests.peers.processes import Agent, PeerClient
+from tests.transports import grpc_scene
+
+pytestmark = pytest.mark.sdk
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
+GO_2 = [("grpc.primary_user_agent", "grpc-go/1.81.1")]
+
+
+@pytest.mark.parametrize("binding", ["HTTP+JSON", "GRPC"])
+async def test_a_caller_that_sends_raw_files_reaches_an_agent_that_takes_base64_text(
+    binding: str, peer_agents: Callable[..., Agent], peer_clients: Callable[[str], PeerClient]
+) -> None:
+    file = v0.FilePart(file_with_bytes=PNG, mime_type="image/png")
+    message = v0.Message(
+        message_id="m", role=v0.ROLE_USER, content=[v0.Part(text="script:copy; done"), v0.Part(file=file)]
+    )
+    wire = v0.SendMessageRequest(request=message, configuration=v0.SendMessageConfiguration(blocking=True))
+    async with upstream(Side("0.3.26", "0.3", binding), Peers(peer_agents, peer_clients)) as there:
+        unnamed = Upstream(there.interface, there.origin, there.bare, OPTIONS)
+        async with gateway(unnamed) as server, grpc_scene.channel(server.grpc, GO_2) as channel:
+            answer = await channel.unary_unary("/a2a.v1.A2AService/SendMessage")(
+                wire.SerializeToString(), metadata=[("a2a-version", "0.3")]
+            )
+    task = v0.SendMessageResponse.FromString(answer).task
+    assert [part.file.file_with_bytes for part in task.artifacts[0].parts] == [b"", PNG]
+
+
+@pytest.mark.parametrize(
+    ("agent", "messages"), [("Go-http-client/1.1", 0), ("python-httpx/0.28.1", 1), ("Java-http-client/21", 1)]
+)
+async def test_a_history_length_of_0_means_what_the_callers_profile_says(
+    agent: str,
+    messages: int,
+    peer_agents: Callable[..., Agent],
+    peer_clients: Callable[[str], PeerClient],
+) -> None:
+    async with (
+        upstream(Side("0.3.26", "0.3", "JSONRPC"), Peers(peer_agents, peer_clients)) as there,
+        gateway(there) as server,
+        httpx.AsyncClient(
+            base_url=f"http://{server.http}", headers={"User-Agent": agent}, timeout=OPTIONS.timeout
+        ) as http,
+    ):
+
+        async def result(method: str, params: object) -> dict[str, object]:
+            request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            answer: dict[str, object] = (await http.post("/", json=request)).json()["result"]
+            return answer
+
+        parts = [{"kind": "text", "text": "script:open; done"}]
+        message = {"kind": "message", "messageId": "m", "role": "user", "parts": parts}
+        task = await result("message/send", {"message": message})
+        found = await result("tasks/get", {"id": task["id"], "historyLength": 0})
+    assert len(found.get("history") or ()) == messages  # type: ignore[arg-type]
