@@ -14,6 +14,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events, messages_of
 from a2a_bridge.core.operations import Operation, Req, Res
+from a2a_bridge.core.protocols import lacks
 from a2a_bridge.core.service import Service, refused, refused_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
@@ -80,7 +81,9 @@ class _AgentService:
 
     def __init__(self, agent: A2AService) -> None:
         self._methods: dict[Operation[Any, Any], Any] = {
-            operation: getattr(agent, name) for operation, name in METHODS.items()
+            operation: getattr(agent, name)
+            for operation, name in METHODS.items()
+            if not lacks(agent, A2AService, name)
         }
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
@@ -103,7 +106,9 @@ def _unsupported(call: Call[Any, Any]) -> A2AError:
 
 
 def service_of(agent: A2AService) -> Service:
-    """The agent as a service with two methods."""
+    """The agent as a service with two methods. Calls of methods that it lacks are refused with
+    UNSUPPORTED_OPERATION.
+    """
     return _AgentService(agent)
 
 
@@ -120,55 +125,78 @@ class Client:
     async def send_message(
         self, request: hub.SendMessageRequest, context: CallContext | None = None, /
     ) -> hub.SendMessageResponse:
+        """Sends a message; returns the direct answer, or the task once it has ended or waits for the caller
+        (spec 3.1.1). Raises A2AError.
+        """
         return await self.service.unary(Call(ops.SEND_MESSAGE, request, context or CallContext()))
 
     def send_streaming_message(
         self, request: hub.SendMessageRequest, context: CallContext | None = None, /
     ) -> AsyncGenerator[hub.StreamResponse, None]:
+        """Sends a message and yields the answer as it comes: one message, or the task and its events (spec
+        3.1.2). Raises A2AError when iterated.
+        """
         call = Call(ops.SEND_STREAMING_MESSAGE, request, context or CallContext())
         return messages_of(self.service.stream(call))
 
     async def get_task(self, request: hub.GetTaskRequest, context: CallContext | None = None, /) -> hub.Task:
+        """The task with an id (spec 3.1.3). Raises A2AError, TASK_NOT_FOUND for a task that the caller may
+        not see.
+        """
         return await self.service.unary(Call(ops.GET_TASK, request, context or CallContext()))
 
     async def list_tasks(
         self, request: hub.ListTasksRequest, context: CallContext | None = None, /
     ) -> hub.ListTasksResponse:
+        """One page of the caller's tasks, the newest first (spec 3.1.4). Raises A2AError."""
         return await self.service.unary(Call(ops.LIST_TASKS, request, context or CallContext()))
 
     async def cancel_task(
         self, request: hub.CancelTaskRequest, context: CallContext | None = None, /
     ) -> hub.Task:
+        """Cancels a task and returns it as it is then (spec 3.1.5). Raises A2AError, TASK_NOT_CANCELABLE if
+        it has ended or the agent refuses.
+        """
         return await self.service.unary(Call(ops.CANCEL_TASK, request, context or CallContext()))
 
     def subscribe_to_task(
         self, request: hub.SubscribeToTaskRequest, context: CallContext | None = None, /
     ) -> AsyncGenerator[hub.StreamResponse, None]:
+        """Yields a snapshot of a task and its further events (spec 3.1.6). Raises A2AError when iterated."""
         call = Call(ops.SUBSCRIBE_TO_TASK, request, context or CallContext())
         return messages_of(self.service.stream(call))
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext | None = None, /
     ) -> hub.TaskPushNotificationConfig:
+        """Registers a webhook for the events of a task; returns it with its id (spec 3.1.7). Raises
+        A2AError.
+        """
         return await self.service.unary(Call(ops.CREATE_PUSH_CONFIG, request, context or CallContext()))
 
     async def get_task_push_notification_config(
         self, request: hub.GetTaskPushNotificationConfigRequest, context: CallContext | None = None, /
     ) -> hub.TaskPushNotificationConfig:
+        """A registered webhook of a task (spec 3.1.8). Raises A2AError."""
         return await self.service.unary(Call(ops.GET_PUSH_CONFIG, request, context or CallContext()))
 
     async def list_task_push_notification_configs(
         self, request: hub.ListTaskPushNotificationConfigsRequest, context: CallContext | None = None, /
     ) -> hub.ListTaskPushNotificationConfigsResponse:
+        """The registered webhooks of a task, a page of them (spec 3.1.9). Raises A2AError."""
         return await self.service.unary(Call(ops.LIST_PUSH_CONFIGS, request, context or CallContext()))
 
     async def get_extended_agent_card(
         self, request: hub.GetExtendedAgentCardRequest | None = None, context: CallContext | None = None, /
     ) -> hub.AgentCard:
+        """The card that the agent shows to this caller (spec 3.1.11). Raises A2AError,
+        EXTENDED_AGENT_CARD_NOT_CONFIGURED or UNSUPPORTED_OPERATION if there is none.
+        """
         message = request or hub.GetExtendedAgentCardRequest()
         return await self.service.unary(Call(ops.GET_EXTENDED_AGENT_CARD, message, context or CallContext()))
 
     async def delete_task_push_notification_config(
         self, request: hub.DeleteTaskPushNotificationConfigRequest, context: CallContext | None = None, /
     ) -> Empty:
+        """Removes a registered webhook of a task (spec 3.1.10). Raises A2AError."""
         return await self.service.unary(Call(ops.DELETE_PUSH_CONFIG, request, context or CallContext()))

@@ -104,6 +104,18 @@ class Principal:
     #: further data of the authenticator, such as the claims of a token
     claims: Mapping[str, Any] = field(default_factory=_no_parameters)
 
+    @property
+    def scopes(self) -> frozenset[str]:
+        """The scopes of the claims: `scope` is text with spaces (RFC 8693, 4.2), `scp` text or a list."""
+        found = self.claims.get("scope", self.claims.get("scp", ""))
+        if isinstance(found, str):
+            return frozenset(found.split())
+        return (
+            frozenset(one for one in found if isinstance(one, str))
+            if isinstance(found, list)
+            else frozenset()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -213,6 +213,13 @@ def task_not_found(task_id: str) -> A2AError:
     return A2AError(Reason.TASK_NOT_FOUND, metadata={"taskId": task_id})
 
 
+def cause_of(error: A2AError) -> str:
+    """The message of an error with its notes, for logs and operators. Notes name addresses and repeat what a
+    peer wrote, so they never reach a caller.
+    """
+    return "; ".join((error.message, *getattr(error, "__notes__", ())))
+
+
 def request_too_large(limit: int) -> A2AError:
     """REQUEST_TOO_LARGE with the maximum number of bytes of a request."""
     text = f"the request is larger than {limit} bytes"

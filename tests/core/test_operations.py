@@ -15,6 +15,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer
 from a2a_bridge.testing.agents import EchoAgent
 
 RPCS = hub.DESCRIPTOR.services_by_name["A2AService"].methods
@@ -78,6 +79,13 @@ def test_the_engine_is_a_service_of_all_of_them() -> None:
     assert all(callable(getattr(engine, name)) for name in METHODS.values())
 
 
+def test_every_operation_of_the_clients_says_what_it_does() -> None:
+    for cls in (Client, Peer):
+        own = {name: value for name, value in vars(cls).items() if not name.startswith("_")}
+        assert [name for name, value in own.items() if not value.__doc__] == []
+    assert vars(Client).keys() >= set(METHODS.values())
+
+
 class Recorder:
     """An agent that has every method and tells which one was called."""
 
@@ -116,3 +124,32 @@ async def test_an_operation_of_a_later_version_is_unsupported() -> None:
     with pytest.raises(A2AError) as caught:
         await service_of(Recorder()).unary(Call(unknown, hub.GetTaskRequest(), CallContext()))
     assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+
+
+class OnlyTasks(A2AService):
+    """It has one method of its own; the protocol's do nothing."""
+
+    async def get_task(self, request: hub.GetTaskRequest, _: CallContext, /) -> hub.Task:
+        return hub.Task(id=request.id)
+
+
+class Bare:
+    """It has no method."""
+
+
+@pytest.mark.parametrize("agent", [OnlyTasks, Bare])
+@pytest.mark.parametrize(
+    "operation", [one for one in ops.ALL if one is not ops.GET_TASK], ids=lambda one: one.name
+)
+async def test_an_operation_that_the_agent_lacks_is_unsupported(
+    operation: ops.Operation[Any, Any], agent: Any
+) -> None:
+    service = service_of(agent())
+    call: Call[Any, Any] = Call(operation, operation.request(), CallContext())
+    answer = anext(service.stream(call)) if isinstance(operation, ops.Streaming) else service.unary(call)
+    with pytest.raises(A2AError) as caught:
+        await answer
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+    assert caught.value.metadata == {"operation": operation.name}
+    if agent is OnlyTasks:
+        assert (await Client(service).get_task(hub.GetTaskRequest(id="t"))).id == "t"

@@ -1,0 +1,47 @@
+"""The interface between transports, which have the credentials of a request, and authenticators.
+
+Rules:
+1. A transport authenticates a request before it decodes its body. The principal goes into the call context.
+2. A failure is UNAUTHENTICATED with a challenge, and its text never repeats a credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from a2a_bridge.core.call import Principal
+from a2a_bridge.core.errors import A2AError, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """What a request presents to prove its caller."""
+
+    #: service parameters (HTTP headers, gRPC metadata) by lower-case name
+    parameters: Mapping[str, str]
+    #: IP address of the peer; empty if unknown
+    peer: str = ""
+    #: reads the client certificate (DER) that the listener has verified; None for a connection without one
+    certificate: Callable[[], bytes | None] | None = None
+
+
+#: identifies the caller of a request. Raises UNAUTHENTICATED (`UnauthenticatedError`), or UNAVAILABLE while
+#: it cannot decide
+Authenticate = Callable[[Presented], Awaitable[Principal]]
+
+
+class UnauthenticatedError(A2AError):
+    """The caller is not known. challenges: values for the header WWW-Authenticate (RFC 9110, 11.6.1)."""
+
+    def __init__(self, message: str = "", challenges: tuple[str, ...] = ()) -> None:
+        super().__init__(Reason.UNAUTHENTICATED, message)
+        self.challenges = challenges
+
+
+class ScopeMissingError(A2AError):
+    """The caller is known and lacks a scope. challenges: as in `UnauthenticatedError`."""
+
+    def __init__(self, message: str, challenges: tuple[str, ...] = ()) -> None:
+        super().__init__(Reason.PERMISSION_DENIED, message)
+        self.challenges = challenges
