@@ -42,6 +42,9 @@ class StoreContract(WritingContract, ListContract, ReadingContract, SendsContrac
 class DurableStoreContract(StoreContract):
     """Also the guarantees after the death of the process. Subclass it with `opened` and `survivor`."""
 
+    #: False for a store whose push configs and notifications end with the process, as those of StoreBase do
+    keeps_push = True
+
     def survivor(self, store: Store) -> AbstractAsyncContextManager[Store]:
         """The same data opened by another process, after the process of `store` was killed at this moment."""
         raise NotImplementedError
@@ -67,7 +70,9 @@ class DurableStoreContract(StoreContract):
         for number in range(40):
             author.chunk(str(number))
         async with asyncio.timeout(PATIENCE):
-            read = [one for _ in range(2) for one in await reader.take()]
+            read = list(await reader.take())
+            while len(read) < 20:  # how many come at once depends on the store
+                read += await reader.take()
             async with self.survivor(store) as other:
                 again = other.subscribe("t", 0)
                 whole = list(await again.take())
@@ -120,6 +125,8 @@ class DurableStoreContract(StoreContract):
             assert await other.sends.reserve(HERE, "m", b"1", "x", instead=known) is None
 
     async def test_push_survives(self, store: Store) -> None:
+        if not self.keeps_push:
+            pytest.skip("the store keeps push configs and notifications in memory")
         config = hub.TaskPushNotificationConfig(task_id="t", id="p", url="https://hook.example/")
         await store.push_configs.put(HERE, Registered(config))
         await Author(store, push=True).begin("t").synced()

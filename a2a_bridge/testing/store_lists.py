@@ -101,6 +101,42 @@ class ListContract(OpensStores):
         assert (await store.list(HERE, TaskQuery())).tasks == [bare]
         assert (await store.list(HERE, TaskQuery(artifacts=True))).tasks == [author.task]
 
+    async def test_large_tasks_end_a_page(self, store: Store) -> None:
+        """A page stays below what gRPC clients accept; a task that does not is alone."""
+        mib = 1 << 20
+        sizes = [mib, mib, mib, mib, 5 * mib, mib, 10, 10]
+        for number, size in enumerate(sizes):
+            author = Author(store).begin(f"t{number}", NOON - number)
+            author.chunk("x" * size)
+            await author.synced()
+        read = await pages(store, artifacts=True)
+        assert [[one.id for one in page.tasks] for page in read] == [
+            ["t0", "t1", "t2"],
+            ["t3"],
+            ["t4"],
+            ["t5", "t6", "t7"],
+        ]
+        assert {page.total for page in read} == {len(sizes)}
+        assert len(await pages(store)) == 1  # without their artifacts they are small
+        assert [len(page.tasks) for page in await pages(store, artifacts=True, page_size=2)] == [
+            2,
+            2,
+            1,
+            2,
+            1,
+        ]
+
+    async def test_histories_are_cut(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        for text in ("one", "two", "three"):
+            author.status(WORKING, text=text)
+        await author.synced()
+        texts = ["one", "two"]
+        assert [one.parts[0].text for one in author.task.history][-2:] == texts
+        for length, wanted in ((None, author.task.history), (1, author.task.history[-1:]), (0, [])):
+            (task,) = (await store.list(HERE, TaskQuery(history_length=length))).tasks
+            assert list(task.history) == list(wanted)
+
     @pytest.mark.parametrize("token", ["x", "AAAA", "é", "a.b.c", "=" * 8, "0" * 500])
     async def test_bad_tokens_are_refused(self, store: Store, token: str) -> None:
         await Author(store).begin("t").synced()

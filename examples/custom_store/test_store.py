@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,12 +12,14 @@ import pytest
 from a2a_files import FileStore
 
 from a2a_bridge import Run, agent
-from a2a_bridge.ext import CallContext, Engine, Scope, Sent, Store, hub
-from a2a_bridge.testing.contracts import StoreContract
+from a2a_bridge.ext import A2AError, CallContext, Engine, Scope, Sent, Store, hub
+from a2a_bridge.testing.contracts import DurableStoreContract
 
 
-class TestFileStore(StoreContract):
-    """The contract of stores."""
+class TestFileStore(DurableStoreContract):
+    """The contract of stores that outlive their process."""
+
+    keeps_push = False
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
@@ -26,6 +30,14 @@ class TestFileStore(StoreContract):
         store = FileStore(self.folder)
         yield store
         await store.close()
+
+    @asynccontextmanager
+    async def survivor(self, store: Store) -> AsyncIterator[Store]:  # noqa: ARG002  its folder is known
+        copy = self.folder.with_name(f"{self.folder.name}-survivor")
+        shutil.copytree(self.folder, copy)
+        other = FileStore(copy)
+        yield other
+        await other.close()
 
 
 @agent
@@ -99,3 +111,27 @@ async def test_a_failing_disk_delays_answers_and_loses_nothing(
     assert writer.pending
     await writer.synced()
     assert (attempts, writer.pending, store.refusal()) == (3, False, None)
+
+
+async def test_readers_of_a_lost_disk_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FileStore(tmp_path)
+    store.ack_timeout = 0.05
+    task = hub.Task(id="t", context_id="c")
+    writer = store.create(Scope("", ""), "t", lambda: None)
+    writer.append(hub.StreamResponse(task=task), task)
+    await writer.synced()
+
+    async def failing(_: object) -> object:
+        raise OSError("no such device")
+
+    write = store.write
+    monkeypatch.setattr(store, "write", failing)
+    reader = store.subscribe("t", 1)
+    writer.append(hub.StreamResponse(task=task), task)
+    async with asyncio.timeout(30):
+        with pytest.raises(A2AError, match="does not work"):
+            await reader.take()
+    reader.close()
+    monkeypatch.setattr(store, "write", write)
+    store.ack_timeout = 30.0
+    await writer.synced()

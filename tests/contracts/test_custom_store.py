@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from a2a_bridge.ext import Engine, MemoryStore, Store, StoreBase, TaskChange, TaskRecord
+from a2a_bridge.memory import MemoryAccount
+from a2a_bridge.testing.agents import EchoAgent
 from tests.patience import PATIENCE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_store"
@@ -23,4 +29,37 @@ def test_the_example_passes_its_own_tests() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "87 passed" in done.stdout
+    assert "95 passed, 1 skipped" in done.stdout
+
+
+class Half(StoreBase):
+    """It lacks the methods for lists and for sent messages."""
+
+    async def read_task(self, task_id: str) -> TaskRecord | None: ...
+
+    async def read_events(self, task_id: str, after: int, limit: int) -> Sequence[bytes]: ...
+
+    async def write(self, changes: Sequence[TaskChange]) -> Sequence[str]: ...
+
+
+def test_a_store_with_the_base_class_that_lacks_methods_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Half .*find.*held.*read_sent.*write_sent"):
+        Half()  # type: ignore[abstract]
+
+
+def test_a_store_with_the_protocols_that_lacks_members_is_refused_with_all_of_them() -> None:
+    class Own(Store):
+        durable = False
+        memory = MemoryAccount()
+        remote = None
+        sends = MemoryStore().sends
+
+        def refusal(self) -> None:
+            return None
+
+    with pytest.raises(
+        TypeError, match=r"^Own is no Store: it lacks push_configs, outbox, create, open, get, list,"
+    ):
+        Engine(EchoAgent(), store=Own())
+    with pytest.raises(TypeError, match=r"^object is no Store"):
+        Engine(EchoAgent(), store=object())  # type: ignore[arg-type]

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Run
 from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.store_scene import Author
 from tests.hosting.scene import COMPLETED, IMMEDIATELY, Gate, Talk, request, shapes
 from tests.patience import PATIENCE
 from tests.replicas.conftest import LEASE
@@ -161,3 +163,32 @@ async def _until(condition: Any) -> None:
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0.01)
+
+
+async def test_readers_of_a_replica_without_its_database_end(postgres_url: str) -> None:
+    """They cannot know of the events that the other replica writes; silence would look like patience."""
+    options = StoreOptions(lease=LEASE, ack_timeout=0.5)
+    async with (
+        relayed(postgres_url) as (url, relay),
+        open_store(url, options) as cut_off,
+        open_store(postgres_url, options) as connected,
+        asyncio.timeout(PATIENCE),
+    ):
+        author = await Author(connected).begin("task").synced()
+        subscription = cut_off.subscribe("task", 0)
+        assert len(await subscription.take()) == author.writer.last
+        reading = asyncio.create_task(subscription.take())
+        await _until(lambda: any(tail._waiters for tail in cut_off._logs._tails.values()))
+        await relay.cut()
+        author.status(COMPLETED)
+        await author.synced()
+        with pytest.raises(A2AError) as caught:
+            await reading
+        assert caught.value.reason is Reason.UNAVAILABLE
+        subscription.close()
+        await relay.mend()
+        await _until(lambda: cut_off.refusal() is None)
+        again = cut_off.subscribe("task", author.writer.last - 1)
+        (event,) = await again.take()
+        assert event.status_update.status.state == COMPLETED
+        again.close()

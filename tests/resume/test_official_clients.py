@@ -74,20 +74,11 @@ async def test_the_newest_client(binding: str) -> None:
     ("release", "binding"),
     [(release, binding) for release, program in CLIENTS.items() for binding in program.bindings],
 )
-@pytest.mark.parametrize("found", ["by its card", "by its address"])
-async def test_older_clients(
-    release: str, binding: str, found: str, peer_clients: Callable[[str], PeerClient]
-) -> None:
+async def test_older_clients(release: str, binding: str, peer_clients: Callable[[str], PeerClient]) -> None:
     async with asyncio.timeout(PATIENCE), served(MemoryStore(), KNOWN) as scene:
         await numbered_stream(scene)
-        http, grpc = scene.server.http, scene.server.grpc
-        assert http is not None
-        url = str(grpc) if binding == "GRPC" else f"http://{http}"
-        if found == "by its card":
-            where = {"origin": f"http://{http}"}
-        else:
-            where = {"url": url + ("/" if binding == "JSONRPC" else "")}
-        caller = PeerCaller(peer_clients(release), release, binding, **where)
+        origin = f"http://{scene.server.http}"
+        caller = PeerCaller(peer_clients(release), release, binding, origin=origin)
         events = [event async for event in caller.stream(STREAM, {"message": MESSAGE})]
         assert [event["kind"] for event in events] == KINDS
         if RESUBSCRIBE not in caller.operations:

@@ -1,22 +1,25 @@
-"""A SQLite file that is deleted, replaced or overwritten while it is open: nothing more is acknowledged."""
+"""A SQLite file that is deleted, replaced, overwritten or cut while it is open: nothing more is acknowledged."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.ports import TaskQuery
 from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.hosting.stores.sql import file_watch
 from a2a_bridge.hosting.stores.sql.store import SqlStore
-from a2a_bridge.testing.store_scene import Author
+from a2a_bridge.testing.store_scene import HERE, Author
 from tests.patience import PATIENCE
 
 OPTIONS = StoreOptions(ack_timeout=0.1)
@@ -35,12 +38,45 @@ def restore(path: Path) -> None:
     shutil.copyfile(path.with_name("backup"), path)
 
 
+def size(path: Path) -> int:
+    """Bytes; -1 if there is no file."""
+    return path.stat().st_size if path.exists() else -1
+
+
+def log_size(path: Path) -> int:
+    return size(Path(f"{path}-wal"))
+
+
+def begin_another(path: Path) -> None:
+    path.rename(path.with_name("away"))
+    path.write_bytes(b"")
+
+
 def move(path: Path, there: Path) -> None:
     path.rename(there)
 
 
 def delete_log(path: Path) -> None:
     Path(f"{path}-wal").unlink()
+
+
+def cut_log(path: Path) -> None:
+    os.truncate(f"{path}-wal", 0)
+
+
+def shorten_log(path: Path) -> None:
+    os.truncate(f"{path}-wal", log_size(path) - 1)
+
+
+def overwrite_log(path: Path) -> None:
+    Path(f"{path}-wal").write_bytes(bytes(log_size(path)))
+
+
+def shorten(path: Path) -> None:
+    """The last page, which is in the file only."""
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    os.truncate(path, size(path) - 1)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +86,10 @@ def delete_log(path: Path) -> None:
         (replace, "store.db was deleted or replaced"),
         (restore, "store.db was written over"),
         (delete_log, "store.db-wal was deleted or replaced"),
+        (cut_log, "store.db-wal was cut or written over"),
+        (shorten_log, "store.db-wal was cut or written over"),
+        (overwrite_log, "store.db-wal was cut or written over"),
+        (shorten, "store.db was cut or written over"),
     ],
 )
 @pytest.mark.parametrize("noticed", ["at a commit", "when asked"])
@@ -107,8 +147,90 @@ async def test_harmless_changes_of_a_file_are_ignored(
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     async with open_store(sqlite_url, OPTIONS) as store:
         with closing(sqlite3.connect(path)) as other:
-            for number, command in enumerate(("VACUUM", "PRAGMA wal_checkpoint(PASSIVE)")):
+            checkpoints = [f"PRAGMA wal_checkpoint({kind})" for kind in ("PASSIVE", "RESTART", "TRUNCATE")]
+            for number, command in enumerate(("VACUUM", *checkpoints, "VACUUM")):
                 await Author(store).begin(f"task {number}").writer.synced()
                 other.execute(command)
                 assert store.refusal() is None
         await Author(store).begin("task").writer.synced()
+
+
+async def test_checkpoints_are_no_alarm(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another process restarts and truncates the log, again and again, while this one writes and looks."""
+    monkeypatch.setattr(file_watch, "_PAUSE", 0.0)
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    done = threading.Event()
+
+    def checkpoint() -> int:
+        count = 0
+        with closing(sqlite3.connect(path, timeout=0.01, check_same_thread=False)) as other:
+            while not done.is_set():
+                with suppress(sqlite3.OperationalError):  # busy
+                    other.execute(f"PRAGMA wal_checkpoint({('RESTART', 'TRUNCATE')[count % 2]})")
+                    count += 1
+        return count
+
+    async with open_store(sqlite_url) as store:
+        assert isinstance(store, SqlStore)
+        running = asyncio.create_task(asyncio.to_thread(checkpoint))
+        try:
+            for number in range(100):
+                await Author(store).begin(f"task {number}").writer.synced()
+                assert not store._database.misplaced
+        finally:
+            done.set()
+        assert await running > 10
+    assert not [
+        one for one in caplog.records if one.name == "a2a_bridge.store" and one.levelno >= logging.ERROR
+    ]
+
+
+async def test_reads_while_the_file_is_away_leave_its_log_alone(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that made an empty file at the path would destroy the log, and with it acknowledged tasks."""
+    monkeypatch.setattr(file_watch, "_PAUSE", 0.0)
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    away = path.with_name("away")
+    async with open_store(sqlite_url, OPTIONS) as store:
+        for number in range(20):
+            await Author(store).begin(f"before {number}").writer.synced()
+        before = log_size(path)
+        assert before > 0
+        move(path, away)
+        # More than the pool keeps, so that new connections are made.
+        reads = [store.list(HERE, TaskQuery()) for _ in range(40)]
+        answers = await asyncio.gather(*reads, return_exceptions=True)
+        assert size(path) == -1
+        assert log_size(path) == before
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                assert isinstance(answer, A2AError)
+                assert answer.reason is Reason.UNAVAILABLE
+        with pytest.raises(A2AError):
+            await Author(store).begin("lost").writer.synced()
+        move(away, path)
+        async with asyncio.timeout(PATIENCE):
+            while store.refusal() is not None:  # noqa: ASYNC110  there is no notification
+                await asyncio.sleep(0.01)
+        await Author(store).begin("after").writer.synced()
+    with closing(sqlite3.connect(path)) as connection:
+        found = {name for (name,) in connection.execute("SELECT id FROM tasks")}
+    assert {f"before {number}" for number in range(20)} | {"after"} <= found
+
+
+async def test_another_file_at_the_path_is_not_opened(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_watch, "_PAUSE", 0.0)
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    async with open_store(sqlite_url, OPTIONS) as store:
+        await Author(store).begin("before").writer.synced()
+        before = log_size(path)
+        begin_another(path)
+        await asyncio.gather(*(store.list(HERE, TaskQuery()) for _ in range(40)), return_exceptions=True)
+        assert size(path) == 0
+        assert log_size(path) == before
+        move(path.with_name("away"), path)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
-from zlib import crc32
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_bridge.hosting.ports import Scope, Stored
+from a2a_bridge.hosting.stores.sql.checksums import checksum_of
 from a2a_bridge.hosting.stores.sql.segments import Segment, pack, unpack
 from a2a_bridge.hosting.stores.sql.terminal_cache import TerminalTaskCache
 from a2a_bridge.hosting.stores.sql.text import original, storable
@@ -30,7 +30,7 @@ def event(text: str) -> hub.StreamResponse:
 )
 def test_events_come_back_from_their_rows(sizes: list[int], first: int, skipped: int) -> None:
     events = [event("x" * size) for size in sizes]
-    rows = pack(first, [one.SerializeToString() for one in events])
+    rows = pack("t", first, [one.SerializeToString() for one in events])
     assert [row.first for row in rows] == [first, *(row.last + 1 for row in rows[:-1])][: len(rows)]
     assert sum(row.last - row.first + 1 for row in rows) == len(events)
     after = first - 1 + skipped
@@ -38,20 +38,20 @@ def test_events_come_back_from_their_rows(sizes: list[int], first: int, skipped:
 
 
 def test_rows_are_no_larger_than_they_have_to_be() -> None:
-    rows = pack(1, [b"x" * 1000] * 1000)
+    rows = pack("t", 1, [b"x" * 1000] * 1000)
     assert len(rows) == 4
     assert all(len(row.data) < 300_000 for row in rows)
-    assert len(pack(1, [b""] * 1025)) == 3
-    assert len(pack(1, [b"x" * 10**6] * 2)) == 2
-    assert pack(7, []) == []
+    assert len(pack("t", 1, [b""] * 1025)) == 3
+    assert len(pack("t", 1, [b"x" * 10**6] * 2)) == 2
+    assert pack("t", 7, []) == []
 
 
 def test_rows_have_the_form_of_a_protobuf_message() -> None:
     """A message with a repeated member of number 1, such as this one."""
     task = made("t")
-    (row,) = pack(1, [task.SerializeToString()] * 3)
+    (row,) = pack("t", 1, [task.SerializeToString()] * 3)
     assert list(hub.ListTasksResponse.FromString(row.data).tasks) == [task] * 3
-    assert row == Segment(1, 3, row.data, crc32(row.data))
+    assert row == Segment(1, 3, row.data, checksum_of(("t", "1", "3"), row.data))
 
 
 @given(st.text(alphabet="ab01\0\x1b"), st.text(alphabet="ab01\0\x1b"))

@@ -7,7 +7,7 @@ class StoreOpenError(Exception):
     """The store of a URL cannot be opened."""
 
     def __init__(self, text: str, remedy: str = "", *, unreachable: bool = False) -> None:
-        super().__init__(text)
+        super().__init__(f"{text}; try {remedy}" if remedy else text)
         #: the reason, for people
         self.text = text
         #: what to do: a command line or an option; may be empty

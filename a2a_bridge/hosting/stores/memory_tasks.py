@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from a2a_bridge.core.paging import PageTokens
+from a2a_bridge.core.paging import PageTokens, TaskPageFiller
 from a2a_bridge.hosting.ports import Scope, TaskPage, TaskQuery
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -109,21 +109,22 @@ class TaskTable:
             after = int(time), task_id
         # The most frequent query, and the only one that need not check every task.
         unfiltered = not query.context_id and not query.state and query.since is None
-        page: list[Entry] = []
+        page = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
+        last: Entry | None = None
         total = left = 0
         for entry in self._matching(query):
             total += 1
             if after is not None and (entry.time, entry.task_id) >= after:
                 continue
-            if len(page) < query.page_size:
-                page.append(entry)
+            if not left and len(page.tasks) < query.page_size and page.add(entry.read()):
+                last = entry
                 continue
             left += 1
             if unfiltered:
                 total = len(self._entries)
                 break
-        token = tokens.issue(f"{page[-1].time} {page[-1].task_id}", name) if left else ""
-        return TaskPage([_listed(entry, artifacts=query.artifacts) for entry in page], token, total)
+        token = tokens.issue(f"{last.time} {last.task_id}", name) if last is not None and left else ""
+        return TaskPage(page.tasks, token, total)
 
     def _matching(self, query: TaskQuery) -> Iterator[Entry]:
         for entry in reversed(self._entries.values()):
@@ -134,10 +135,3 @@ class TaskTable:
             if query.state and entry.state != query.state:
                 continue
             yield entry
-
-
-def _listed(entry: Entry, *, artifacts: bool) -> hub.Task:
-    task = entry.read()
-    if not artifacts:
-        task.ClearField("artifacts")
-    return task

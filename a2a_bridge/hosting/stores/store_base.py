@@ -1,7 +1,7 @@
 """StoreBase: everything of a store but reading and writing records. For stores of one process.
 
 Rules:
-1. A subclass implements the seven methods that raise NotImplementedError here. The base class calls `write`
+1. A subclass implements the seven abstract methods, or cannot be instantiated. The base class calls `write`
    and `write_sent` one at a time, and never calls `write` again for changes that it has accepted or refused.
 2. Changes of all tasks in one loop iteration are one call of `write`. A call that raises is repeated until it
    succeeds; meanwhile the store refuses new work.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from typing import NamedTuple
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.lifecycle import fold
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.core.paging import PageTokens
+from a2a_bridge.core.paging import PageTokens, TaskPageFiller
 from a2a_bridge.hosting.ports import (
     GapError,
     Outbox,
@@ -89,7 +90,7 @@ class Found(NamedTuple):
     more: bool
 
 
-class StoreBase:
+class StoreBase(ABC):
     """Implements Store. Make it in the event loop that uses it."""
 
     #: False for a store that does not outlive its process
@@ -118,41 +119,41 @@ class StoreBase:
 
     # ------------------------------------------------------------------ what a subclass implements
 
+    @abstractmethod
     async def read_task(self, task_id: str) -> TaskRecord | None:
         """The task, whatever its scope; None if it does not exist. The caller may change the message."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def read_events(self, task_id: str, after: int, limit: int) -> Sequence[bytes]:
         """The serialized events after a number that exists, in their order; at least one of them."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def write(self, changes: Sequence[TaskChange]) -> Sequence[str]:
         """Stores changes of different tasks, durably, each of them whole.
 
         Returns the ids of the tasks whose version in the store is another than `before`; these are not
         changed. Raises OSError or A2AError if nothing was stored.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     async def find(self, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> Found:
         """Tasks of a scope by the time of their status (nanoseconds since the epoch) and their id, the
         highest first.
 
         after: the (time, id) of the last task of the page before; None for the first page.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     async def held(self, limit: int) -> Sequence[tuple[Scope, str]]:
         """The tasks whose record says `held`, those with the newest status first."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def read_sent(self, scope: Scope, message_id: str) -> Sent | None:
         """What `write_sent` stored for a message; None if it stored nothing, or only long ago."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def write_sent(self, scope: Scope, message_id: str, sent: Sent | None) -> None:
         """Stores what a message led to, durably; None deletes it. Raises OSError or A2AError."""
-        raise NotImplementedError
 
     def notify(self, scope: Scope, task_id: str, number: int, event: hub.StreamResponse) -> None:
         """Puts a committed event into the outbox."""
@@ -207,15 +208,14 @@ class StoreBase:
             time, _, task_id = self._tokens.read(query.page_token, name).partition(" ")
             after = int(time), task_id
         found = await self.find(scope, query, after)
-        tasks = list(found.tasks)
+        page = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
+        full = not all(page.add(task) for task in found.tasks)
         token = ""
-        if found.more:
-            stamp = tasks[-1].status.timestamp
-            token = self._tokens.issue(f"{stamp.seconds * 10**9 + stamp.nanos} {tasks[-1].id}", name)
-        if not query.artifacts:
-            for task in tasks:
-                task.ClearField("artifacts")
-        return TaskPage(tasks, token, found.total)
+        if found.more or full:
+            last = page.tasks[-1]
+            stamp = last.status.timestamp
+            token = self._tokens.issue(f"{stamp.seconds * 10**9 + stamp.nanos} {last.id}", name)
+        return TaskPage(page.tasks, token, found.total)
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
         record = await self.read_task(task_id)
@@ -245,7 +245,7 @@ class StoreBase:
         found = await self.held(limit + len(self._leases))
         return [one for one in found if one[1] not in self._leases][:limit]
 
-    def on_orphans(self, callback: Callable[[], None], /) -> None:
+    def on_orphans(self, callback: Callable[[], None], /) -> None:  # noqa: B027  nothing to register
         """Tasks become orphans only with this process."""
 
     async def close(self) -> None:
@@ -322,6 +322,8 @@ class StoreBase:
 
     async def _write_group(self, changes: Sequence[TaskChange]) -> set[str]:
         wait = _SOON
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         while True:
             try:
                 async with self._writing:
@@ -336,6 +338,9 @@ class StoreBase:
                     exc_info=trace,
                 )
                 self._failing = True
+                if loop.time() - begun >= self.ack_timeout:
+                    for task_id in tuple(self._readers):
+                        self.end(task_id, _unavailable())
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, _LATE)
             else:

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Select, Table, select
 
+from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.stores.sql.checksums import DamagedError, intact
+from a2a_bridge.hosting.stores.sql.push import event_key
 from a2a_bridge.hosting.stores.sql.schema import bodies, outbox, push_configs, segments, sends, tasks
 from a2a_bridge.hosting.stores.sql.segments import Segment, unpack
+from a2a_bridge.hosting.stores.sql.sends import send_key
 from a2a_bridge.hosting.stores.sql.text import original
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -27,8 +30,8 @@ class Damaged(NamedTuple):
 
 def damaged(connection: Connection) -> Iterator[Damaged]:
     """All rows whose content does not match its checksum or cannot be decoded; and tasks without a body."""
-    for table, sound in _CHECKS:
-        for row in connection.execution_options(stream_results=True).execute(select(table)):
+    for table, rows, sound in _CHECKS:
+        for row in connection.execution_options(stream_results=True).execute(rows):
             if not sound(row):
                 key = "/".join(str(getattr(row, column.name)) for column in table.primary_key)
                 yield Damaged(table.name, original(key), original(row.task))
@@ -38,7 +41,10 @@ def damaged(connection: Connection) -> Iterator[Damaged]:
 
 
 def _body(row: Any) -> bool:
-    return intact(row.data, row.checksum) and _decodes(hub.Task.FromString, row.data)
+    if row.data is None:
+        return True  # see below
+    key = (row.tenant, row.owner, row.task)
+    return intact(row.checksum, key, row.data) and _decodes(hub.Task.FromString, row.data)
 
 
 def _segment(row: Any) -> bool:
@@ -51,15 +57,19 @@ def _segment(row: Any) -> bool:
 
 
 def _send(row: Any) -> bool:
-    return intact(row.answer, row.checksum) and _decodes(hub.SendMessageResponse.FromString, row.answer)
+    scope = Scope(original(row.tenant), original(row.owner))
+    key = send_key(scope, original(row.message), row.digest, row.task)
+    return intact(row.checksum, key, row.answer) and _decodes(hub.SendMessageResponse.FromString, row.answer)
 
 
 def _config(row: Any) -> bool:
-    return intact(row.data + row.aside, row.checksum)  # it may be encrypted with an unknown key
+    # It may be encrypted with an unknown key.
+    return intact(row.checksum, (row.tenant, row.owner, row.task, row.id), row.data, row.aside)
 
 
 def _notification(row: Any) -> bool:
-    return intact(row.event, row.checksum) and _decodes(hub.StreamResponse.FromString, row.event)
+    key = event_key(row.task, row.config, row.sequence)
+    return intact(row.checksum, key, row.event) and _decodes(hub.StreamResponse.FromString, row.event)
 
 
 def _decodes(parse: Callable[[bytes], Any], data: bytes) -> bool:
@@ -70,10 +80,15 @@ def _decodes(parse: Callable[[bytes], Any], data: bytes) -> bool:
     return True
 
 
-_CHECKS: tuple[tuple[Table, Callable[[Any], bool]], ...] = (
-    (bodies, _body),
-    (segments, _segment),
-    (sends, _send),
-    (push_configs, _config),
-    (outbox, _notification),
+#: bodies are reached through their tasks, as a reader reaches them
+_BODIES = select(
+    tasks.c.tenant, tasks.c.owner, tasks.c.id.label("task"), bodies.c.data, bodies.c.checksum
+).outerjoin_from(tasks, bodies, bodies.c.task == tasks.c.id)
+
+_CHECKS: tuple[tuple[Table, Select[Any], Callable[[Any], bool]], ...] = (
+    (bodies, _BODIES, _body),
+    (segments, select(segments), _segment),
+    (sends, select(sends), _send),
+    (push_configs, select(push_configs), _config),
+    (outbox, select(outbox), _notification),
 )

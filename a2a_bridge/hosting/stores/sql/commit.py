@@ -25,17 +25,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Protocol
-from zlib import crc32
 
 from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from a2a_bridge.hosting.stores.sql.checksums import checksum_of
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
 from a2a_bridge.hosting.stores.sql.database import Database, failed
 from a2a_bridge.hosting.stores.sql.push import NewDelivery
 from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, tasks
 from a2a_bridge.hosting.stores.sql.statements import insert
-from a2a_bridge.hosting.stores.sql.task_lease import Change
+from a2a_bridge.hosting.stores.sql.task_lease import Change, TaskLease
 
 log = logging.getLogger("a2a_bridge.store")
 
@@ -262,8 +262,8 @@ class Committer:
         with self._at_once(connection):
             # A separate statement for the transaction id took a tenth of the time of a small group.
             guarded = write(tasks, rows, returning="" if self._database.sqlite else _NUMBER)
-            with_body = [(one.lease.task_id, one.body) for one in changes if one.body is not None]
-            write(bodies, [(task_id, body, crc32(body)) for task_id, body in with_body])
+            with_body = [(one.lease, one.body) for one in changes if one.body is not None]
+            write(bodies, [(lease.task_id, body, _checksum(lease, body)) for lease, body in with_body])
             write(segments, [(one.lease.task_id, *segment) for one in changes for segment in one.segments])
             moves = (Counted(one.lease.tenant, one.lease.owner, one.before, one.place) for one in changes)
             write(counts, self._counters(moves))
@@ -399,6 +399,10 @@ def _row(change: Change, now: float) -> tuple[Any, ...]:
         change.holder,
         now,
     )
+
+
+def _checksum(lease: TaskLease, body: bytes) -> int:
+    return checksum_of((lease.tenant, lease.owner, lease.task_id), body)
 
 
 def _written(connection: Connection, task_ids: Sequence[str]) -> Iterable[tuple[str, tuple[int, str]]]:

@@ -5,6 +5,8 @@ Rules:
 2. Errors of the database are those for which `failed` is true; callers get UNAVAILABLE, and the log the
    cause. Anything else is a defect here.
 3. No text of the database, and nothing of its URL, reaches a caller.
+4. After `anchor`, a connection neither creates the SQLite file nor opens another file at its path: SQLite
+   would begin a new database there and destroy the log of the open one, and with it acknowledged commits.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class Database:
 
     def __init__(self, url: URL) -> None:
         self.url = url
-        self.engine = _engine(url)
+        self.engine = _engine(url, self._check_path)
         self.sqlite = url.get_backend_name() == "sqlite"
         self._anchor: Connection | None = None
         self._watch: FileWatch | None = None
@@ -143,6 +145,10 @@ class Database:
             self._watch.close()
             self._watch = None
 
+    def _check_path(self) -> None:
+        if self._watch is not None:
+            self._watch.check_path()
+
     def _read(self, work: Callable[[Connection], Result]) -> Result:
         try:
             try:
@@ -218,16 +224,29 @@ def unavailable(seconds: float = 1.0) -> A2AError:
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=seconds)
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, check_path: Callable[[], None]) -> Engine:
+    """check_path: called before each new connection to SQLite; raises if it must not be made."""
     if url.get_backend_name() == "sqlite":
+        path = Path(str(url.database)).absolute().as_uri()
+        created = False
+
+        def connect() -> sqlite3.Connection:
+            nonlocal created
+            check_path()
+            connection = sqlite3.connect(
+                f"{path}?mode={'rw' if created else 'rwc'}",
+                uri=True,
+                check_same_thread=False,
+                isolation_level=None,
+                timeout=_BUSY,
+                cached_statements=512,
+            )
+            created = True
+            return connection
+
         engine = create_engine(
             url,
-            connect_args={
-                "check_same_thread": False,
-                "isolation_level": None,
-                "timeout": _BUSY,
-                "cached_statements": 512,
-            },
+            creator=connect,
             pool_size=_READERS + 1,
             max_overflow=-1,
         )

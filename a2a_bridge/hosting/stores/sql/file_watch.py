@@ -1,11 +1,12 @@
-"""Detects that the open SQLite file was deleted or replaced. It repairs nothing and writes nothing.
+"""Detects that the open SQLite file was deleted, replaced or cut. It repairs nothing and writes nothing.
 
 Rules:
 1. After a replacement, the process would write into a file that no later process finds. So the device and
    inode of the open file, its log and its index are compared with those at the path.
 2. A file that is overwritten keeps its inode. So each process notes a token in the database when it opens it,
    and checks the token at its place in the file.
-3. The descriptor stays open as long as the database: closing any descriptor of a file releases SQLite's locks
+3. The file and its log must be as long as SQLite knows them to be, see `wal_index`.
+4. The descriptor stays open as long as the database: closing any descriptor of a file releases SQLite's locks
    on it.
 """
 
@@ -20,16 +21,19 @@ from time import monotonic
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from a2a_bridge.hosting.stores.sql.wal_index import WalIndex
+
 log = logging.getLogger("a2a_bridge.store")
 
 #: seconds between two checks of the file's content, and of its path while there are no writes
 _PAUSE = 1.0
 _ROOT = text("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = 'settings'")
 _REMEDY = "stop the process, put the file back together with its -wal, or remove that, and start again"
+_REMEDY_OF_CUT = "stop the process, restore a copy or keep what is left, and run a2a-bridge db check"
 
 
 class FileChangedError(SQLAlchemyError):
-    """The file of the database was deleted, replaced or overwritten while it was open."""
+    """The file of the database or its log was deleted, replaced, overwritten or cut while it was open."""
 
 
 class FileWatch:
@@ -43,6 +47,7 @@ class FileWatch:
         self._token = token
         self._connect = connect
         self._descriptor = os.open(path, os.O_RDONLY)
+        self._index = WalIndex(path, self._descriptor)
         #: device and inode of each file at the start
         self._known: dict[Path, tuple[int, int]] = {}
         for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
@@ -59,7 +64,8 @@ class FileWatch:
             self._token = b""
 
     def close(self) -> None:
-        """Closes the descriptor. Only after the database was closed."""
+        """Closes the descriptors. Only after the database was closed."""
+        self._index.close()
         os.close(self._descriptor)
 
     def wrong(self) -> str:
@@ -74,15 +80,24 @@ class FileWatch:
         if self._wrong:
             raise FileChangedError(self._wrong)
 
+    def check_path(self) -> None:
+        """Checks now, only the files at the path. Opens nothing. Raises FileChangedError."""
+        wrong = self._misplaced()
+        if wrong:
+            raise FileChangedError(wrong)
+
     def _look(self) -> None:
         self._looked = monotonic()
+        remedy = _REMEDY
         wrong = self._misplaced()
+        if not wrong and (wrong := self._index.wrong()):
+            remedy = _REMEDY_OF_CUT
         if not wrong and (self._wrong or self._looked - self._read >= _PAUSE):
             self._read = self._looked
             wrong = self._written_over()
         before, self._wrong = self._wrong, wrong
         if wrong and wrong != before:
-            log.error("%s; nothing more is written: %s", wrong, _REMEDY)
+            log.error("%s; nothing more is written: %s", wrong, remedy)
         elif before and not wrong:
             log.warning("%s is back", self._path)
 

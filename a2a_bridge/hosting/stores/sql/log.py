@@ -7,6 +7,8 @@ Rules:
    read, but at most a window. Readers further behind read from the database, and no reader waits for another.
 3. Events written by other processes are in no tail. When a change by another process is known, the readers
    look into the database.
+4. While the store does not work, no reader gets an event. After the time for which callers wait for a write,
+   the readers get the same error; they can resume later.
 """
 
 from __future__ import annotations
@@ -38,23 +40,35 @@ _WINDOW_BYTES = 96 << 10
 _AT_ONCE = 500
 #: bytes of segments per fetch
 _FETCH = 256 << 10
+#: seconds between two looks at the state of the store while there are readers
+_LOOK = 1.0
 
 
 class EventLogs:
     """The tails of all tasks with readers here.
 
     last_written: returns the number of the last event that a writer of this process got; None without a
-    writer.
+    writer. refusal: returns the error for callers while the store does not work. patience: seconds until
+    readers get it.
     """
 
     def __init__(
         self,
         database: Database,
         last_written: Callable[[str], int | None],
+        refusal: Callable[[], A2AError | None],
+        *,
+        patience: float,
         memory: MemoryAccount | None = None,
     ) -> None:
         self._database = database
         self._last_written = last_written
+        self._refusal = refusal
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._watch: asyncio.TimerHandle | None = None
+        #: the loop time since which the store has not worked
+        self._refused_since: float | None = None
         self._memory = memory or MemoryAccount()
         self._tails: dict[str, _Tail] = {}
         self._poller: asyncio.Task[None] | None = None
@@ -66,6 +80,8 @@ class EventLogs:
             tail = self._tails[task_id] = _Tail(
                 task_id, self._database, self._last_written, self._gone, self._memory
             )
+        if self._watch is None:
+            self._watch = self._loop.call_later(_LOOK, self._look_at_store)
         return SqlSubscription(tail, after)
 
     def add(self, changes: Iterable[Change]) -> None:
@@ -89,7 +105,9 @@ class EventLogs:
                 tail.outdated()
 
     async def close(self) -> None:
-        """Stops looking for the events of other processes."""
+        """Stops looking for the events of other processes, and at the store."""
+        if self._watch is not None:
+            self._watch.cancel()
         if self._poller is not None:
             self._poller.cancel()
             await asyncio.wait({self._poller})
@@ -101,6 +119,22 @@ class EventLogs:
             tail.part()
             tail.error = error
             tail.wake()
+
+    def _look_at_store(self) -> None:
+        """Once a second while there are readers: ends them if the store has not worked for too long."""
+        self._watch = None
+        refusal = self._refusal() if self._tails else None
+        if refusal is None:
+            self._refused_since = None
+        else:
+            now = self._loop.time()
+            if self._refused_since is None:
+                self._refused_since = now
+            if now - self._refused_since >= self._patience:
+                for task_id in tuple(self._tails):
+                    self.end(task_id, refusal)
+        if self._tails:
+            self._watch = self._loop.call_later(_LOOK, self._look_at_store)
 
     async def _look(self) -> None:
         """One query for all tasks that are read here and written by other processes."""

@@ -69,7 +69,7 @@ def locked(path: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         text = f"another process works with {path}"
-        remedy = "again when that has ended; or, for both at once, --store postgresql://…"
+        remedy = "again when that has ended; or, for several processes or workers, --store postgresql://…"
         raise StoreOpenError(text, remedy) from None
     except OSError as error:
         raise StoreOpenError(

@@ -19,14 +19,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from uuid import uuid4
-from zlib import crc32
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select, tuple_, update
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Delivery, OutboxEntry, Registered, Scope
 from a2a_bridge.hosting.stores.sql import push_configs as configs
-from a2a_bridge.hosting.stores.sql.checksums import DamagedError, parsed
+from a2a_bridge.hosting.stores.sql.checksums import DamagedError, checksum_of, parsed
 from a2a_bridge.hosting.stores.sql.push_configs import Reads, SqlPushConfigStore, Writes, forget
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
 from a2a_bridge.hosting.stores.sql.text import original, storable
@@ -111,11 +110,16 @@ def _row(task_id: str, config_id: str, sequence: int, event: bytes, now: float) 
         "config": config_id,
         "sequence": sequence,
         "event": event,
-        "checksum": crc32(event),
+        "checksum": checksum_of(event_key(task_id, config_id, sequence), event),
         "due": now,
         "created": now,
         "webhook": str(uuid4()),
     }
+
+
+def event_key(task_id: str, config_id: str, sequence: int) -> tuple[str, ...]:
+    """What identifies a notification in its checksum. The scope is covered by that of its config."""
+    return config_id, str(sequence), task_id
 
 
 class _Head(NamedTuple):
@@ -296,12 +300,13 @@ class SqlOutbox:
             return []
         rows = _heads(connection, lines, me)
         if len(rows) < len(lines):
-            found = {(row.task, row.id) for row in rows}
+            found = {(row.task, row.config) for row in rows}
             claimed = _let_go(connection, [line for line in lines if line not in found], me)
             rows = [*rows, *_heads(connection, list(claimed), me)]
         now = self._wall()
         return [
-            _Head((row.task, row.id), self._url(row), min(max(0.0, row.due - now), LONGEST)) for row in rows
+            _Head((row.task, row.config), self._url(row), min(max(0.0, row.due - now), LONGEST))
+            for row in rows
         ]
 
     def _lost_claims(self, connection: Connection, me: str) -> list[_Line]:
@@ -314,7 +319,7 @@ class SqlOutbox:
 
     async def _parcels(self, lines: Sequence[_Line], rows: Sequence[Any]) -> list[Delivery]:
         deliveries: list[Delivery] = []
-        waiting = {(row.task, row.id): row for row in rows}
+        waiting = {(row.task, row.config): row for row in rows}
         shut: dict[str, list[int]] = {}
         damaged: list[tuple[_Line, int]] = []
         for line in lines:
@@ -322,7 +327,7 @@ class SqlOutbox:
             if row is None:
                 continue
             try:
-                registered = configs.registered_of(row, self._vault, row.config_checksum)
+                registered = _registered(row, self._vault)
             except DecryptionError as error:
                 log.error("a push config of task %s: %s", row.task, configs.why(error))  # noqa: TRY400  the text says it
                 shut.setdefault(configs.why(error), []).append(row.number)
@@ -333,7 +338,8 @@ class SqlOutbox:
                 self._lines.put(line, target)
                 continue
             try:
-                event = parsed(row.task, hub.StreamResponse.FromString, row.event, row.checksum)
+                key = event_key(row.task, row.config, row.sequence)
+                event = parsed(hub.StreamResponse.FromString, row.checksum, key, row.event)
             except DamagedError:
                 log.error("notification %d of task %s is damaged in the store", row.number, row.task)  # noqa: TRY400
                 damaged.append((line, row.number))
@@ -404,7 +410,7 @@ class SqlOutbox:
 
     def _url(self, row: Row[Any]) -> str:
         try:
-            return configs.registered_of(row, self._vault, row.config_checksum).config.url
+            return _registered(row, self._vault).config.url
         except DecryptionError:
             return ""
 
@@ -412,6 +418,9 @@ class SqlOutbox:
         for callback in self._callbacks:
             callback()
 
+
+#: what `_registered` needs beside task and config
+_OF_CONFIG = (_C.tenant, _C.owner, _C.version, _C.data, _C.aside, _C.checksum.label("config_checksum"))
 
 _belongs = (_O.task == _C.task) & (_O.config == _C.id)
 
@@ -464,13 +473,8 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
         _O.webhook,
         _O.checksum,
         _C.task,
-        _C.id,
-        _C.tenant,
-        _C.owner,
-        _C.version,
-        _C.data,
-        _C.aside,
-        _C.checksum.label("config_checksum"),
+        _C.id.label("config"),
+        *_OF_CONFIG,
     )
     wanted = wanted.join(push_configs, _belongs).where(_O.number.in_(first), _C.holder == me)
     return connection.execute(wanted).all()
@@ -500,8 +504,7 @@ def entries(
     task_id: str = "",
 ) -> list[OutboxEntry]:
     """The content of the outbox, by number. URLs are shortened to their targets: the rest is often secret."""
-    config = (_C.tenant, _C.owner, _C.version, _C.data, _C.aside, _C.checksum.label("config_checksum"))
-    wanted = select(outbox, *config).join(push_configs, _belongs)
+    wanted = select(outbox, *_OF_CONFIG).join(push_configs, _belongs)
     wanted = wanted.where(_O.number > after).order_by(_O.number).limit(limit)
     if dead is not None:
         wanted = wanted.where(_O.dead == dead)
@@ -510,7 +513,7 @@ def entries(
     found: list[OutboxEntry] = []
     for row in connection.execute(wanted):
         try:
-            url = target_of(configs.registered_of(row, vault, row.config_checksum).config.url)
+            url = target_of(_registered(row, vault).config.url)
         except DecryptionError:
             url = ""
         found.append(
@@ -546,6 +549,12 @@ def retry(connection: Connection, numbers: Sequence[int] | None) -> int:
 def _changed(connection: Connection, change: Any) -> int:
     count: int = connection.execute(change).rowcount
     return count
+
+
+def _registered(row: Row[Any], vault: Vault) -> Registered:
+    """The config of a notification. Raises DecryptionError."""
+    key = (row.tenant, row.owner, row.task, row.config)
+    return configs.registered_of(row, key, vault, row.config_checksum)
 
 
 def _line_of(delivery: Delivery) -> _Line:

@@ -12,14 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
-from zlib import crc32
 
 from google.protobuf.message import DecodeError
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
 
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.hosting.ports import Registered, Scope
-from a2a_bridge.hosting.stores.sql.checksums import DamagedError, intact
+from a2a_bridge.hosting.stores.sql.checksums import DamagedError, checksum_of, intact
 from a2a_bridge.hosting.stores.sql.database import inserting
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
 from a2a_bridge.hosting.stores.sql.text import original, storable
@@ -74,12 +73,13 @@ class SqlPushConfigStore:
             self.on_changed((values["task"], values["id"]), registered.config.url)
 
     async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None:
-        wanted = select(push_configs).where(_of(scope, task_id), _C.id == storable(config_id))
+        key = key_of(scope, task_id, config_id)
+        wanted = select(push_configs).where(_of(scope, task_id), _C.id == key[-1])
         row = await self._database.read(lambda connection: connection.execute(wanted).one_or_none())
         if row is None:
             return None
         try:
-            return registered_of(row, self._vault, row.checksum)
+            return registered_of(row, key, self._vault, row.checksum)
         except DecryptionError as error:
             _complain(row, error)
             damaged = isinstance(error, DamagedConfigError)
@@ -91,7 +91,9 @@ class SqlPushConfigStore:
         found: list[Registered] = []
         for row in rows:
             try:
-                found.append(registered_of(row, self._vault, row.checksum))
+                found.append(
+                    registered_of(row, key_of(scope, task_id, original(row.id)), self._vault, row.checksum)
+                )
             except DecryptionError as error:
                 _complain(row, error)
         return found
@@ -118,21 +120,23 @@ def row_of(scope: Scope, registered: Registered, vault: Vault) -> dict[str, Any]
     config = registered.config
     data = vault.encrypt(config.SerializeToString())
     aside = vault.encrypt(registered.side_channel.encode()) if registered.side_channel else b""
-    return {
-        "task": storable(config.task_id),
-        "id": storable(config.id),
-        "tenant": storable(scope.tenant),
-        "owner": storable(scope.owner),
+    key = key_of(scope, config.task_id, config.id)
+    return dict(zip(("tenant", "owner", "task", "id"), key, strict=True)) | {
         "version": registered.version,
         "data": data,
         "aside": aside,
-        "checksum": crc32(data + aside),
+        "checksum": checksum_of(key, data, aside),
     }
 
 
-def registered_of(row: Row[Any], vault: Vault, checksum: int | None) -> Registered:
-    """The reverse. Raises DecryptionError."""
-    if not intact(row.data + row.aside, checksum):
+def key_of(scope: Scope, task_id: str, config_id: str) -> tuple[str, ...]:
+    """What identifies a config in its checksum, as in rows."""
+    return storable(scope.tenant), storable(scope.owner), storable(task_id), storable(config_id)
+
+
+def registered_of(row: Row[Any], key: Sequence[str], vault: Vault, checksum: int | None) -> Registered:
+    """The reverse of `row_of`. key: see `key_of`. Raises DecryptionError."""
+    if not intact(checksum, key, row.data, row.aside):
         raise DamagedConfigError
     try:
         config = hub.TaskPushNotificationConfig.FromString(vault.decrypt(row.data))

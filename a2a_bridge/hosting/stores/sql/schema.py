@@ -6,8 +6,8 @@ Rules:
 2. A task is its body plus the events after `applied`, in order. Events are in segments: those of one commit
    in one row; see `segments.py`.
 3. Times are nanoseconds since the epoch for values of the protocol, seconds for others.
-4. `checksum` is the CRC-32 of the content in the same row; NULL in rows that an older version wrote. See
-   `checksums.py`.
+4. `checksum` is the CRC-32 of key and content of the same row; in rows that an older version wrote, that of
+   the content alone, or NULL. See `checksums.py`.
 """
 
 from __future__ import annotations

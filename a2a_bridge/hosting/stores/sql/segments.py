@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from zlib import crc32
 
 from google.protobuf.message import DecodeError
 
-from a2a_bridge.hosting.stores.sql.checksums import DamagedError, intact
+from a2a_bridge.hosting.stores.sql.checksums import DamagedError, checksum_of, intact
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: limits of one row, so that a reader of few events does not fetch megabytes; a single event may be larger
@@ -28,18 +27,18 @@ class Segment(NamedTuple):
     first: int
     last: int
     data: bytes
-    #: of the data; None in rows without one
+    #: None in rows without one
     checksum: int | None
 
 
-def pack(first: int, events: Sequence[bytes]) -> list[Segment]:
-    """Segments of serialized events; the first event has the number `first`."""
+def pack(task_id: str, first: int, events: Sequence[bytes]) -> list[Segment]:
+    """Segments of serialized events of a task; the first event has the number `first`."""
     found: list[Segment] = []
     pieces: list[bytes] = []
     size = count = 0
     for event in events:
         if count and (count == _MOST_EVENTS or size + len(event) > _MOST_BYTES):
-            found.append(_segment(first, count, pieces))
+            found.append(_segment(task_id, first, count, pieces))
             first += count
             pieces, size, count = [], 0, 0
         length = len(event)
@@ -47,19 +46,20 @@ def pack(first: int, events: Sequence[bytes]) -> list[Segment]:
         size += length
         count += 1
     if count:
-        found.append(_segment(first, count, pieces))
+        found.append(_segment(task_id, first, count, pieces))
     return found
 
 
-def _segment(first: int, count: int, pieces: Sequence[bytes]) -> Segment:
+def _segment(task_id: str, first: int, count: int, pieces: Sequence[bytes]) -> Segment:
     data = b"".join(pieces)
-    return Segment(first, first + count - 1, data, crc32(data))
+    last = first + count - 1
+    return Segment(first, last, data, checksum_of(_key(task_id, first, last), data))
 
 
 def unpack(task_id: str, segment: Segment, after: int) -> Iterator[hub.StreamResponse]:
     """The events of a segment whose numbers are greater than `after`. Raises DamagedError."""
     data, number, at = segment.data, segment.first, 0
-    if not intact(data, segment.checksum):
+    if not intact(segment.checksum, _key(task_id, number, segment.last), data):
         raise DamagedError(task_id)
     end = len(data)
     try:
@@ -81,6 +81,11 @@ def unpack(task_id: str, segment: Segment, after: int) -> Iterator[hub.StreamRes
         raise DamagedError(task_id) from None
     if at != end or number != segment.last + 1:
         raise DamagedError(task_id)
+
+
+def _key(task_id: str, first: int, last: int) -> tuple[str, ...]:
+    # Without the scope: a task id belongs to one scope, which the checksum of the body covers.
+    return task_id, str(first), str(last)
 
 
 def _varint(number: int) -> bytes:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from zlib import crc32
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
 
 from a2a_bridge.hosting.ports import Scope, Sent
-from a2a_bridge.hosting.stores.sql.checksums import DamagedError, intact
+from a2a_bridge.hosting.stores.sql.checksums import DamagedError, checksum_of, intact
 from a2a_bridge.hosting.stores.sql.database import inserting
 from a2a_bridge.hosting.stores.sql.schema import replicas, sends
 from a2a_bridge.hosting.stores.sql.text import original, storable
@@ -39,7 +38,9 @@ class SqlSends:
                 if row is not None:
                     if put and (row.task, row.digest, row.holder) == (task, digest, self._me()):
                         return None  # by a commit that was in doubt
-                    if not intact(row.answer, row.checksum):
+                    if not intact(
+                        row.checksum, send_key(scope, message_id, row.digest, row.task), row.answer
+                    ):
                         raise DamagedError(original(row.task))
                     known = Sent(row.digest, original(row.task), row.answer)
                     if instead is None or known != instead._replace(holder=""):
@@ -63,7 +64,7 @@ class SqlSends:
                     answer=b"",
                     holder=self._me(),
                     created=time.time(),
-                    checksum=crc32(b""),
+                    checksum=checksum_of(send_key(scope, message_id, digest, task), b""),
                 )
                 putting = putting.on_conflict_do_nothing().returning(sends.c.message)
                 if connection.execute(putting).one_or_none() is not None:
@@ -80,14 +81,14 @@ class SqlSends:
 
     async def answered(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
         mine = _one(scope, message_id)
-        await self._writer.write(
-            lambda connection: (
-                connection.execute(
-                    update(sends).where(mine).values(answer=answer, checksum=crc32(answer))
-                ).rowcount
-            ),
-            order=_order(scope, message_id),
-        )
+
+        def work(connection: Connection) -> None:
+            row = connection.execute(select(sends).where(mine).with_for_update()).one_or_none()
+            if row is not None:
+                checksum = checksum_of(send_key(scope, message_id, row.digest, row.task), answer)
+                connection.execute(update(sends).where(mine).values(answer=answer, checksum=checksum))
+
+        await self._writer.write(work, order=_order(scope, message_id))
 
     async def forget(self, scope: Scope, message_id: str, /) -> None:
         mine = _one(scope, message_id)
@@ -95,6 +96,17 @@ class SqlSends:
             lambda connection: connection.execute(delete(sends).where(mine)).rowcount,
             order=_order(scope, message_id),
         )
+
+
+def send_key(scope: Scope, message_id: str, digest: bytes, task: str) -> tuple[str, ...]:
+    """What the checksum of a row covers beside the answer. task: as in the row."""
+    return (
+        storable(scope.tenant),
+        storable(scope.owner),
+        storable(message_id),
+        digest.hex(),
+        task,
+    )
 
 
 def _one(scope: Scope, message_id: str) -> ColumnElement[bool]:

@@ -99,7 +99,9 @@ class SqlStore:
         self.outbox: Outbox = self._sql_outbox
         self.sends: SendRegister = SqlSends(self.writer, lambda: beside.me)
         self.remote: Remote | None = beside.remote
-        self._logs = EventLogs(database, self._last_written, self.memory)
+        self._logs = EventLogs(
+            database, self._last_written, self.refusal, patience=options.ack_timeout, memory=self.memory
+        )
         self._ended = TerminalTaskCache(options.cache_bytes, options.tasks_kept, memory=self.memory)
         self._tokens = PageTokens(page_key)
 

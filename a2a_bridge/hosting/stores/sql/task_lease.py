@@ -317,7 +317,7 @@ class TaskLease:
             body,
             events,
             data,
-            pack(self.last - len(events) + 1, data),
+            pack(self.task_id, self.last - len(events) + 1, data),
             ended,
             size,
         )

@@ -14,10 +14,11 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, select
 
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import RUNNING, TERMINAL
+from a2a_bridge.core.paging import PAGE_BYTES, TaskPageFiller
 from a2a_bridge.hosting.ports import Scope, TaskQuery
 from a2a_bridge.hosting.stores.sql.checksums import DamagedError, parsed
 from a2a_bridge.hosting.stores.sql.counts import EARLIEST, LATEST, total
@@ -59,7 +60,7 @@ class Page(NamedTuple):
     tasks: list[hub.Task]
     #: True if further tasks follow
     more: bool
-    #: time and id of the last task
+    #: time and id of the last task, a damaged one included
     end: tuple[int, str]
     #: number of matching tasks, damaged ones included
     total: int
@@ -73,7 +74,7 @@ def fetch(connection: Connection, scope: Scope, task_id: str) -> Found | None:
     if row is None:
         return None
     return Found(
-        _folded(connection, row, row.data, row.checksum),
+        _folded(connection, scope, row, row.data, row.checksum),
         row.version,
         row.last,
         row.holder or "",
@@ -93,10 +94,11 @@ def as_of(connection: Connection, scope: Scope, task_id: str, number: int) -> hu
         data, applied = (row.data, row.applied) if row.applied <= number else (b"", 0)
         events = list(_events(connection, row.id, applied, number))
         if len(events) == number - applied:
-            task = parsed(row.id, hub.Task.FromString, data, row.checksum if data else None)
+            checksum = row.checksum if data else None
+            task = parsed(hub.Task.FromString, checksum, _key(scope, row.id), data)
             _apply(task, events)
             return task
-    return _folded(connection, row, row.data, row.checksum)
+    return _folded(connection, scope, row, row.data, row.checksum)
 
 
 def _apply(task: hub.Task, events: Iterable[hub.StreamResponse]) -> None:
@@ -133,15 +135,19 @@ def listing(connection: Connection, scope: Scope, query: TaskQuery, after: tuple
     rows = connection.execute(chosen).all()
     more = len(rows) > query.page_size
     rows = rows[: query.page_size]
-    found = _whole(connection, rows)
-    if not query.artifacts:
-        for task in found:
-            task.ClearField("artifacts")
+    page = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
+    end, left_out = (0, ""), 0
+    for row, task in _whole(connection, scope, rows):
+        if task is None:
+            left_out += 1
+        elif not page.add(task):
+            more = True
+            break
+        end = row.time, row.id
     matching = total(
         connection, storable(scope.tenant), storable(scope.owner), context, int(query.state), since
     )
-    end = (rows[-1].time, rows[-1].id) if rows else (0, "")
-    return Page(found, more, end, matching, len(rows) - len(found))
+    return Page(page.tasks, more, end, matching, left_out)
 
 
 def stretch(
@@ -192,24 +198,44 @@ def ends(connection: Connection, task_ids: Sequence[str]) -> dict[str, Position]
     }
 
 
-def _whole(connection: Connection, rows: Sequence[Any]) -> list[hub.Task]:
-    if not rows:
-        return []
-    query = select(bodies).where(bodies.c.task.in_([row.id for row in rows]))
-    data = {row.task: (row.data, row.checksum) for row in connection.execute(query)}
-    found: list[hub.Task] = []
+def _whole(
+    connection: Connection, scope: Scope, rows: Sequence[Any]
+) -> Iterator[tuple[Any, hub.Task | None]]:
+    """Rows with their tasks; None for a damaged one."""
+    for some in _portions(connection, rows):
+        query = select(bodies).where(bodies.c.task.in_([row.id for row in some]))
+        data = {row.task: (row.data, row.checksum) for row in connection.execute(query)}
+        for row in some:
+            try:
+                yield row, _folded(connection, scope, row, *data.pop(row.id, (None, None)))
+            except DamagedError:
+                log.error("task %s is damaged in the store, and left out of a list", row.id)  # noqa: TRY400  no trace
+                yield row, None
+
+
+def _portions(connection: Connection, rows: Sequence[Any]) -> Iterator[list[Any]]:
+    """Rows in portions whose bodies fill a page, so that few more are read than one page holds."""
+    ids = [row.id for row in rows]
+    # Neither database reads large values for their length.
+    query = select(bodies.c.task, func.length(bodies.c.data).label("length")).where(bodies.c.task.in_(ids))
+    sizes = {row.task: row.length for row in connection.execute(query)} if ids else {}
+    some: list[Any] = []
+    size = 0
     for row in rows:
-        try:
-            found.append(_folded(connection, row, *data.get(row.id, (None, None))))
-        except DamagedError:
-            log.error("task %s is damaged in the store, and left out of a list", row.id)  # noqa: TRY400  no trace
-    return found
+        some.append(row)
+        size += sizes.get(row.id, 0)
+        if size >= PAGE_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _row(connection: Connection, scope: Scope, task_id: str) -> Any:
     query = (
         select(
-            tasks.c.id,
+            # As asked for: a damaged index may have led to another row.
+            literal(storable(task_id)).label("id"),
             tasks.c.version,
             tasks.c.last,
             tasks.c.applied,
@@ -226,9 +252,11 @@ def _row(connection: Connection, scope: Scope, task_id: str) -> Any:
     return connection.execute(query).one_or_none()
 
 
-def _folded(connection: Connection, row: Any, data: bytes | None, checksum: int | None) -> hub.Task:
+def _folded(
+    connection: Connection, scope: Scope, row: Any, data: bytes | None, checksum: int | None
+) -> hub.Task:
     """A body with the events after it. Raises DamagedError."""
-    task = parsed(row.id, hub.Task.FromString, data, checksum)
+    task = parsed(hub.Task.FromString, checksum, _key(scope, row.id), data)
     if row.applied < row.last:
         _apply(task, _events(connection, row.id, row.applied))
     return task
@@ -249,6 +277,10 @@ def _events(
             if until is not None and number > until:
                 return
             yield event
+
+
+def _key(scope: Scope, stored_id: str) -> tuple[str, ...]:
+    return storable(scope.tenant), storable(scope.owner), stored_id
 
 
 def visible_to(scope: Scope) -> ColumnElement[bool]:
