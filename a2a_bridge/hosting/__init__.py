@@ -2,13 +2,20 @@
 
 from a2a_bridge.hosting.decorator import Agent, agent
 from a2a_bridge.hosting.engine import Engine
-from a2a_bridge.hosting.executor import AgentExecutor, DirectExecutor, Event, ResumingExecutor
+from a2a_bridge.hosting.executor import (
+    AgentExecutor,
+    CancellingExecutor,
+    DirectExecutor,
+    Event,
+    ResumingExecutor,
+)
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.run import Run
 
 __all__ = [
     "Agent",
     "AgentExecutor",
+    "CancellingExecutor",
     "DirectExecutor",
     "Engine",
     "EngineOptions",

@@ -6,6 +6,7 @@ Stores and answers keep that content, so that a caller of an older version gets 
 
 from __future__ import annotations
 
+from a2a_bridge.codec.unknown import drop_members, holds_members
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -13,7 +14,12 @@ Request = hub.SendMessageRequest | hub.CancelTaskRequest
 
 
 def for_agent(request: Request) -> Request:
-    """The request without that content: unchanged if it has none."""
+    """The request without that content, and without unknown members of JSON: unchanged if it has neither."""
+    if holds_members(request.SerializeToString()):
+        known = type(request)()
+        known.CopyFrom(request)  # type: ignore[arg-type]  # of the same type
+        drop_members(known)
+        request = known
     # Runs per message: one look at each place where the content could be, and no generator. A slice, because
     # protobuf's own iteration costs three times as much.
     if request.HasField("metadata"):
@@ -29,7 +35,9 @@ def for_agent(request: Request) -> Request:
 
 
 def task_for_agent(task: hub.Task) -> hub.Task:
-    """A copy of the task without that content."""
+    """The task without that content, changed in place."""
+    if holds_members(task.SerializeToString()):
+        drop_members(task)
     if unmapped.present(task):
         unmapped.strip(task)
     return task

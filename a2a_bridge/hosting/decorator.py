@@ -7,26 +7,22 @@ task.
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from types import UnionType
-from typing import Annotated, Any, ForwardRef, Union, get_args, get_origin, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Self, overload
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.hosting.executor import AgentExecutor, Event
 from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.hosting.parameters import Arguments, Takes, code_of, described, takes
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.threads import Threads
 from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TEXT = ("text/plain",)
-
-#: the texts of an annotation with notes, and of a union that is not written with `|`
-_ANNOTATED = re.compile(r"[\w.]*\bAnnotated\[(?P<type>[^,]*),.*\]", re.DOTALL)
-_UNION = re.compile(r"[\w.]*\b(?:Optional|Union)\[(?P<members>.*)\]", re.DOTALL)
-_QUOTES = "'\" "
+#: the input mode of a function that takes a data part
+JSON = ("application/json",)
 
 #: a card for authenticated callers, or a function of the call, async or not, that returns it
 ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard | Awaitable[hub.AgentCard]]
@@ -55,19 +51,27 @@ class Agent:
         push_notifications: bool = False,
         extensions: Sequence[hub.AgentExtension] = (),
         provider: hub.AgentProvider | None = None,
-        input_modes: Sequence[str] = TEXT,
+        input_modes: Sequence[str] = (),
         output_modes: Sequence[str] = TEXT,
         extended_card: ExtendedCard | None = None,
+        icon_url: str = "",
+        documentation_url: str = "",
+        security: Mapping[str, hub.SecurityScheme] | None = None,
         function: Callable[..., Any] | None = None,
     ) -> None:
         """Takes a whole `card` (its interfaces are ignored), or the members of one.
 
+        input_modes: the media types of parts that are accepted, beside a whole card too, whose modes alone
+        refuse nothing because every card has some. Without any, all are, and a card made here says
+        text/plain. security: schemes by name, of which a caller needs one. The card only describes them.
         Raises TypeError for an executor without an `execute` of one argument, such as those of other SDKs.
         """
         _require_executor(executor)
         self.executor = executor
         self.extended_card = extended_card
         self._function = function
+        #: media types of parts; a part of another one is refused. Empty: all are accepted
+        self.input_modes = frozenset(input_modes)
         if card is None:
             name = name or type(executor).__name__
             card = hub.AgentCard(
@@ -75,13 +79,18 @@ class Agent:
                 description=description or name,
                 version=version,
                 provider=provider,
-                default_input_modes=input_modes,
+                default_input_modes=input_modes or TEXT,
                 default_output_modes=output_modes,
                 skills=skills or [_skill(name, description or name)],
                 capabilities=hub.AgentCapabilities(
                     streaming=streaming, push_notifications=push_notifications, extensions=extensions
                 ),
+                icon_url=icon_url or None,
+                documentation_url=documentation_url or None,
             )
+            for scheme_name, scheme in (security or {}).items():
+                card.security_schemes[scheme_name].CopyFrom(scheme)
+                card.security_requirements.add().schemes[scheme_name].SetInParent()
             if extended_card is not None:
                 card.capabilities.extended_agent_card = True
         self.card = card
@@ -112,9 +121,12 @@ def agent(
     push_notifications: bool = False,
     extensions: Sequence[hub.AgentExtension] = (),
     provider: hub.AgentProvider | None = None,
-    input_modes: Sequence[str] = TEXT,
+    input_modes: Sequence[str] = (),
     output_modes: Sequence[str] = TEXT,
     extended_card: ExtendedCard | None = None,
+    icon_url: str = "",
+    documentation_url: str = "",
+    security: Mapping[str, hub.SecurityScheme] | None = None,
 ) -> Callable[[Callable[..., Any]], Agent]: ...
 
 
@@ -127,37 +139,48 @@ def agent(
     task: bool = False,
     **members: Any,
 ) -> Any:
-    """Makes an agent from a function of the message's text, or of a `Run`.
+    """Makes an agent from a function of the message's text, of a `Run`, or of a value of another type: the
+    data part of the message, whose JSON schema is then in the card (see `hosting.parameters`).
 
     The name is the function's, description and skill come from its docstring. The returned value (text,
     bytes, JSON, a Part, a list of Parts, a Message) is the direct answer. If it yields, or with `task=True`,
     there is a task: the yielded values are the chunks of an artifact, a yielded Message becomes the status
     message, and events (`run.status`, `run.artifact`) pass unchanged.
 
-    A synchronous function, or generator, runs in a thread (see `hosting.threads`).
+    A synchronous function, or generator, runs in a thread (see `hosting.threads`). A decorated method of a
+    class is an agent of each instance.
 
-    Raises TypeError for anything but a function of at most one argument.
+    Raises TypeError for anything but a function of at most one argument, and for a parameter of a type that
+    no message has.
     """
 
-    def make(decorated: Callable[..., Any]) -> Agent:
-        call = _caller(decorated) if callable(decorated) else decorated
-        executor: AgentExecutor
-        if inspect.isasyncgenfunction(decorated):
-            executor = _Yielding(call)
-        elif inspect.isgeneratorfunction(decorated):
-            executor = _Yielding(Threads(call).values)
-        elif not callable(decorated) or inspect.isclass(decorated):
+    def make(decorated: Callable[..., Any]) -> Any:
+        if not callable(decorated) or inspect.isclass(decorated):
             raise TypeError(f"{decorated!r} is no function")
-        elif not inspect.iscoroutinefunction(decorated):
-            call = Threads(call).result
-            executor = _Working(call) if task else _Replying(call)
-        elif task:
-            executor = _Working(call)
+        code = code_of(decorated)
+        if (
+            inspect.isfunction(decorated)
+            and next(iter(inspect.signature(decorated).parameters), "") == "self"
+        ):
+            return _AgentMethod(make, decorated)
+        taken = takes(decorated)
+        card = dict(members)
+        if taken.schema is not None:
+            card["extensions"] = [*card.get("extensions", ()), described(taken.schema)]
+            card.setdefault("input_modes", JSON)
+        executor: AgentExecutor
+        if inspect.isasyncgenfunction(code):
+            executor = _Yielding(taken, lambda _, given: decorated(*given))
+        elif inspect.isgeneratorfunction(code):
+            executor = _Yielding(taken, Threads(decorated).values)
         else:
-            executor = _Replying(call)
-        title = name or getattr(decorated, "__name__", "agent")
-        text = description or inspect.getdoc(decorated) or title
-        return Agent(executor, name=title, description=text, function=decorated, **members)
+            waits = inspect.iscoroutinefunction(code)
+            call = (lambda _, given: decorated(*given)) if waits else Threads(decorated).result
+            executor = _Working(taken, call) if task else _Replying(taken, call)
+        named = code if inspect.isroutine(decorated) else getattr(decorated, "func", decorated)
+        title = name or getattr(named, "__name__", "agent")
+        text = description or inspect.getdoc(named) or title
+        return Agent(executor, name=title, description=text, function=decorated, **card)
 
     return make if function is None else make(function)
 
@@ -189,64 +212,42 @@ def _skill(name: str, description: str) -> hub.AgentSkill:
     )
 
 
-def _caller(function: Callable[..., Any]) -> Callable[[Run], Any]:
-    """Returns a call of `function` for a run: with the run, with its text, or without arguments."""
-    positional = [
-        one
-        for one in inspect.signature(function).parameters.values()
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-    ]
-    required = [one for one in positional if one.default is one.empty]
-    if len(required) > 1:
-        raise TypeError(f"{function!r} takes more than the message")
-    if positional and _takes_run(positional[0]):
-        return function
-    if not required:
-        return lambda _: function()
-    return lambda run: function(run.text)
+class _AgentMethod:
+    """A decorated method: for each instance the agent of its bound method."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Agent], function: Callable[..., Any]) -> None:
+        self._make = make
+        self._function = function
+        self._name = ""
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Self | Agent:
+        if instance is None:
+            return self
+        made = self._make(self._function.__get__(instance, owner))
+        if hasattr(instance, "__dict__"):
+            vars(instance)[self._name] = made  # which is found before this object from now on
+        return made
 
 
-def _takes_run(parameter: inspect.Parameter) -> bool:
-    if parameter.annotation is inspect.Parameter.empty:
-        return parameter.name == "run"
-    return _names_run(parameter.annotation)
-
-
-def _names_run(annotation: Any) -> bool:
-    """True for `Run`, for a union with it, for either in Annotated, and for the text of either."""
-    if isinstance(annotation, ForwardRef):
-        annotation = annotation.__forward_arg__
-    if isinstance(annotation, str):  # its names may not be known here, so it is not evaluated
-        text = _ANNOTATED.sub(r"\g<type>", annotation.strip(_QUOTES))
-        union = _UNION.fullmatch(text)
-        members = re.split("[|,]", union["members"]) if union else text.split("|")
-        return any(member.strip(_QUOTES).rpartition(".")[2] == "Run" for member in members)
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _names_run(annotation.__origin__)
-    if origin in (Union, UnionType):
-        return any(map(_names_run, get_args(annotation)))
-    return getattr(annotation, "__name__", "") == "Run"
-
-
-def _contents(value: Any) -> Iterable[Any]:
-    """The result of a function, as the parts of one message or artifact."""
-    if isinstance(value, (list, tuple)) and value and all(isinstance(one, hub.Part) for one in value):
-        return value
+def _content(value: Any) -> Any:
+    """The result of a function. Raises A2AError INVALID_AGENT_RESPONSE if there is none."""
     if value is None:
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, "the agent ended without an answer", blame=Blame.SELF)
-    return (value,)
+    return value
 
 
 class _Replying(AgentExecutor):
     """A function that returns its answer."""
 
-    def __init__(self, call: Callable[[Run], Awaitable[Any]]) -> None:
+    def __init__(self, taken: Takes, call: Callable[[Run, Arguments], Awaitable[Any]]) -> None:
+        self._arguments = taken.arguments
         self._call = call
 
     async def reply(self, run: Run, /) -> hub.Message:
-        value = await self._call(run)
-        return run.reply(value) if type(value) is str else run.reply(*_contents(value))
+        return run.reply(_content(await self._call(run, self._arguments(run))))
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
         yield await self.reply(run)
@@ -255,18 +256,20 @@ class _Replying(AgentExecutor):
 class _Working(AgentExecutor):
     """A function that returns the result of a task."""
 
-    def __init__(self, call: Callable[[Run], Awaitable[Any]]) -> None:
+    def __init__(self, taken: Takes, call: Callable[[Run, Arguments], Awaitable[Any]]) -> None:
+        self._arguments = taken.arguments
         self._call = call
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
+        given = self._arguments(run)  # before the first event, so that a refused message makes no task
         if run.task is None:
             yield run.start()
         yield run.status(hub.TASK_STATE_WORKING)
-        result = await self._call(run)
+        result = await self._call(run, given)
         if isinstance(result, hub.Message):
             yield run.status(hub.TASK_STATE_COMPLETED, result)
             return
-        yield run.artifact(*_contents(result))
+        yield run.artifact(_content(result))
         yield run.status(hub.TASK_STATE_COMPLETED)
 
 
@@ -277,16 +280,18 @@ class _Yielding(AgentExecutor):
     then would delay the output. The status that follows shows that the artifact is complete.
     """
 
-    def __init__(self, call: Callable[[Run], AsyncIterator[Any]]) -> None:
+    def __init__(self, taken: Takes, call: Callable[[Run, Arguments], AsyncIterator[Any]]) -> None:
+        self._arguments = taken.arguments
         self._call = call
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
+        given = self._arguments(run)  # before the first event, so that a refused message makes no task
         if run.task is None:
             yield run.start()
         yield run.status(hub.TASK_STATE_WORKING)
         artifact_id = new_id()
         begun = at_rest = False
-        values = self._call(run)
+        values = self._call(run, given)
         try:
             async for value in values:
                 if isinstance(value, hub.TaskArtifactUpdateEvent):
@@ -298,8 +303,8 @@ class _Yielding(AgentExecutor):
                 elif isinstance(value, hub.Message):
                     yield run.status(hub.TASK_STATE_WORKING, value)
                 else:
-                    contents = (value,) if type(value) is str else _contents(value)
-                    yield run.artifact(*contents, artifact_id=artifact_id, append=begun, last=False)
+                    content = _content(value)
+                    yield run.artifact(content, artifact_id=artifact_id, append=begun, last=False)
                     begun = True
         finally:
             close = getattr(values, "aclose", None)

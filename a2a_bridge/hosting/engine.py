@@ -20,7 +20,8 @@ from typing import Any
 from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, invalid_params, task_not_found
 from a2a_bridge.core.event import Event, Events, HandedOver, no_events, opened
-from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.messages import TERMINAL, cut_history
+from a2a_bridge.core.protocols import require
 from a2a_bridge.core.resume import asked_after, event_id, number_of, offer_resume
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.clock import Clock, SystemClock
@@ -30,6 +31,7 @@ from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer
 from a2a_bridge.hosting.idempotency import AlreadySentError, Idempotency
 from a2a_bridge.hosting.identifiers import two_ids
 from a2a_bridge.hosting.live_task import OwnershipLostError
+from a2a_bridge.hosting.modes import check_parts
 from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, scope_of
@@ -49,7 +51,6 @@ from a2a_bridge.hosting.views import (
     AT_REST,
     QueuePosition,
     TaskSnapshot,
-    cut_history,
     histories_cut,
     history_limit,
 )
@@ -66,6 +67,7 @@ class Engine:
 
     store: keeps tasks, events and configs; in memory unless given. push_sender: checks webhooks; without one,
     configs are stored and nothing is sent. `start` it before its first call, and `close` it before its store.
+    Raises TypeError for a store that lacks members of `Store`.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Engine:
         clock = clock or SystemClock()
         # Not `or`: an empty store may be false.
         self._store: Store = MemoryStore(clock=clock) if store is None else store
+        require(self._store, Store)
         self._readers = EventReaders(self._store, self._snapshot)
         self._context = EngineContext(
             executor=agent.executor,
@@ -100,6 +103,7 @@ class Engine:
         self._runs = RunRegistry(self._context)
         self._sending = Sending(agent, self._context, self._runs, self._push)
         self._idempotency = None
+        self._input_modes = agent.input_modes
         self._reply = None
         if options.idempotent_sends:
             self._idempotency = Idempotency(self._context, self._sending)
@@ -158,6 +162,8 @@ class Engine:
         message = request.message
         if len(message.message_id) + len(message.context_id) + len(context.tenant or request.tenant) > SHORT:
             check_names(request, context)
+        if self._input_modes:
+            check_parts(message, self._input_modes)
         if self._reply is not None and not message.task_id:
             return await self._direct(self._reply, request, context)
         answer: hub.SendMessageResponse | None
@@ -206,6 +212,8 @@ class Engine:
         message = request.message
         if len(message.message_id) + len(message.context_id) + len(context.tenant or request.tenant) > SHORT:
             check_names(request, context)
+        if self._input_modes:
+            check_parts(message, self._input_modes)
         if self._reply is not None and not message.task_id:
             direct = await self._direct(self._reply, request, context)
             return Event(hub.StreamResponse(message=direct.message)), no_events()
@@ -376,12 +384,10 @@ class Engine:
             page_size=size,
             page_token=request.page_token,
             artifacts=request.include_artifacts,
+            history_length=limit,
         )
         page = await self._store.list(scope_of(request, context), query)
         left_out(context.reply, page.left_out)
-        if limit is not None:
-            for task in page.tasks:
-                cut_history(task, limit)
         return hub.ListTasksResponse(
             tasks=page.tasks,
             next_page_token=page.next_page_token,

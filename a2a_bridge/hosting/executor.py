@@ -18,7 +18,10 @@ Event = hub.Task | hub.Message | hub.TaskStatusUpdateEvent | hub.TaskArtifactUpd
 
 
 class AgentExecutor(Protocol):
-    """An agent. Subclass it, or write a class with an `execute` of the same shape."""
+    """An agent. Subclass it, or write a class with an `execute` of the same shape.
+
+    `cancel`, `resume` and `reply` are optional: see the protocols below.
+    """
 
     def execute(self, run: Run, /) -> AsyncIterator[Event]:
         """Answers a message: an async generator of events.
@@ -28,15 +31,18 @@ class AgentExecutor(Protocol):
         """
         ...
 
-    async def cancel(self, run: Run, /) -> AsyncIterator[Event]:  # noqa: ARG002  for overriding methods
-        """Cleans up when a caller cancels the task: an async generator of events, often of none.
+
+@runtime_checkable
+class CancellingExecutor(Protocol):
+    """An executor that cleans up, or refuses, when a caller cancels a task. Other executors are stopped."""
+
+    def cancel(self, run: Run, /) -> AsyncIterator[Event]:
+        """An async generator of events, often of none.
 
         It runs beside `execute`, which is cancelled after it. If the task has not ended then, the engine sets
-        it to CANCELED. Raise A2AError TASK_NOT_CANCELABLE to refuse. The method is optional.
+        it to CANCELED. Raise A2AError TASK_NOT_CANCELABLE to refuse.
         """
-        none: tuple[Event, ...] = ()
-        for event in none:
-            yield event
+        ...
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Media types: those that a card declares for answers, and whether a caller accepts any of them (spec 3.2.2).
+"""Media types: those that an agent accepts and those of its answers, and whether they fit (spec 3.2.2).
 
 Pure.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -18,6 +19,20 @@ def deliverable(card: hub.AgentCard) -> frozenset[str]:
     for skill in card.skills:
         modes.update(skill.output_modes)
     return frozenset(modes)
+
+
+def check_parts(message: hub.Message, accepted: frozenset[str]) -> None:
+    """Raises CONTENT_TYPE_NOT_SUPPORTED for a part that names a media type which is not accepted. Parts
+    without one are not judged.
+    """
+    for at, part in enumerate(message.parts):
+        if part.media_type and not overlap(accepted, (part.media_type,)):
+            field = f"message.parts[{at}].mediaType"
+            raise A2AError(
+                Reason.CONTENT_TYPE_NOT_SUPPORTED,
+                f"{field}: the agent accepts {', '.join(sorted(accepted))}",
+                violations=[Violation(field, "is not accepted by the agent")],
+            )
 
 
 def overlap(accepted: Iterable[str], offered: Iterable[str]) -> bool:

@@ -88,12 +88,14 @@ class TaskQuery:
     state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
     #: only tasks with a status of this time or later, in nanoseconds since the epoch; None for all
     since: int | None = None
-    #: the largest number of tasks in the page
+    #: the largest number of tasks in the page; fewer if they are large, see TaskPageFiller
     page_size: int = 50
     #: the token of the page before; empty for the first page
     page_token: str = ""
     #: True to include the artifacts
     artifacts: bool = False
+    #: the newest messages of each task to include; None for all
+    history_length: int | None = None
 
 
 class TaskPage(NamedTuple):

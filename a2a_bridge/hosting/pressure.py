@@ -12,12 +12,16 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from time import monotonic
 from typing import Protocol
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.memory import MemoryAccount
 
 log = logging.getLogger("a2a_bridge.hosting")
+
+#: seconds after which the measuring of tasks lets other work run
+_TURN = 0.005
 
 FULL = "the agent's process holds as much as it may, and this task held the most"
 
@@ -62,21 +66,30 @@ class Pressure:
             return  # the store does not work, or the task is lost: the run finds out by itself
         while self.memory.exceeded:
             if self._ending is None:
-                running = [one for one in self._live if one.running]
-                if not running:
+                if not any(one.running for one in self._live):
                     return
-                largest = max(running, key=lambda one: one.size)
-                self._ending = asyncio.create_task(_end(largest), name=f"a2a full {largest.task_id}")
+                self._ending = asyncio.create_task(self._end_largest(), name="a2a memory pressure")
                 self._ending.add_done_callback(self._ended)
             await asyncio.wait({self._ending})
+
+    async def _end_largest(self) -> None:
+        largest: MemoryUser | None = None
+        most = -1
+        began = monotonic()
+        for user in list(self._live):
+            # To measure a task is to serialize it: hundreds of large ones would block the loop for seconds.
+            if user.running and (size := user.size) > most:
+                largest, most = user, size
+            if monotonic() - began > _TURN:
+                await asyncio.sleep(0)
+                began = monotonic()
+        if largest is None or not largest.running:
+            return
+        log.warning("task %s, of %d bytes: %s", largest.task_id, most, FULL)
+        with suppress(A2AError):
+            await largest.break_off(A2AError(Reason.RESOURCE_EXHAUSTED, FULL, blame=Blame.SELF))
 
     def _ended(self, done: asyncio.Task[None]) -> None:
         self._ending = None
         if not done.cancelled() and done.exception() is not None:
             log.error("a run could not be ended", exc_info=done.exception())
-
-
-async def _end(user: MemoryUser) -> None:
-    log.warning("task %s, of %d bytes: %s", user.task_id, user.size, FULL)
-    with suppress(A2AError):
-        await user.break_off(A2AError(Reason.RESOURCE_EXHAUSTED, FULL, blame=Blame.SELF))

@@ -16,7 +16,7 @@ from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct
 
-#: the types that `core.messages.part_of` accepts
+#: the types that `core.messages.parts_of` accepts
 Content = Any
 
 _STATES: dict[str, Any] = {
@@ -120,7 +120,8 @@ class Run:
     def reply(self, *content: Content, metadata: Mapping[str, Any] | None = None) -> hub.Message:
         """A message of the agent: a direct answer, or the message of a status.
 
-        content: texts, bytes, JSON values and Parts, each a part; or one Message, which is returned.
+        content: texts, bytes, JSON values and Parts, each a part, and lists with Parts; or one Message, which
+        is returned.
         """
         if len(content) == 1 and isinstance(content[0], hub.Message):
             return content[0]
@@ -131,7 +132,7 @@ class Run:
             if type(one) is str:
                 parts.add().text = one
             else:
-                parts.append(messages.part_of(one))
+                parts.extend(messages.parts_of(one))
         if metadata is not None:
             made.metadata.update(metadata)
         return made
@@ -183,8 +184,9 @@ class Run:
     ) -> hub.TaskArtifactUpdateEvent:
         """An artifact of the task, or a piece of one.
 
-        artifact_id: "1", "2"… or any text; empty for a new id. append: True to extend the artifact with this
-        id. last: True if no further piece follows.
+        content: as for `reply`, without Messages. artifact_id: "1", "2"… or any text; empty for a new id.
+        name: bytes get the media type of files with such a name. append: True to extend the artifact with
+        this id. last: True if no further piece follows.
         """
         event = hub.TaskArtifactUpdateEvent()
         event.task_id = self.task_id
@@ -204,7 +206,7 @@ class Run:
             if type(one) is str:
                 parts.add().text = one
             else:
-                parts.append(messages.part_of(one))
+                parts.extend(messages.parts_of(one, name))
         if extensions:
             artifact.extensions.extend(extensions)
         if metadata is not None:

@@ -65,6 +65,9 @@ class TaskRun:
     _unwritten = 0
     #: True while a callback for the durability of all changes is registered
     _flushing = False
+    #: the size of the task when `_measured` was its last event
+    _size = 0
+    _measured = -1
 
     def __init__(
         self,
@@ -136,8 +139,13 @@ class TaskRun:
 
     @property
     def size(self) -> int:
-        """Octets of the task."""
-        return 0 if self.live.task is None else self.live.task.ByteSize()
+        """Octets of the task, measured once for each state of it."""
+        task, last = self.live.task, self.live.last
+        if task is None:
+            return 0
+        if self._measured != last:
+            self._size, self._measured = task.ByteSize(), last
+        return self._size
 
     async def settled(self) -> None:
         """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
@@ -244,6 +252,8 @@ class TaskRun:
             send.drop()  # it has no sender
             self.submit(send)
         else:
+            if task.status.state in RUNNING:
+                log.warning("task %s failed: %s", self.task_id, LEFT_BEHIND)
             self.live.fail_unfinished(LEFT_BEHIND)
 
     # ------------------------------------------------------------------ runs
@@ -434,6 +444,7 @@ class TaskRun:
             self._phase.to(Phase.HANDED_OVER)
             self.live.refuse(closing())
         elif task.status.state in RUNNING:
+            log.warning("task %s failed: %s", self.task_id, STOPPED_TEXT)
             self.live.fail(STOPPED_TEXT)
         else:
             self.live.give_up(closing())  # senders whose run has begun and left no new state

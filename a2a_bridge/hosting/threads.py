@@ -28,16 +28,16 @@ _END = object()
 
 
 class Threads:
-    """The threads of one agent. call: calls the function for a run."""
+    """The threads of one agent."""
 
-    def __init__(self, call: Callable[[Run], Any], most: int = MOST) -> None:
-        self._call = call
+    def __init__(self, function: Callable[..., Any], most: int = MOST) -> None:
+        self._function = function
         self._most = most
         self._running = 0
         self._waiting: list[asyncio.Future[None]] = []
 
-    async def result(self, run: Run) -> Any:
-        """The result of the function; if that is awaitable, its result.
+    async def result(self, run: Run, arguments: tuple[Any, ...]) -> Any:
+        """The result of the function for a run; if that is awaitable, its result.
 
         Raises the function's errors.
         """
@@ -45,7 +45,7 @@ class Threads:
 
         def work(callback: Callable[..., None]) -> None:
             try:
-                value = self._call(run)
+                value = self._function(*arguments)
             except BaseException as error:  # noqa: BLE001  raised in the loop
                 callback(_fail, outcome, error)
             else:
@@ -59,15 +59,15 @@ class Threads:
             raise
         return await value if inspect.isawaitable(value) else value
 
-    async def values(self, run: Run) -> AsyncIterator[Any]:
-        """The generator's values, in order. Raises the generator's errors."""
+    async def values(self, run: Run, arguments: tuple[Any, ...]) -> AsyncIterator[Any]:
+        """The generator's values for a run, in order. Raises the generator's errors."""
         results: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
         room = threading.Semaphore(_AHEAD)
         closed = threading.Event()
 
         def work(callback: Callable[..., None]) -> None:
             try:
-                values: Generator[Any, None, None] = self._call(run)
+                values: Generator[Any, None, None] = self._function(*arguments)
                 with contextlib.closing(values):
                     for value in values:
                         callback(results.put_nowait, (value, None))

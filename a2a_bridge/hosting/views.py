@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
+from a2a_bridge.core.messages import INTERRUPTED, TERMINAL, cut_history
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: states in which nothing happens without an action from outside
@@ -61,12 +61,6 @@ def history_limit(source: Any, path: str) -> int | None:
     if limit < 0:
         raise invalid_params(path, "must not be negative")
     return limit
-
-
-def cut_history(task: hub.Task, limit: int | None) -> None:
-    """Leaves the newest `limit` messages (spec 3.2.4)."""
-    if limit is not None and len(task.history) > limit:
-        del task.history[: len(task.history) - limit]
 
 
 async def histories_cut(events: Events, limit: int) -> Events:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge import agent
+from a2a_bridge.codec import decoder, encoder
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.dialects.unmapped import KEY, present, stripped, write
 from a2a_bridge.hosting import Run
@@ -57,6 +58,15 @@ def test_metadata_of_the_user_stays() -> None:
         == dict(seen.message.parts[0].metadata)
         == {"own": "y"}
     )
+
+
+def test_unknown_members_are_not_seen_either() -> None:
+    part = {"text": "x", "later": 1}
+    tree = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [part], "later": 2}, "later": 3}
+    request = decoder(hub.SendMessageRequest, keeps=True)(tree)
+    seen = for_agent(request)
+    assert seen.SerializeToString() == decoder(hub.SendMessageRequest)(tree).SerializeToString()
+    assert encoder(hub.SendMessageRequest, keeps=True)(request) == tree
 
 
 async def test_a_task_keeps_carried_content_that_its_agent_does_not_see() -> None:

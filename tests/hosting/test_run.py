@@ -7,9 +7,11 @@ import re
 import pytest
 
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.messages import data_part
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import request_of
 from tests.hosting.scene import INPUT, SUBMITTED, WORKING, request
 
 
@@ -109,3 +111,44 @@ def test_ids_are_of_version_7_and_never_twice() -> None:
     assert all(form.fullmatch(one) for one in made)
     assert len(set(made)) == len(made)
     assert [one[:13] for one in made] == sorted(one[:13] for one in made)
+
+
+def test_a_list_with_parts_is_those_parts() -> None:
+    run = run_of()
+    parts = [hub.Part(text="a"), hub.Part(raw=b"b", media_type="x/y")]
+    mixed = [hub.Part(text="a"), b"b", {"c": 1}]
+    for given, made in (
+        (parts, parts),
+        (tuple(parts), parts),
+        (mixed, [parts[0], hub.Part(raw=b"b"), data_part({"c": 1})]),
+    ):
+        assert list(run.artifact(given).artifact.parts) == made
+        assert list(run.reply(given).parts) == made
+        assert list(run.status("working", given).status.message.parts) == made
+    assert list(run.artifact("x", parts).artifact.parts) == [hub.Part(text="x"), *parts]
+    assert list(request_of([parts]).message.parts) == parts
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type"),
+    [
+        ("pic.png", "image/png"),
+        ("a.json", "application/json"),
+        ("a.tar.gz", "application/gzip"),
+        ("a.tar.bz2", ""),
+        ("pic", ""),
+        ("", ""),
+    ],
+)
+def test_bytes_get_the_media_type_of_their_name(name: str, media_type: str) -> None:
+    run = run_of()
+    own = hub.Part(raw=b"x", media_type="x/y")
+    event = run.artifact(b"x", bytearray(b"y"), own, "text", [own, b"z"], name=name)
+    assert [part.media_type for part in event.artifact.parts] == [
+        media_type,
+        media_type,
+        "x/y",
+        "",
+        "x/y",
+        media_type,
+    ]

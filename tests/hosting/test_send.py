@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from a2a_bridge.core.errors import Reason
-from a2a_bridge.hosting import Run
+from a2a_bridge.hosting import Agent, Run
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.stores import MemoryStore
@@ -272,6 +272,30 @@ async def test_output_modes_that_the_agent_has_none_of_are_refused(modes: list[s
         else:
             with refused(Reason.CONTENT_TYPE_NOT_SUPPORTED):
                 await talk.send("x", configuration=configuration)
+
+
+@pytest.mark.parametrize(("modes", "media", "fits"), [
+    (("text/plain",), "", True),
+    (("text/plain",), "text/plain; charset=utf-8", True),
+    (("text/plain", "image/*"), "image/png", True),
+    (("text",), "image/png", True),  # of an old card: it cannot be judged
+    ((), "image/png", True),
+    (("text/plain",), "image/png", False),
+    (("application/json",), "text/plain", False),
+])  # fmt: skip
+async def test_parts_of_media_types_that_the_agent_does_not_accept_are_refused(
+    modes: tuple[str, ...], media: str, fits: bool
+) -> None:
+    """CORE-SEND-004 of the draft conformance documents. Messages to a task too."""
+    talk = Talk(Agent(EchoAgent().executor, input_modes=modes))
+    asked = request("first")
+    asked.message.parts.add(text="x", media_type=media)
+    async with asyncio.timeout(PATIENCE):
+        if fits:
+            await talk.client.send_message(asked)
+            return
+        with refused(Reason.CONTENT_TYPE_NOT_SUPPORTED, "message.parts[1].mediaType"):
+            await talk.client.send_message(asked)
 
 
 async def test_an_agent_that_declares_no_output_modes_refuses_none() -> None:

@@ -1,0 +1,73 @@
+"""Memory pressure: which run ends, and that the measuring of many large tasks does not hold the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting import pressure
+from a2a_bridge.hosting.pressure import Pressure
+from a2a_bridge.hosting.task_run import TaskRun
+from a2a_bridge.memory import MemoryAccount
+from tests.patience import PATIENCE
+
+
+class User:
+    """A run that frees its bytes when it is ended."""
+
+    def __init__(self, memory: MemoryAccount, number: int, size: int) -> None:
+        self.task_id, self.size, self.running = str(number), size, True
+        self._memory = memory
+        memory.add(size)
+
+    async def settled(self) -> None: ...
+
+    async def break_off(self, error: A2AError, /) -> None:
+        assert error.reason is Reason.RESOURCE_EXHAUSTED
+        self.running = False
+        self._memory.add(-self.size)
+
+
+async def test_the_largest_run_ends_and_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pressure, "_TURN", -1.0)
+    memory = MemoryAccount(1000)
+    users = [User(memory, number, 10 + number) for number in range(100)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    relief = Pressure(memory, users)
+    memory.add(0)
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(relief.relieved(user) for user in users[:5]))
+    counting.cancel()
+    assert memory.used <= 1000
+    ended = [int(user.task_id) for user in users if not user.running]
+    assert ended == list(range(min(ended), 100))  # the largest ones
+    assert turns > len(users)
+
+
+def test_a_task_is_measured_once_for_each_state_of_it() -> None:
+    calls = 0
+
+    def measured() -> int:
+        nonlocal calls
+        calls += 1
+        return 7
+
+    live = SimpleNamespace(task=SimpleNamespace(ByteSize=measured), last=1)
+    run: Any = SimpleNamespace(live=live, _size=0, _measured=-1)
+    assert [TaskRun.size.fget(run) for _ in range(3)] == [7, 7, 7]  # type: ignore[attr-defined]
+    assert calls == 1
+    live.last = 2
+    assert TaskRun.size.fget(run) == 7  # type: ignore[attr-defined]
+    assert calls == 2
