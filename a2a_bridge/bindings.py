@@ -18,6 +18,7 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
+from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
@@ -90,6 +91,9 @@ class HostOptions:
     status: Callable[[], Mapping[str, int]] | None = None
     #: further paths of the first JSON-RPC mount, such as those of the agent behind a gateway
     jsonrpc_paths: tuple[str, ...] = ()
+    #: identifies the caller of each operation before its body is decoded; None: callers are not identified.
+    #: Documents such as the card, probes and reflection are open to all
+    authenticate: Authenticate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +234,9 @@ Document = Callable[[str], bytes]
 #: the query.
 Variant = Callable[[str, str, str], bytes]
 
+#: the query for readers that refuse a whole card because of gRPC; without effect on a card of gRPC alone
+HTTP_ONLY = "bindings=JSONRPC,HTTP%2BJSON"
+
 
 #: (path below the receiver's, header names in lower case, body) → HTTP status. Raises A2AError to refuse.
 Receive = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
@@ -367,14 +374,23 @@ def grpc_attach(
     health: bool,
     reflection: bool,
     refusal: Callable[[], A2AError | None] | None = None,
+    authenticate: Authenticate | None = None,
 ) -> None:
     """Adds the gRPC service of every known version to a grpc.aio server of the application.
 
-    refusal: see HostOptions; for the health service.
+    refusal, authenticate: see HostOptions; `refusal` is for the health service.
     """
     module = importlib.import_module(f"{PACKAGE}.grpc.host")
     dialects = [dialect for dialect in KNOWN if dialect.form(GRPC) is not None]
-    module.add_to_server(service, server, dialects, health=health, reflection=reflection, refusal=refusal)
+    module.add_to_server(
+        service,
+        server,
+        dialects,
+        health=health,
+        reflection=reflection,
+        refusal=refusal,
+        authenticate=authenticate,
+    )
 
 
 def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:

@@ -64,15 +64,17 @@ async def test_official_clients_of_older_generations(
 ) -> None:
     client = peer_clients(release)
     async with envoy(app := asgi(words)) as server:
-        url = f"127.0.0.1:{server.listener_port}"
+        origin = f"http://127.0.0.1:{server.listener_port}"
         params = {
             "message": MESSAGE | {"parts": [{"kind": "text", "text": "one two"}]},
             "configuration": {"acceptedOutputModes": ["text"], "blocking": True},
         }
-        task = await client.unary("GRPC", "message/send", params, url=url)
+        task = await client.unary("GRPC", "message/send", params, origin=origin)
         assert task["status"]["state"] == "completed"
-        assert (await client.unary("GRPC", "tasks/get", {"id": task["id"]}, url=url))["id"] == task["id"]
-        events = [one async for one in client.stream("GRPC", "message/stream", params, url=url)]
+        assert (await client.unary("GRPC", "tasks/get", {"id": task["id"]}, origin=origin))["id"] == task[
+            "id"
+        ]
+        events = [one async for one in client.stream("GRPC", "message/stream", params, origin=origin)]
         assert [one["kind"] for one in events].count("artifact-update") == 2
         assert events[-1]["status"]["state"] == "completed"
         await app.drain(0)

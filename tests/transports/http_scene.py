@@ -48,6 +48,21 @@ def said(event: hub.StreamResponse) -> str:
 
 
 @dataclass
+class Unanswered:
+    """A call that waits until it is cancelled: `Scripted(on_unary=Unanswered())`."""
+
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, _: Call[Any, Any]) -> Any:
+        self.entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.gone.set()
+
+
+@dataclass
 class Scripted:
     """A service that a test controls, and that records its requests."""
 

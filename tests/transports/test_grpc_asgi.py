@@ -7,6 +7,7 @@ import gzip
 import json
 import struct
 import tracemalloc
+import zlib
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -159,7 +160,10 @@ async def test_errors_over_grpc_web() -> None:
         (framed(gzip.compress(ASKED), 1), {}, "13"),
         (framed(b"no gzip", 1), {"grpc-encoding": "gzip"}, "13"),
         (framed(gzip.compress(b"\0" * 5000), 1), {"grpc-encoding": "gzip"}, "8"),
-        (framed(ASKED), {"grpc-encoding": "deflate"}, "12"),
+        (framed(ASKED), {"grpc-encoding": "snappy"}, "12"),
+        (framed(zlib.compress(ASKED), 1), {"grpc-encoding": "deflate"}, "0"),
+        (framed(gzip.compress(ASKED), 1), {"grpc-encoding": "deflate"}, "13"),
+        (framed(ASKED), {"x-large": "v" * 20_000}, "8"),
         (framed(ASKED), {"grpc-timeout": "soon"}, "13"),
         (framed(gzip.compress(ASKED), 1), {"grpc-encoding": "gzip", "grpc-timeout": "1H"}, "0"),
         (framed(ASKED), {"grpc-encoding": "identity"}, "0"),
@@ -173,7 +177,10 @@ async def test_errors_over_grpc_web() -> None:
         "gzip undeclared",
         "not gzip",
         "too large inflated",
+        "unknown compression",
         "deflate",
+        "gzip as deflate",
+        "large metadata",
         "bad timeout",
         "gzip",
         "identity",

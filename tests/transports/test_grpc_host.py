@@ -94,6 +94,7 @@ async def test_reflection_lists_the_services(host: GrpcHost) -> None:
     (answer,) = await reflect(host.address, reflection_pb2.ServerReflectionRequest(list_services=""))
     assert [service.name for service in answer.list_services_response.service] == [
         "grpc.health.v1.Health",
+        "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
         SERVICE,
     ]
@@ -115,11 +116,27 @@ async def test_reflection_gives_every_file_that_a_tool_needs(host: GrpcHost) -> 
     assert len(service.method) == 11
 
 
-async def test_reflection_does_not_know_everything(host: GrpcHost) -> None:
+@pytest.mark.parametrize("symbol", ["no.Such", f"{SERVICE}.NoSuch", "GetTask", ""])
+async def test_reflection_does_not_know_everything(host: GrpcHost, symbol: str) -> None:
     (answer,) = await reflect(
-        host.address, reflection_pb2.ServerReflectionRequest(file_containing_symbol="no.Such")
+        host.address, reflection_pb2.ServerReflectionRequest(file_containing_symbol=symbol)
     )
     assert answer.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection_finds_a_method(host: GrpcHost, version: str) -> None:
+    """The first question of `grpcurl describe` and of other tools is for v1."""
+    request = reflection_pb2.ServerReflectionRequest(file_containing_symbol=f"{SERVICE}.GetTask")
+    async with channel(host.address) as raw:
+        path = f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+        rpc = raw.stream_stream(path)(iter([request.SerializeToString()]))
+        (answer,) = [reflection_pb2.ServerReflectionResponse.FromString(wire) async for wire in rpc]
+    names = [
+        descriptor_pb2.FileDescriptorProto.FromString(data).package
+        for data in answer.file_descriptor_response.file_descriptor_proto
+    ]
+    assert names[0] == SERVICE.rpartition(".")[0]
 
 
 async def test_an_address_in_use_is_a_clear_error(host: GrpcHost, capfd: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,7 @@ from tests.transports.http_scene import (
     MESSAGE,
     PATIENCE,
     Scripted,
+    Unanswered,
     dialling,
     frame,
     hosting,
@@ -160,10 +161,14 @@ async def test_forwarded_headers() -> None:
             assert card.json() == {"url": expected}
 
 
-async def test_a_host_header_that_is_none_falls_back_to_the_socket() -> None:
+@pytest.mark.parametrize("host", ["a/b", "", "a,b", "a@b", "a:65536"])
+async def test_a_host_header_that_is_none_is_refused(host: str) -> None:
     async with browser(application(Scripted())) as http:
-        card = await http.get("/.well-known/agent-card.json", headers={"Host": "a/b"})
-        assert card.json() == {"url": "http://host.example"}
+        answer = await http.get("/.well-known/agent-card.json", headers={"Host": host})
+        assert (answer.status_code, answer.json()["error"]["message"]) == (
+            400,
+            "the Host header is not valid",
+        )
 
 
 async def test_limits() -> None:
@@ -177,6 +182,8 @@ async def test_limits() -> None:
 
         assert (await http.post("/", content=pieces())).status_code == 413
         assert (await http.post("/", content=b"x", headers={"Content-Encoding": "gzip"})).status_code == 415
+        assert (await http.post("/", json={}, headers={"X": "v" * 20_000})).status_code == 431
+        assert (await http.post("/?" + "v" * 20_000, json={})).status_code == 414
     assert not service.calls
 
 
@@ -226,20 +233,24 @@ async def test_starting_with_the_first_request_and_once() -> None:
     assert started == ["up"]
 
 
-async def test_a_start_that_failed_is_tried_again() -> None:
+async def test_a_start_that_failed_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     attempts = 0
 
     async def start() -> None:
         nonlocal attempts
         attempts += 1
-        if attempts == 1:
-            raise OSError("not yet")
+        if attempts <= 2:
+            raise OSError("a secret")
 
     async with browser(application(Scripted(), startup=start)) as http:
-        with pytest.raises(OSError, match="not yet"):
-            await http.post("/", json=RPC)
+        for _ in range(2):
+            refused = await http.post("/", json=RPC)
+            assert refused.status_code == 503
+            assert "UNAVAILABLE" in refused.text
+            assert "secret" not in refused.text
         assert (await http.post("/", json=RPC)).status_code == 200
-    assert attempts == 2
+    assert attempts == 3
+    assert caplog.text.count("the application cannot start: a secret") == 1
 
 
 async def lifespan(app: AsgiHost) -> list[MutableMapping[str, Any]]:
@@ -347,24 +358,16 @@ async def test_a_client_that_leaves_closes_the_source(kind: str, under: str) -> 
 
 @both
 async def test_a_client_that_leaves_cancels_its_call(kind: str) -> None:
-    entered, gone = asyncio.Event(), asyncio.Event()
-
-    async def never(_: Call[Any, Any]) -> Any:
-        entered.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            gone.set()
-
-    async with running(application(Scripted(on_unary=never))) as url:
+    unanswered = Unanswered()
+    async with running(application(Scripted(on_unary=unanswered))) as url:
         async with dialling(url, kind) as near:
             task = asyncio.create_task(Client(near).get_task(hub.GetTaskRequest(id="7")))
             async with asyncio.timeout(PATIENCE):
-                await entered.wait()
+                await unanswered.entered.wait()
             task.cancel()
             await asyncio.wait([task])
         async with asyncio.timeout(PATIENCE):
-            await gone.wait()
+            await unanswered.gone.wait()
 
 
 @both
@@ -491,23 +494,15 @@ async def test_a_body_that_comes_too_slowly(path: str, part: str) -> None:
 
 async def test_a_body_that_comes_fast_enough_may_take_long() -> None:
     """Its request is watched afterwards, so that its call ends when the client leaves."""
-    entered, gone, slow = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def never(_: Call[Any, Any]) -> Any:
-        entered.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            gone.set()
-
-    app = application(Scripted(on_unary=never), HostOptions(header_timeout=0.0))
+    unanswered, slow = Unanswered(), asyncio.Event()
+    app = application(Scripted(on_unary=unanswered), HostOptions(header_timeout=0.0))
     data = frame("SendMessage", {"message": MESSAGE}) + b" " * 1_000_000
 
     async def messages() -> AsyncGenerator[Any, None]:
         yield {"type": "http.request", "body": data[:-1], "more_body": True}
         await slow.wait()
         yield {"type": "http.request", "body": data[-1:], "more_body": False}
-        await entered.wait()
+        await unanswered.entered.wait()
         yield {"type": "http.disconnect"}
 
     async def put(_: Any) -> None:
@@ -527,5 +522,53 @@ async def test_a_body_that_comes_fast_enough_may_take_long() -> None:
             await asyncio.sleep(0.01)
         slow.set()
         await answering
-    assert gone.is_set()
+    assert unanswered.gone.is_set()
     await source.aclose()
+
+
+async def test_a_receive_that_never_returns_leaves_nothing_behind() -> None:
+    """As pyvoy under load: the future of a `receive` after the body may never be set."""
+    loop = asyncio.get_running_loop()
+    watched = asyncio.Event()
+    never: asyncio.Future[MutableMapping[str, Any]] = loop.create_future()
+
+    async def on_unary(_: Call[Any, Any]) -> Any:
+        await watched.wait()
+        return reply()
+
+    whole = loop.create_future()
+    whole.set_result({"type": "http.request", "body": frame("SendMessage", {"message": MESSAGE})})
+
+    def receive() -> asyncio.Future[Any]:
+        if not started:
+            started.append(1)
+            return whole
+        watched.set()
+        return never
+
+    started: list[int] = []
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    app: Any = application(Scripted(on_unary=on_unary))
+    before = asyncio.all_tasks()
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "query_string": b"",
+        "headers": [
+            (b"host", b"h.example"),
+            (b"content-type", b"application/json"),
+            (b"a2a-version", b"1.0"),
+        ],
+    }
+    async with asyncio.timeout(PATIENCE):
+        await app(scope, receive, send)
+    assert sent[0]["status"] == 200
+    assert asyncio.all_tasks() == before
+    assert not never.done()
+    never.set_result({"type": "http.disconnect"})
+    await asyncio.sleep(0)

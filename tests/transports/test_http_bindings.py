@@ -387,6 +387,21 @@ async def test_a_body_on_get_is_ignored() -> None:
         assert (await ask(host, request("GET", "/tasks/7", b"{nonsense"))).json()["id"] == "7"
 
 
+@pytest.mark.parametrize("body", [b"", b" \n"])
+@pytest.mark.parametrize("path", ["/", "/message:send", "/message:stream", "/acme/message:send"])
+async def test_an_empty_body_is_no_document(path: str, body: bytes) -> None:
+    async with hosting(Scripted()) as host:
+        answer = await ask(host, request("POST", path, body))
+    assert answer.reason == "PARSE_ERROR"
+
+
+async def test_an_empty_body_where_the_path_says_all() -> None:
+    service = Scripted()
+    async with hosting(service) as host:
+        await ask(host, request("POST", "/tasks/7:cancel"))
+    assert [call.request.id for call in service.calls] == ["7"]
+
+
 async def test_query_parameters_reach_the_request() -> None:
     service = Scripted()
     query = (

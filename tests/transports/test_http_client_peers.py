@@ -14,6 +14,7 @@ from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
+from a2a_bridge_transports._http import session
 from a2a_bridge_transports._http.proxy import is_loopback
 from a2a_bridge_transports._http.session import KEEP_CONNECTION
 from tests.transports.grpc_scene import hosting as hosting_grpc
@@ -445,3 +446,15 @@ async def test_fetching_has_limits() -> None:
         assert (await failure(fetch(peer.url, {}))).reason is Reason.INVALID_AGENT_RESPONSE
     async with peering(b"HTTP/1.1 200 OK\r\n") as peer, http_fetch(DialOptions(timeout=0.1)) as fetch:
         assert (await failure(fetch(peer.url, {}))).reason is Reason.DEADLINE_EXCEEDED
+
+
+async def test_a_document_that_drips_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start of a gateway, whose calls have no time limit, would wait for ever for the card."""
+    monkeypatch.setattr(session, "DOCUMENT_TIME", 0.1)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"
+    async with peering(head) as peer, http_fetch(DialOptions(timeout=None)) as fetch:
+        error = await failure(fetch(peer.url, {}))
+    assert (error.reason, error.message) == (
+        Reason.DEADLINE_EXCEEDED,
+        f"{peer.url} has not arrived whole within 0.1 s",
+    )

@@ -21,7 +21,17 @@ from tests.transports.http_peer import (
     send,
     subscribe,
 )
-from tests.transports.http_scene import BINDINGS, PATIENCE, Scripted, dialling, hosting, reply, said, update
+from tests.transports.http_scene import (
+    BINDINGS,
+    PATIENCE,
+    Scripted,
+    Unanswered,
+    dialling,
+    hosting,
+    reply,
+    said,
+    update,
+)
 
 both = pytest.mark.parametrize("kind", list(BINDINGS))
 
@@ -133,15 +143,8 @@ async def test_deadlines_travel(kind: str) -> None:
 @both
 @pytest.mark.parametrize("how", ["context", "options"])
 async def test_deadlines_end_calls(kind: str, how: str) -> None:
-    gone = asyncio.Event()
-
-    async def never(_: Call[Any, Any]) -> Any:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            gone.set()
-
-    async with hosting(Scripted(on_unary=never)) as host:
+    unanswered = Unanswered()
+    async with hosting(Scripted(on_unary=unanswered)) as host:
         url = f"http://{host.address}"
         if how == "context":
             error = await failure(send(url, kind, deadline=time.monotonic() + 0.05))
@@ -149,7 +152,7 @@ async def test_deadlines_end_calls(kind: str, how: str) -> None:
             error = await failure(send(url, kind, DialOptions(timeout=0.05)))
         assert error.reason is Reason.DEADLINE_EXCEEDED
         async with asyncio.timeout(PATIENCE):
-            await gone.wait()
+            await unanswered.gone.wait()
 
 
 @both
@@ -214,21 +217,13 @@ async def test_closing_a_stream_cancels_upstream(kind: str) -> None:
 
 @both
 async def test_cancelling_a_call_cancels_upstream(kind: str) -> None:
-    entered, gone = asyncio.Event(), asyncio.Event()
-
-    async def never(_: Call[Any, Any]) -> Any:
-        entered.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            gone.set()
-
-    async with hosting(Scripted(on_unary=never)) as host:
+    unanswered = Unanswered()
+    async with hosting(Scripted(on_unary=unanswered)) as host:
         task = asyncio.create_task(send(f"http://{host.address}", kind))
         async with asyncio.timeout(PATIENCE):
-            await entered.wait()
+            await unanswered.entered.wait()
             task.cancel()
-            await gone.wait()
+            await unanswered.gone.wait()
         with pytest.raises(asyncio.CancelledError):
             await task
 

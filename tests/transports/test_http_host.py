@@ -585,7 +585,7 @@ async def test_the_real_port_is_known_after_start() -> None:
 
 
 async def test_malformed_requests_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.WARNING)
     async with hosting(Scripted()) as host, wire(host) as connection:
         connection.send("nonsense\r\n\r\n")
         await connection.answer()

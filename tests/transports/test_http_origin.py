@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict
 
-from a2a_bridge_transports._http.origin import Trust, base_url, is_host
+from a2a_bridge.core.trust import Trust
+from a2a_bridge_transports._http.origin import base_url, is_host
 
 
 def url(

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import socket
-import tracemalloc
 from collections.abc import AsyncGenerator, Callable
 from contextvars import ContextVar
 from math import inf
@@ -18,7 +17,8 @@ from a2a_bridge.bindings import HostOptions
 from a2a_bridge.core.call import Call
 from a2a_bridge_transports._http import protocol
 from a2a_bridge_transports._http.exchange import JSON, Reply, Request
-from a2a_bridge_transports._http.parser import MOST_HEADERS, RequestParser
+from a2a_bridge_transports._http.mounts import Mounts
+from a2a_bridge_transports._http.parser import MOST_HEADERS
 from a2a_bridge_transports._http.protocol import READ_AHEAD, Connection
 from tests.patience import PATIENCE
 from tests.transports.http_scene import MESSAGE, Scripted, ask, frame, hosting, reply, request, update, wire
@@ -463,17 +463,75 @@ async def test_a_quick_client_does_not_starve_the_others(caplog: pytest.LogCaptu
     assert not caplog.records
 
 
-def test_a_body_in_tiny_chunks_takes_little_more_memory_than_its_size() -> None:
-    parser = RequestParser(16 * 1024)
-    size = 400_000
-    data = CHUNKED + b"2\r\n[]\r\n" * (size // 2) + b"0\r\n\r\n"
-    tracemalloc.start()
-    try:
-        at = 0
-        while not parser.complete:
-            at = parser.feed(data, at)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert parser.take_body() == b"[]" * (size // 2)
-    assert peak < 4 * size
+async def answered(size: int) -> Reply:
+    return Reply(200, JSON, b"x" * size)
+
+
+async def test_clients_that_do_not_read_do_not_hold_the_end_of_a_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol, "UNREAD_AT_END", 0.1)
+    monkeypatch.setattr(Mounts, "_live", lambda *_: answered(8_000_000))
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        async with hosting(Scripted()) as host:
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, (host.address.host, host.address.port))
+            await loop.sock_sendall(client, request("GET", "/livez"))
+            await until(lambda: any(one.is_full for one in host.connections))
+            async with asyncio.timeout(PATIENCE):
+                await host.drain(PATIENCE)
+
+
+class Failing(asyncio.Transport):
+    """A transport that is closing, with a rest that nobody reads."""
+
+    writes = 0
+    aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return 1000
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def is_closing(self) -> bool:
+        return self.writes > 0
+
+    def write(self, data: Any) -> None:
+        self.writes += 1
+
+    def close(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+async def test_a_failed_transport_gets_no_further_answers() -> None:
+    """Asyncio logs each write to it from the fifth on."""
+    async with hosting(Scripted()) as host:
+        connection, transport = Connection(host), Failing()
+        connection.connection_made(transport)
+        connection.data_received(request("GET", "/livez") * 50)
+        await until(lambda: transport.writes > 0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert transport.writes == 1
+        connection.connection_lost(None)
+
+
+async def test_the_rest_for_a_client_that_closed_its_half_is_not_kept_for_ever() -> None:
+    async with hosting(Scripted()) as host:
+        connection, transport = Connection(host), Failing()
+        connection.connection_made(transport)
+        connection.deadline = inf
+        connection.pause_writing()
+        connection.eof_received()
+        transport.writes = 1  # asyncio closes the transport then
+        connection.resume_writing()  # there is less than the limit for `pause_writing`
+        connection.end_late(asyncio.get_running_loop().time() + 10 * protocol.UNREAD)
+        assert transport.aborted
+        connection.connection_lost(None)

@@ -18,16 +18,32 @@ from urllib.parse import quote, unquote
 from multidict import CIMultiDict
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
-from a2a_bridge.core.errors import A2AError, request_too_large
+from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
 from a2a_bridge.core.service import Service
+from a2a_bridge.core.trust import Trust
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.offload import SMALL
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_transports._http.asgi_request import AsgiRequest, Receive, Scope, Send, Watches
+from a2a_bridge_transports._http.asgi_request import (
+    AsgiRequest,
+    Receive,
+    Scope,
+    Send,
+    Watches,
+    certificate_of,
+    is_head_too_large,
+)
 from a2a_bridge_transports._http.batches import flushing
-from a2a_bridge_transports._http.exchange import ClientLeftError, Headers, Reply, StreamReply
+from a2a_bridge_transports._http.exchange import (
+    ClientLeftError,
+    Headers,
+    HttpStatusError,
+    Reply,
+    StreamReply,
+    refused,
+)
 from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
-from a2a_bridge_transports._http.origin import Trust, base_url, is_host
+from a2a_bridge_transports._http.origin import base_url, is_host
 from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
 from a2a_bridge_transports._http.sse import KEEP_ALIVE
 
@@ -95,6 +111,8 @@ class AsgiHost(Mounts):
         #: (scheme, Host header, mount path) → base URL, while no forwarded headers count
         self.bases: dict[tuple[str, str | None, str], str] = {}
         self._startup = startup
+        #: the last error of `startup` that was logged
+        self._failure = ""
         self._close = close
         self._grace = grace
         self._starting: asyncio.Lock | None = None
@@ -159,7 +177,11 @@ class AsgiHost(Mounts):
             await self._other(scope, receive, send)
             return
         if self._startup is not None:
-            await self.start()
+            try:
+                await self.start()
+            except Exception as error:  # noqa: BLE001  the application's function
+                await self._refuse(error, scope, receive, send)
+                return
         if self.trailers is None:
             self.trailers = TRAILERS in (scope.get("extensions") or ())
         raw = scope.get("raw_path")
@@ -195,6 +217,16 @@ class AsgiHost(Mounts):
         finally:
             self.running.discard(request)
             request.end()
+
+    async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request while the application does not start."""
+        if repr(error) != self._failure:  # once for all requests
+            self._failure = repr(error)
+            _log.error("the application cannot start: %s", error, exc_info=error)
+        text = "the agent has not started; its log says why"
+        refusal = A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
+        request = _Served(self, scope, receive, send, *split(scope))
+        await request.reply(refused(request, refusal))
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -265,6 +297,9 @@ class _Served(AsgiRequest):
     def parameters(self) -> Mapping[str, str]:
         return HeaderParameters(self.headers)
 
+    def certificate(self) -> bytes | None:
+        return certificate_of(self.scope)
+
     def base_url(self) -> str:
         named = self.headers.get("host")
         known = self._host.bases.get((self.scope.get("scheme", "http"), named, self._root))
@@ -308,16 +343,30 @@ class _Served(AsgiRequest):
         method = self.method
         if method in ("GET", "HEAD"):
             self._watches.add(self)
-        reply = await self._host.find(method, self.path)(self)
+        refusal = self._refusal()
+        reply = await self._host.find(method, self.path)(self) if refusal is None else refused(self, refusal)
         if isinstance(reply, StreamReply):
             self.release()
             await self._stream(reply)
         elif not self.left:
             if len(reply.body) > SMALL:
                 self.hold(len(reply.body))
-            await self._reply(reply)
+            await self.reply(reply)
 
-    async def _reply(self, reply: Reply) -> None:
+    def _refusal(self) -> A2AError | None:
+        """The error for a head that the HTTP listener would refuse, too."""
+        limit = self._host.options.max_header
+        if len(self.path) + len(self.query) >= limit:
+            return HttpStatusError(414, Reason.REQUEST_TOO_LARGE, "")
+        if is_head_too_large(self.scope, limit):
+            return HttpStatusError(431, Reason.REQUEST_TOO_LARGE, "")
+        hosts = self.headers.getall("host", ())
+        if len(hosts) > 1 or (hosts and not is_host(hosts[0])):
+            return A2AError(Reason.INVALID_REQUEST, "the Host header is not valid")
+        return None
+
+    async def reply(self, reply: Reply) -> None:
+        """Sends a whole answer."""
         headers = list(_encoded(reply.headers))
         body = reply.body
         if reply.status not in (204, 304):
@@ -346,7 +395,7 @@ class _Served(AsgiRequest):
                 failure = reply.fail(error)
                 await self._after_beat()
                 if self._head is None:
-                    await self._reply(failure.reply)
+                    await self.reply(failure.reply)
                     return
                 self.parts.append(failure.event)
             await self._after_beat()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, MutableMapping
+from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -52,6 +54,11 @@ class Watches:
         self._timer = asyncio.get_running_loop().call_later(MOMENT, self._sweep) if again else None
 
 
+def is_head_too_large(scope: Scope, limit: int) -> bool:
+    """Whether the headers have more bytes than `limit`. ASGI servers have limits of their own."""
+    return sum(map(len, chain.from_iterable(scope["headers"]))) > limit
+
+
 class AsgiRequest(HoldsInWork):
     """The part that requests of all bindings share. The owner calls `answer`, then `end`."""
 
@@ -89,7 +96,8 @@ class AsgiRequest(HoldsInWork):
         self._size = 0
         self._began = 0.0
         self._held = 0
-        self._watch: asyncio.Task[None] | None = None
+        #: the message that comes when the client leaves
+        self._watch: asyncio.Future[Message] | None = None
         self._again: asyncio.TimerHandle | None = None
         self._pause = MOMENT
         #: waits for a part of the body
@@ -149,14 +157,15 @@ class AsgiRequest(HoldsInWork):
         return data
 
     def watch(self) -> None:
-        """From now on the request is cancelled when the client leaves; only this task calls `receive`. A body
+        """From now on the request is cancelled when the client leaves; nothing else calls `receive`. A body
         that is still being read gets a time limit first.
         """
         if self._reading:
             self._patience = asyncio.get_running_loop().time() + self._watches.patience
             self._check_body()
             return
-        self._watch = asyncio.get_running_loop().create_task(self._until_left())
+        self._watch = asyncio.ensure_future(self.receive())
+        self._watch.add_done_callback(self._received)
 
     def body_read(self) -> None:
         """The body is complete. A request that was watched for its body is watched for its client again."""
@@ -188,8 +197,8 @@ class AsgiRequest(HoldsInWork):
             self._task.cancel()
 
     def end(self) -> None:
-        """Ends the watch, after the answer. A pending `receive` is not cancelled: it returns by itself now,
-        and pyvoy does not expect a cancellation.
+        """Ends the watch, after the answer. A server whose `receive` is a coroutine sees it cancelled. The
+        future of another one (pyvoy) is left alone: it may be set later, from another thread, or never.
         """
         self._watches.waiting.pop(self, None)
         self._task = None
@@ -199,9 +208,15 @@ class AsgiRequest(HoldsInWork):
             self._again.cancel()
         if self._limit is not None:
             self._limit.cancel()
+        if self._watch is not None:
+            self._watch.remove_done_callback(self._received)
+            if isinstance(self._watch, asyncio.Task):
+                self._watch.cancel()
 
-    async def _until_left(self) -> None:
-        if (await self.receive())["type"] != "http.disconnect":
+    def _received(self, received: asyncio.Future[Message]) -> None:
+        if received.cancelled():
+            return
+        if received.result()["type"] != "http.disconnect":
             if self._task is None:
                 return
             # pyvoy does not wait after the end of the body, so it has to be asked again and again.
@@ -217,3 +232,12 @@ class AsgiRequest(HoldsInWork):
         if self.left and self._task is not None:
             self._task.uncancel()
         return self.left
+
+
+def certificate_of(scope: Scope) -> bytes | None:
+    """The client certificate (DER) of a scope with the extension `tls` of ASGI; None without one."""
+    found = (scope.get("extensions") or {}).get("tls") or {}
+    chain = found.get("client_cert_chain")
+    if not chain or found.get("client_cert_error"):
+        return None
+    return ssl.PEM_cert_to_DER_cert(next(iter(chain)))

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.memory import in_work
 from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import Reply, StreamReply
 from a2a_bridge_transports._http.protocol import Connection
@@ -92,14 +93,24 @@ class EventWriter:
                 return failure.reply
             parts.append(failure.event)
         self._send(last=True)
-        await self._connection.drain()
+        await self._drain()
         return None
 
     async def flush(self) -> None:
         """Sends `parts`, and waits for a reader that is behind."""
         self._send()
         if self._connection.is_full:
+            await self._drain()
+
+    async def _drain(self) -> None:
+        """Waits for the reader. The bytes that wait with it count as in work."""
+        transport = self._connection.transport
+        waiting = 0 if transport is None else transport.get_write_buffer_size()
+        in_work.add(waiting)
+        try:
             await self._connection.drain()
+        finally:
+            in_work.add(-waiting)
 
     def release(self) -> None:
         """Stops the timer."""

@@ -17,9 +17,12 @@ from typing import Any, NamedTuple, Protocol
 from multidict import MultiMapping
 
 from a2a_bridge.codec import dumps
+from a2a_bridge.core.authentication import ScopeMissingError, UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import HTTP_JSON, KNOWN
+from a2a_bridge.refused import log_refused
+from a2a_bridge_transports._http.names import VERSION
 
 #: bodies slower than this are refused (bytes a second, after the header timeout has passed once more)
 SLOWEST_BODY = 1024
@@ -66,6 +69,10 @@ class Request(Protocol):
 
     def parameters(self) -> Mapping[str, str]:
         """The headers as service parameters: lower-case names, repeated ones joined by commas."""
+        ...
+
+    def certificate(self) -> bytes | None:
+        """The verified client certificate of the connection (DER), if it has one."""
         ...
 
     def base_url(self) -> str:
@@ -135,8 +142,10 @@ class HttpStatusError(A2AError):
 
 
 def error_headers(error: A2AError) -> Headers:
-    """Headers that belong to an error: Allow, Retry-After."""
+    """Headers that belong to an error: Allow, Retry-After, WWW-Authenticate."""
     headers: Headers = error.headers if isinstance(error, HttpStatusError) else ()
+    if isinstance(error, UnauthenticatedError | ScopeMissingError):
+        headers += tuple(("WWW-Authenticate", challenge) for challenge in error.challenges)
     if error.retry_after is not None:
         headers += (("Retry-After", str(max(0, math.ceil(error.retry_after)))),)
     return headers
@@ -149,6 +158,12 @@ def refuse(error: A2AError) -> Reply:
     if isinstance(error, HttpStatusError):
         return Reply(error.status, JSON + error.headers, dumps(with_status(encoded.body, error.status)))
     return Reply(encoded.status, JSON, dumps(encoded.body))
+
+
+def refused(request: Request, error: A2AError) -> Reply:
+    """The answer of `refuse`, with a line of the log."""
+    log_refused(f"{request.method} {request.path}", request.peer, request.headers.get(VERSION, ""), error)
+    return refuse(error)
 
 
 def with_status(body: Any, status: int) -> Any:

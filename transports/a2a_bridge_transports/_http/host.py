@@ -19,9 +19,10 @@ from functools import partial
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.trust import Trust
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.names import HOST, TRANSFER_ENCODING
-from a2a_bridge_transports._http.origin import Trust, is_host
+from a2a_bridge_transports._http.origin import is_host
 from a2a_bridge_transports._http.protocol import KEEP_CONNECTION, Answering, Connection
 from a2a_bridge_transports._http.request import HostRequest
 
@@ -115,6 +116,8 @@ class HttpHost(Mounts):
             for connection in list(self.connections):
                 if connection.is_idle or (connection.request is None and now >= linger):
                     connection.close()
+                connection.hurry()
+                connection.end_late(now)
             await asyncio.sleep(min(0.05, end - now))
         self._is_closed = True
         if self._sweep is not None:

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import parse_qs, quote, unquote
 
-from a2a_bridge.bindings import Document, HostOptions, Receive, Variant
+from a2a_bridge.bindings import HTTP_ONLY, Document, HostOptions, Receive, Variant
 from a2a_bridge.core.errors import A2AError, internal_error
+from a2a_bridge.peers import READER_HEADER, reader
 from a2a_bridge_transports._http.exchange import (
     JSON,
     ClientLeftError,
@@ -29,6 +30,7 @@ from a2a_bridge_transports._http.exchange import (
     not_allowed,
     not_found,
     refuse,
+    refused,
 )
 from a2a_bridge_transports._http.names import VERSION
 from a2a_bridge_transports._http.parameters import declared_version
@@ -178,8 +180,8 @@ class Mounts:
         return "".join(f"{name}: {value}\n" for name, value in status.items())
 
 
-async def _refuse_path(_request: Request) -> Reply:
-    return refuse(not_found())
+async def _refuse_path(request: Request) -> Reply:
+    return refused(request, not_found())
 
 
 def _allowing(allowed: list[str]) -> Handler:
@@ -190,8 +192,8 @@ def _allowing(allowed: list[str]) -> Handler:
 
 
 def _refusing(allowed: list[str]) -> Handler:
-    async def answer(_request: Request) -> Reply | StreamReply:
-        return refuse(not_allowed(allowed))
+    async def answer(request: Request) -> Reply | StreamReply:
+        return refused(request, not_allowed(allowed))
 
     return answer
 
@@ -202,7 +204,7 @@ class _Published:
     def __init__(self, document: Document, variant: Variant | None, cors: str) -> None:
         self._document = document
         self._variant = variant
-        self._vary: Headers = (("Vary", VERSION),) if variant is not None else ()
+        self._vary: Headers = (("Vary", f"{VERSION}, {READER_HEADER}"),) if variant is not None else ()
         self._cors: Headers = (
             (
                 ("Access-Control-Allow-Origin", cors),
@@ -221,8 +223,11 @@ class _Published:
         try:
             version = declared_version(request.headers, "")
             if self._variant is not None and (request.query or version):
-                body = self._variant(base_url, request.query, version)
-                key = f"{base_url}?{request.query}#{version}"
+                query = request.query
+                if not query and reader(request.headers).quirks.http_cards:
+                    query = HTTP_ONLY
+                body = self._variant(base_url, query, version)
+                key = f"{base_url}?{query}#{version}"
             else:
                 body = self._document(base_url)
                 key = base_url

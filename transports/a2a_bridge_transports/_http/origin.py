@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from ipaddress import ip_address, ip_network
 
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::([0-9]{1,5}))?")
 _LARGEST_PORT = 65535
@@ -16,29 +15,6 @@ def is_host(host: str) -> bool:
     """True if a text is a Host header: a name or address with an optional port; no userinfo, path or list."""
     match = _HOST.fullmatch(host)
     return match is not None and int(match[1] or 0) <= _LARGEST_PORT
-
-
-class Trust:
-    """The peers whose forwarded headers are trusted: addresses, networks, or "*" for all.
-
-    Raises ValueError for any other entry.
-    """
-
-    def __init__(self, entries: tuple[str, ...]) -> None:
-        self._trusts_all = "*" in entries
-        self._networks = [ip_network(entry, strict=False) for entry in entries if entry != "*"]
-
-    def __contains__(self, peer: str) -> bool:
-        if self._trusts_all:
-            return True
-        if not self._networks:
-            return False
-        try:
-            address = ip_address(peer)
-        except ValueError:
-            return False
-        mapped = getattr(address, "ipv4_mapped", None)
-        return any(address in network or (mapped and mapped in network) for network in self._networks)
 
 
 def base_url(scheme: str, host: str, root: str, headers: Mapping[str, str], *, trusted: bool) -> str:

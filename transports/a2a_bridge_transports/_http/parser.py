@@ -1,7 +1,9 @@
 """Bytes → HTTP/1.1 requests, one at a time, on llhttp, the parser of Node.js. It opens no socket.
 
 Rules:
-1. `feed` stops at the end of a message, so that the next one is not read before this one is answered.
+1. `feed` stops at the end of a message, so that the next one is not read before this one is answered. llhttp
+   does not say where that is, so the lengths of chunks are followed here. llhttp has the last word: where it
+   sees another end than we do, the message is malformed.
 2. llhttp is as strict as it is by default: no flag of leniency is set. It refuses what servers frame in
    different ways: Content-Length beside Transfer-Encoding, line folding, bare LF, odd lengths.
 3. Trailers are dropped. They and chunk extensions have no use, and are limited.
@@ -10,6 +12,8 @@ Rules:
 """
 
 from __future__ import annotations
+
+import re
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 from multidict import CIMultiDict, istr
@@ -28,6 +32,16 @@ _MOST_DIGITS = 20
 _REMEMBERED = 256
 
 _END = b"\r\n\r\n"
+#: a line with the length of a chunk; llhttp checks the extensions after it
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?\r", re.DOTALL)
+#: chunks of up to 15 bytes in a row, which would cost much one by one
+_SMALL_CHUNKS = re.compile(
+    b"(?:" + b"|".join(b"%x\r\n.{%d}\r\n" % (length, length) for length in range(1, 16)) + b")++", re.DOTALL
+)
+#: longest such line
+_LONGEST_LINE = 20 + MOST_EXTENSIONS
+#: values of `_chunk` outside of chunks: in the line with a length, and after the last chunk
+_LENGTH, _TRAILERS = 0, -1
 
 _names: dict[bytes, str] = {}
 
@@ -53,8 +67,10 @@ class RequestParser:
 
     __slots__ = (
         "_body",
+        "_chunk",
         "_framing",
         "_is_spent",
+        "_line",
         "_lines",
         "_max_header",
         "_parser",
@@ -102,6 +118,10 @@ class RequestParser:
         self.fed = 0
         #: bytes of a chunked body that are not content, less those that frame its chunks
         self._framing = 0
+        #: bytes of a chunk that are still to come, with the line end after it
+        self._chunk = _LENGTH
+        #: the line with the length of a chunk, as far as it has come
+        self._line = b""
         #: bytes of a body with a Content-Length that are still to come
         self.missing = 0
         #: bytes of the body so far
@@ -132,16 +152,10 @@ class RequestParser:
                 self.complete = False
                 raise MalformedError("the body has another length than announced")
             return end
+        if self.has_head:
+            return self._feed_chunks(data, at)
         found = -1 if self._tail else data.find(_END, at)
         end = found + 4 if found >= 0 else self._end_of_block(data, at)
-        if self.has_head:
-            size = self.size
-            self._execute(memoryview(data)[at:end])
-            self._framing += end - at - (self.size - size)
-            if self._framing > MOST_EXTENSIONS:
-                self.complete = False
-                raise MalformedError("the extensions of the chunks are too long")
-            return end
         self.fed += end - at
         if self.fed > 2 * self._max_header:
             self._execute(data[at : at + 2 * self._max_header])  # tells how long the target is
@@ -149,6 +163,62 @@ class RequestParser:
         if self._execute(data[at:end]):
             self._check_head()
         return end
+
+    def _feed_chunks(self, data: bytes, at: int) -> int:
+        """Reads a chunked body; see `feed`."""
+        end, is_last = self._end_of_chunks(data, at)
+        size = self.size
+        self._execute(memoryview(data)[at:end])
+        self._framing += end - at - (self.size - size)
+        problem = ""
+        if self.complete != is_last:
+            problem = "the chunks of the body have other lengths than announced"
+        elif self._framing > MOST_EXTENSIONS:
+            problem = "the extensions of the chunks are too long"
+        if problem:
+            self.complete = False
+            raise MalformedError(problem)
+        return end
+
+    def _end_of_chunks(self, data: bytes, at: int) -> tuple[int, bool]:
+        """The end of a chunked body in the data, or the end of the data; and whether it is that of the body.
+
+        Raises MalformedError.
+        """
+        left, size = self._chunk, len(data)
+        while at < size:
+            if left > 0:
+                at += left
+                left = max(at - size, 0)
+                continue
+            if left == _TRAILERS:
+                break
+            small = None if self._line else _SMALL_CHUNKS.match(data, at)
+            if small is not None:
+                at = small.end()
+                continue
+            found = data.find(b"\n", at)
+            line = self._line + data[at : size if found < 0 else found]
+            if len(line) > _LONGEST_LINE:
+                raise MalformedError("the extensions of the chunks are too long")
+            if found < 0:
+                self._line = line
+                at = size
+                break
+            self._line = b""
+            at = found + 1
+            match = _CHUNK.fullmatch(line)
+            if match is None:
+                raise MalformedError("a chunk has no valid length")
+            left = int(match[1], 16) + 2
+            if left == 2:  # the last chunk has no content
+                left = _TRAILERS
+                self._tail = b"\r\n"
+        self._chunk = left
+        if left != _TRAILERS or at >= size:
+            return min(at, size), False
+        end = self._end_of_block(data, at)
+        return end, not self._tail
 
     def _end_of_block(self, data: bytes, at: int) -> int:
         """The position after the next empty line, with which heads and chunked bodies end, or the end of the

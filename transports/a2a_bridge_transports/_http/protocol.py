@@ -34,6 +34,8 @@ _log = logging.getLogger("a2a_bridge.http")
 KEEP_CONNECTION = 75.0
 #: how long a client may read nothing of what waits for it; common proxies give up after 60 s
 UNREAD = 120.0
+#: the same while the host shuts down
+UNREAD_AT_END = 2.0
 #: the same for a TLS connection that is closed: how long its client may neither read nor close its own side
 TLS_CLOSE = 30.0
 #: how long data of a refused client is thrown away before the connection is closed (seconds)
@@ -84,6 +86,8 @@ class Owner(Protocol):
     #: the context that each request gets a copy of
     context: Context
     connections: set[Connection]
+    #: the host shuts down
+    draining: bool
     #: makes the request whose head a connection has read
     begin: Callable[[Connection], Answering]
 
@@ -97,6 +101,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_ahead",
+        "_has_ended",
         "_ignores_input",
         "_is_reading",
         "_loop",
@@ -138,6 +143,8 @@ class Connection(asyncio.Protocol):
         self._is_reading = True
         #: True if nothing that comes counts any more
         self._ignores_input = False
+        #: True if the client has closed its half
+        self._has_ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -162,6 +169,11 @@ class Connection(asyncio.Protocol):
         self.parser.release()
         if self.request is not None:
             self.request.cancel()
+
+    def eof_received(self) -> None:
+        """The client sends nothing more, and the transport closes when it has read the rest."""
+        self._has_ended = True
+        self._watch_reader()
 
     # ------------------------------------------------------------------ reading
 
@@ -196,6 +208,8 @@ class Connection(asyncio.Protocol):
                 if at < size and parser.complete:
                     self._keep_ahead(data[at:])
                     return
+                if at < size and self._has_failed():
+                    return
                 if at < size and not turn:
                     self._ahead = data[at:]
                     self._loop.call_soon(self._read_on, context=self.host.context)
@@ -224,10 +238,15 @@ class Connection(asyncio.Protocol):
             self._start()
         return at
 
+    def _has_failed(self) -> bool:
+        """True if no answer arrives any more: for pipelined requests, before the loss is reported."""
+        transport = self.transport
+        return transport is None or (transport.is_closing() and not self._has_ended)
+
     def _read_on(self) -> None:
         """Continues with the bytes received ahead."""
         data, self._ahead = self._ahead, b""
-        if self.request is None and not self._ignores_input:
+        if self.request is None and not self._ignores_input and not self._has_failed():
             self.resume_reading()
             self._read(data)
 
@@ -244,7 +263,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: MalformedError) -> None:
         # Its text must not quote the client's data, perhaps a malformed line with credentials.
-        _log.debug("refused a request from %s: %s", self.peer, error)
+        _log.info("refused a request from %s: %s", self.peer, error)
         if self._ignores_input:
             return  # the request is answered without its body
         self._ignores_input = True
@@ -283,7 +302,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_full = False
         self._read_deadline = inf
-        if self._ignores_input:
+        if self._ignores_input or (self.transport is not None and self.transport.is_closing()):
             self._watch_reader()  # the rest of a closed connection, however small
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
@@ -345,12 +364,18 @@ class Connection(asyncio.Protocol):
         if transport is None:
             return
         if transport.get_write_buffer_size():
-            self._read_deadline = self._loop.time() + UNREAD
+            patience = UNREAD
         elif self.host.options.tls is not None and transport.is_closing():
-            self._read_deadline = self._loop.time() + TLS_CLOSE
+            patience = TLS_CLOSE
         else:
             return
+        self._read_deadline = self._loop.time() + (UNREAD_AT_END if self.host.draining else patience)
         self._read_position = _position(transport)
+
+    def hurry(self) -> None:
+        """The host shuts down: a client that does not read has less time from now on."""
+        if self._read_deadline > self._loop.time() + UNREAD_AT_END:
+            self._watch_reader()
 
     def close(self) -> None:
         """Closes the connection when what has been written is sent."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from multidict import CIMultiDict
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
+from a2a_bridge.core.trust import Trust
 from a2a_bridge.memory import HoldsInWork
 from a2a_bridge.offload import SMALL
 from a2a_bridge_transports._http.batches import flushing
@@ -23,10 +24,11 @@ from a2a_bridge_transports._http.exchange import (
     StreamReply,
     body_too_slow,
     refuse,
+    refused,
 )
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.names import CONTENT_ENCODING, HOST
-from a2a_bridge_transports._http.origin import Trust, base_url
+from a2a_bridge_transports._http.origin import base_url
 from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
 from a2a_bridge_transports._http.protocol import READ_AHEAD, Connection
 from a2a_bridge_transports._http.response import CHUNKED, CLOSE, CONTINUE, KEEP, date, head, response
@@ -109,6 +111,11 @@ class HostRequest(HoldsInWork):
 
     def parameters(self) -> Mapping[str, str]:
         return HeaderParameters(self.headers)
+
+    def certificate(self) -> bytes | None:
+        transport = self._connection.transport
+        found = transport.get_extra_info("ssl_object") if transport is not None else None
+        return None if found is None else cast("bytes | None", found.getpeercert(binary_form=True))
 
     def base_url(self) -> str:
         named = self.headers.get(HOST) or str(self._host.address)
@@ -213,7 +220,7 @@ class HostRequest(HoldsInWork):
                 reply = await self._host.find(self.method, self.path)(self)
             else:
                 self.close = True
-                reply = refuse(refusal)
+                reply = refused(self, refusal)
             if isinstance(reply, Reply):
                 self._send(reply)
                 if connection.is_full:

@@ -20,7 +20,15 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import RESUME_PARAMETER, Call, CallContext, Origin, ResponseParameters
+from a2a_bridge.core.authentication import Authenticate, Presented
+from a2a_bridge.core.call import (
+    RESUME_PARAMETER,
+    Call,
+    CallContext,
+    Origin,
+    Principal,
+    ResponseParameters,
+)
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import GAP, asked_after
@@ -30,6 +38,7 @@ from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channe
 from a2a_bridge.dialects.detect import detect, presumed
 from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge.peers import caller
+from a2a_bridge.refused import log_refused
 from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,
     ClientLeftError,
@@ -48,6 +57,9 @@ from a2a_bridge_transports._http.parameters import (
 
 Index = TypeVar("Index")
 
+#: the name of a call in the log while its operation is not known
+A_REQUEST = "a request"
+
 
 @dataclass(slots=True)
 class Table(Generic[Index]):
@@ -63,7 +75,7 @@ class Table(Generic[Index]):
 class ServerSide(Generic[Index]):
     """A service in the versions of one mount.
 
-    max_values: see HostOptions. Raises ValueError if no dialect has a form for the kind.
+    max_values, authenticate: see HostOptions. Raises ValueError if no dialect has a form for the kind.
     """
 
     def __init__(
@@ -75,8 +87,10 @@ class ServerSide(Generic[Index]):
         *,
         lenient: bool,
         max_values: int,
+        authenticate: Authenticate | None,
     ) -> None:
         self.service = service
+        self.authenticate = authenticate
         self.max_values = max_values
         self.log = logging.getLogger(f"a2a_bridge.{kind.name.lower()}")
         self._kind = kind.name
@@ -114,8 +128,21 @@ class ServerSide(Generic[Index]):
         declared = declared_version(request.headers, request.query)
         return self._tables[presumed(declared, tuple(self._tables), [table.dialect for table in having])]
 
+    async def principal(self, request: Request) -> Principal | None:
+        """The caller of a request; None if callers are not identified. Raises UNAUTHENTICATED and
+        UNAVAILABLE.
+        """
+        if self.authenticate is None:
+            return None
+        return await self.authenticate(Presented(request.parameters(), request.peer, request.certificate))
+
     def context(
-        self, request: Request, table: Table[Index], message: Any, extracted: Mapping[str, str] | None = None
+        self,
+        request: Request,
+        table: Table[Index],
+        message: Any,
+        extracted: Mapping[str, str] | None = None,
+        principal: Principal | None = None,
     ) -> CallContext:
         """The context of a call. Raises INVALID_REQUEST for an invalid deadline.
 
@@ -134,7 +161,7 @@ class ServerSide(Generic[Index]):
         return CallContext(
             message.tenant,
             parameters,
-            None,
+            principal,
             deadline_of(request.headers, time.monotonic()) if DEADLINE in request.headers else None,
             _origin(self._kind, table.dialect.version, request.peer, request.base_url()),
             ResponseParameters(),
@@ -165,6 +192,12 @@ class ServerSide(Generic[Index]):
             raise error
         self.log.error("%s failed", name, exc_info=error)
         return internal_error()
+
+    def note_refused(self, request: Request, context: CallContext | None, name: str, error: A2AError) -> None:
+        """Logs an error for a request that has not become a call."""
+        if context is None:
+            asked = f"{request.method} {request.path}" + (f" {name}" if name != A_REQUEST else "")
+            log_refused(asked, request.peer, declared_version(request.headers, request.query), error)
 
     def reply_headers(
         self,

@@ -33,6 +33,8 @@ from a2a_bridge_transports._http.proxy import proxy_of, redacted_url
 #: seconds an idle connection is kept for the next call. Less than the 5 s of uvicorn and Node.js: a call that
 #: meets the close of the server fails, and cannot be repeated because the server may have read it
 KEEP_CONNECTION = 4.0
+#: seconds for a document, such as a card
+DOCUMENT_TIME = 30.0
 #: bytes above which a body is passed as a file (aiohttp warns of larger ones in one piece)
 LARGE_BODY = 512 * 1024
 #: size of an unneeded answer up to which reading it is cheaper than a new connection
@@ -336,13 +338,22 @@ def _lines(headers: Mapping[str, str]) -> Mapping[str, str] | list[tuple[str, st
     return [(name, entry) for name, value in headers.items() for entry in entries_of(value)]
 
 
-def redirected(status: int, headers: Mapping[str, str]) -> A2AError | None:
+def redirected(status: int, headers: Mapping[str, str], url: URL) -> A2AError | None:
     """The error for a redirect: redirects are not followed, so the interface's URL is wrong."""
     if not 300 <= status < 400:
         return None
     error = _unavailable("the agent answered with a redirect, which is not followed", "call")
     # The address may be inside the agent's network: it goes to the operator's log, not to callers.
-    error.add_note(f"it leads to {headers.get('Location', 'nowhere')[:200]!r}")
+    error.add_note(
+        f"HTTP {status} from {url}, the URL in the card, leads to {headers.get('Location', '')[:200]!r}"
+    )
+    return error
+
+
+def with_origin(error: A2AError, status: int, url: URL) -> A2AError:
+    """The error for an answer that is none of an agent, with a note for operators: HTTP status and URL."""
+    place = f"{url}, the URL in the card" if status in (404, 405, 410) else str(url)
+    error.add_note(f"HTTP {status} from {place}")
     return error
 
 
@@ -368,13 +379,22 @@ def text_of(data: bytes) -> str:
 
 @asynccontextmanager
 async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
-    """A Fetch (GET) with a session of its own."""
+    """A Fetch (GET) with a session of its own. A document that has not arrived after DOCUMENT_TIME raises
+    DEADLINE_EXCEEDED, also where calls may take as long as they want.
+    """
+    limit = DOCUMENT_TIME if options.timeout is None else min(options.timeout, DOCUMENT_TIME)
     async with opened(options) as session:
         exchanger = Exchanger(session, options)
 
         async def fetch(url: str, headers: Mapping[str, str]) -> Fetched:
             sent = {**options.parameters, **headers}
-            fetched = await exchanger.call("GET", parsed(url_of(url, None)), sent, None, options.timeout)
+            try:
+                fetched = await exchanger.call("GET", parsed(url_of(url, None)), sent, None, limit)
+            except A2AError as error:
+                if error.reason is not Reason.DEADLINE_EXCEEDED:
+                    raise
+                text = f"{url} has not arrived whole within {limit:g} s"
+                raise A2AError(Reason.DEADLINE_EXCEEDED, text, blame=Blame.PEER) from error
             names = {name.lower(): value for name, value in fetched.headers.items()}
             return Fetched(fetched.status, names, fetched.body)
 

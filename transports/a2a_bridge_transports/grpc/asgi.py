@@ -26,9 +26,17 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.offload import SMALL, in_thread
 from a2a_bridge_transports._http.asgi import TRAILERS, AsgiHost
-from a2a_bridge_transports._http.asgi_request import AsgiRequest, Receive, Scope, Send
+from a2a_bridge_transports._http.asgi_request import (
+    AsgiRequest,
+    Receive,
+    Scope,
+    Send,
+    certificate_of,
+    is_head_too_large,
+)
 from a2a_bridge_transports._http.batches import flushing
 from a2a_bridge_transports.grpc.frames import (
+    CODINGS,
     FrameError,
     Headers,
     OversizeError,
@@ -42,13 +50,13 @@ from a2a_bridge_transports.grpc.frames import (
     web_trailers,
 )
 from a2a_bridge_transports.grpc.server import GOING_AWAY, Handlers, Method, Refusal, Running
-from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATH, Health, Reflection
+from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATHS, Health, Reflection
 
 _NO_TRAILERS = (
     "this server sends no HTTP trailers, which gRPC needs; use a server that sends them, gRPC-Web, or "
     "another binding"
 )
-_ACCEPTED = (b"grpc-accept-encoding", b"identity,gzip")
+_ACCEPTED = (b"grpc-accept-encoding", b"identity,deflate,gzip")
 #: headers that scripts of other origins may read
 _EXPOSED = b"grpc-status, grpc-message, grpc-status-details-bin, a2a-extensions, a2a-event-id, a2a-resume"
 _OK = (b"grpc-status", b"0")
@@ -103,6 +111,7 @@ class GrpcCalls:
             max_body=self.options.max_body,
             max_values=self.options.max_values,
             running=self._running,
+            authenticate=self.options.authenticate,
         )
         taken = self._methods.keys() & handlers.methods.keys()
         if taken:
@@ -135,7 +144,7 @@ class GrpcCalls:
         call = _Call(host, scope, receive, send, kind, headers)
         call.method = self._methods.get(path)
         if call.method is None:
-            if path == REFLECTION_PATH:
+            if path in REFLECTION_PATHS:
                 names = [name for handlers in self._handlers for name in handlers.services]
                 call.reflection = Reflection((*names, HEALTH))
             else:
@@ -219,6 +228,9 @@ class _Call(AsgiRequest):
         client = self.scope.get("client")
         return "" if not client else f"{'ipv6' if ':' in client[0] else 'ipv4'}:{client[0]}:{client[1]}"
 
+    def certificate(self) -> bytes | None:
+        return certificate_of(self.scope)
+
     @property
     def base_url(self) -> str:
         """The URL of the application as the caller used it."""
@@ -251,8 +263,10 @@ class _Call(AsgiRequest):
             if limit is not None:
                 self._deadline = time.monotonic() + timeout_of(limit)
             coding = self._headers.get(b"grpc-encoding")
-            if coding is not None and coding not in (b"identity", b"gzip"):
-                await self._end(GrpcStatus.UNIMPLEMENTED, "grpc-encoding is neither gzip nor identity")
+            if is_head_too_large(self.scope, self._host.options.max_header):
+                await self._end(GrpcStatus.RESOURCE_EXHAUSTED, "the metadata is too large")
+            elif coding is not None and coding not in CODINGS:
+                await self._end(GrpcStatus.UNIMPLEMENTED, "grpc-encoding is not gzip, deflate or identity")
             elif method is not None:
                 self._watches.add(self)
                 wire = await self._message() if method.known else b""
@@ -309,7 +323,7 @@ class _Call(AsgiRequest):
                 if size > limit:
                     raise OversizeError("a message that is too large")
                 return body[prefix.size :]
-        frames = Unframer(limit, gzip=self._headers.get(b"grpc-encoding") == b"gzip")
+        frames = Unframer(limit, self._headers.get(b"grpc-encoding"))
         # In a thread, because a few compressed bytes can hold a large message.
         return await in_thread(_only, frames, body)
 
@@ -338,7 +352,7 @@ class _Call(AsgiRequest):
 
     async def _messages(self) -> AsyncGenerator[bytes, None]:
         """The messages of a request that is a stream. Raises FrameError, ClientLeftError."""
-        frames = Unframer(self._host.options.max_header, gzip=self._headers.get(b"grpc-encoding") == b"gzip")
+        frames = Unframer(self._host.options.max_header, self._headers.get(b"grpc-encoding"))
         more, text = True, b""
         while more:
             event = await self.next_part()

@@ -40,6 +40,10 @@ _NO_METADATA = frozenset(
     }
 )
 
+#: compressions of messages, by their name in `grpc-encoding` → zlib's number for the format
+_WINDOWS: dict[bytes | None, int] = {b"gzip": 31, b"deflate": 15}
+CODINGS = frozenset({b"identity", *_WINDOWS})
+
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -54,13 +58,13 @@ class OversizeError(FrameError):
 class Unframer:
     """Takes messages out of a body that arrives in pieces.
 
-    limit: bytes of one message, before and after decompression. gzip: whether compressed messages are
-    allowed.
+    limit: bytes of one message, before and after decompression. coding: of compressed messages, one of
+    CODINGS; with None or `identity`, messages must not be compressed.
     """
 
-    def __init__(self, limit: int, *, gzip: bool) -> None:
+    def __init__(self, limit: int, coding: bytes | None) -> None:
         self._limit = limit
-        self._gzip = gzip
+        self._window = _WINDOWS.get(coding)
         self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -90,17 +94,17 @@ class Unframer:
             raise FrameError("the body ends within a message")
 
     def _inflated(self, data: bytes) -> bytes:
-        if not self._gzip:
-            raise FrameError("a compressed message without grpc-encoding: gzip")
-        inflater = zlib.decompressobj(wbits=31)
+        if self._window is None:
+            raise FrameError("a compressed message without grpc-encoding")
+        inflater = zlib.decompressobj(wbits=self._window)
         try:
             message = inflater.decompress(data, self._limit + 1)
         except zlib.error:
-            raise FrameError("a compressed message is not gzip") from None
+            raise FrameError("a compressed message is not what grpc-encoding says") from None
         if len(message) > self._limit:
             raise OversizeError("a message that is too large after decompression")
         if not inflater.eof or inflater.unused_data:
-            raise FrameError("a compressed message is not one whole gzip stream")
+            raise FrameError("a compressed message is not one whole stream")
         return message
 
 

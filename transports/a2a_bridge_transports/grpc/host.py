@@ -14,11 +14,12 @@ import grpc.aio
 
 from a2a_bridge.bindings import MIB, HostOptions, ListenAddress
 from a2a_bridge.codec.budget import REQUEST_VALUES
+from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge_transports.grpc.server import Handlers, Method, Refusal, Running
-from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATH, Health, Reflection
+from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATHS, Health, Reflection
 
 #: seconds for ended calls to inform their callers
 _FAREWELL = 2.0
@@ -54,6 +55,7 @@ class GrpcHost:
             max_body=self._options.max_body,
             max_values=self._options.max_values,
             running=self._running,
+            authenticate=self._options.authenticate,
         )
         taken = [path for other in self._handlers for path in other.methods.keys() & handlers.methods.keys()]
         if taken:
@@ -109,18 +111,21 @@ def add_to_server(
     health: bool = False,
     reflection: bool = False,
     refusal: Callable[[], A2AError | None] | None = None,
+    authenticate: Authenticate | None = None,
 ) -> None:
     """Attaches the server side to a grpc.aio server that the caller owns, starts and stops.
 
     max_body: largest request in bytes; the server's own `grpc.max_receive_message_length` (4 MiB unless set)
     applies before it. max_values: see HostOptions. health, reflection: also serve these, for A2A alone; leave
-    them off if the server has its own. refusal: see HostOptions. Raises TypeError for a server that is not of
-    grpc.aio.
+    them off if the server has its own. refusal, authenticate: see HostOptions. Raises TypeError for a server
+    that is not of grpc.aio.
     """
     if not isinstance(server, grpc.aio.Server):
         name = f"{type(server).__module__}.{type(server).__qualname__}"
         raise TypeError(f"handlers are coroutines and need a server of grpc.aio.server(), not {name}")
-    handlers = Handlers(service, dialects, max_body=max_body, max_values=max_values)
+    handlers = Handlers(
+        service, dialects, max_body=max_body, max_values=max_values, authenticate=authenticate
+    )
     methods = dict(handlers.methods)
     if health:
         methods |= Health(handlers.services, refusal).methods()
@@ -175,7 +180,7 @@ class _Reflection(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is un
         self._handler = grpc.stream_stream_rpc_method_handler(self._answer)
 
     def service(self, handler_call_details: Any) -> Any:
-        return self._handler if handler_call_details.method == REFLECTION_PATH else None
+        return self._handler if handler_call_details.method in REFLECTION_PATHS else None
 
     async def _answer(self, requests: Any, context: Any) -> None:
         try:

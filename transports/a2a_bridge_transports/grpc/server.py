@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core import operations as ops
+from a2a_bridge.core.authentication import Authenticate, Presented
 from a2a_bridge.core.call import (
     EVENT_PARAMETER,
     NO_PARAMETERS,
@@ -44,8 +46,16 @@ from a2a_bridge.dialects.detect import detect_among, version_not_supported
 from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
 from a2a_bridge.pb._pool import method_classes
+from a2a_bridge.refused import log_refused
 from a2a_bridge_transports._http.lists import encoded
-from a2a_bridge_transports.grpc.wire import Metadata, Pairs, parameters_of, reply_metadata, status_of
+from a2a_bridge_transports.grpc.wire import (
+    Metadata,
+    Pairs,
+    address_of,
+    parameters_of,
+    reply_metadata,
+    status_of,
+)
 
 log = logging.getLogger("a2a_bridge.grpc")
 
@@ -139,6 +149,7 @@ class Handlers:
         max_body: int,
         max_values: int = REQUEST_VALUES,
         running: Running | None = None,
+        authenticate: Authenticate | None = None,
     ) -> None:
         #: the operations by full path, such as `/lf.a2a.v1.A2AService/SendMessage`
         self.methods: dict[str, Method] = {}
@@ -150,7 +161,7 @@ class Handlers:
         offered = tuple(dialect for dialect, _ in forms)
         claims: dict[str, list[tuple[_Side, Row[str, bytes]]]] = {}
         for dialect, form in forms:
-            side = _Side(service, dialect, form, offered, max_body, max_values, running)
+            side = _Side(service, dialect, form, offered, max_body, max_values, running, authenticate)
             self._side = self._side or side
             for row in form.rows:
                 claims.setdefault(row.address, []).append((side, row))
@@ -177,6 +188,11 @@ class Handlers:
         """The method that refuses a path without an operation; None leaves the path to other handlers."""
         service = path.rpartition("/")[0]
         return self._prefixes.get(service) or (self._other if service.endswith(_SERVICE) else None)
+
+
+def _note_refused(request: str, context: Exchange, error: A2AError) -> None:
+    declared = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER, "")
+    log_refused(request, address_of(context.peer()), declared, error)
 
 
 def _method(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Method:
@@ -222,11 +238,13 @@ class _Side:
     max_body: int
     max_values: int
     running: Running
+    authenticate: Authenticate | None
     spellings: set[str | None] = field(default_factory=set)
 
     def guarded(self, row: Row[str, bytes]) -> Handler:
         """A handler of a row's calls that handles all errors."""
-        return self._guarded(self._answer(row) if row.variant is None else self._by_variant(row))
+        answer = self._answer(row) if row.variant is None else self._by_variant(row)
+        return self._guarded(answer, row.address)
 
     def _answer(self, row: Row[str, bytes]) -> Answer:
         return self._stream(row) if row.streaming else self._unary(row)
@@ -245,7 +263,7 @@ class _Side:
         operation, answer = row.operation, self.service.unary
 
         async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> bytes:
-            request = await self._request(row, wire, call_context)
+            request = await self._request(row, wire, context, call_context)
             response = await answer(Call(operation, request, call_context))
             write = partial(_written, row, call_context.reply)
             try:
@@ -258,12 +276,18 @@ class _Side:
 
         return handle
 
-    async def _request(self, row: Row[str, bytes], wire: bytes, context: CallContext) -> Any:
+    async def _request(
+        self, row: Row[str, bytes], wire: bytes, exchange: Exchange, context: CallContext
+    ) -> Any:
         """The request in the bytes of a call; content beside its message goes into the context."""
-        if len(wire) > SMALL and await admitted(wire, self.max_values, method_classes(row.address)[0]):
-            request, extracted = await in_thread(_read, row, wire)
-        else:
-            request, extracted = _read(row, wire)
+        try:
+            if len(wire) > SMALL and await admitted(wire, self.max_values, method_classes(row.address)[0]):
+                request, extracted = await in_thread(_read, row, wire)
+            else:
+                request, extracted = _read(row, wire)
+        except A2AError as error:
+            _note_refused(row.address, exchange, error)
+            raise
         context.tenant = request.tenant
         received = context.parameters.get(SIDE_CHANNEL) if context.parameters else None
         if received is not None or extracted:
@@ -280,7 +304,7 @@ class _Side:
         # Writes by itself, instead of being an async generator that the host iterates: when the host cancels
         # the call, the cancellation then arrives inside this frame and closes `events` at once.
         async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> None:
-            request = await self._request(row, wire, call_context)
+            request = await self._request(row, wire, context, call_context)
             if operation is ops.SUBSCRIBE_TO_TASK:
                 asked_after(call_context)
             write = context.write
@@ -328,6 +352,7 @@ class _Side:
             self.accept(0, context)
         except A2AError as other:
             error = other
+        _note_refused("an unknown method", context, error)
         return self.refusal(error, context)
 
     def accept(self, size: int, context: Exchange) -> CallContext:
@@ -349,8 +374,10 @@ class _Side:
             origin=Origin(GRPC.name, self.dialect.version, context.peer(), getattr(context, "base_url", "")),
         )
 
-    def _guarded(self, answer: Answer) -> Handler:
-        """`answer` inside the error boundary: all its exceptions become a status with details."""
+    def _guarded(self, answer: Answer, address: str) -> Handler:
+        """`answer` inside the error boundary: all its exceptions become a status with details. address: the
+        path of the method.
+        """
         running, tasks = self.running, self.running.tasks
 
         async def guarded(wire: bytes, context: Exchange) -> bytes | Refusal | None:
@@ -359,12 +386,18 @@ class _Side:
             tasks.add(task)
             if len(wire) > SMALL:
                 in_work.add(len(wire))
+            accepted = False
             try:
                 call_context = self.accept(len(wire), context)
                 reply = call_context.reply
+                if self.authenticate is not None:
+                    call_context.principal = await self.authenticate(_presented(context, call_context))
+                accepted = True
                 return await answer(wire, context, call_context)
             except A2AError as raised:
                 error = raised
+                if not accepted:
+                    _note_refused(address, context, error)
             except asyncio.CancelledError:
                 if running.ended:
                     error = _going_away()
@@ -470,6 +503,20 @@ class _IdCheck:
             raise A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=0.0)
         self._expected = counted_on(event.id)
         next(self._expected, None)
+
+
+def _presented(context: Exchange, call_context: CallContext) -> Presented:
+    """What a call presents to prove its caller."""
+    return Presented(call_context.parameters, address_of(context.peer()), partial(_certificate_of, context))
+
+
+def _certificate_of(context: Any) -> bytes | None:
+    """The client certificate of a call (DER), from an ASGI server or from grpc.aio."""
+    found = getattr(context, "certificate", None)
+    if found is not None:
+        return cast("bytes | None", found())
+    pem = context.auth_context().get("x509_pem_cert")
+    return ssl.PEM_cert_to_DER_cert(pem[0].decode("ascii")) if pem else None
 
 
 def _this_task() -> asyncio.Task[Any]:

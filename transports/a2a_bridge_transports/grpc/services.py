@@ -20,8 +20,9 @@ from a2a_bridge.pb._pool import POOL
 from a2a_bridge_transports.grpc.server import Exchange, Method, Refusal
 
 HEALTH = "grpc.health.v1.Health"
-REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
-REFLECTION_PATH = f"/{REFLECTION}/ServerReflectionInfo"
+#: both versions have the same messages on the wire; tools ask for v1 first
+_REFLECTIONS = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
+REFLECTION_PATHS = frozenset(f"/{name}/ServerReflectionInfo" for name in _REFLECTIONS)
 
 #: seconds between two health updates for watchers while work may be refused
 LOOK = 1.0
@@ -93,7 +94,7 @@ class Reflection:
     """Server reflection: the descriptors of the services of a host."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._names = sorted({*names, REFLECTION})
+        self._names = sorted({*names, *_REFLECTIONS})
 
     async def answers(self, requests: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
         """The answers to a stream of requests. Raises ValueError for bytes that are no request."""
@@ -118,7 +119,7 @@ class Reflection:
         elif kind == "file_by_filename":
             _add_files(_found("FindFileByName", request.file_by_filename), answer)
         elif kind == "file_containing_symbol":
-            _add_files(_found("FindFileContainingSymbol", request.file_containing_symbol), answer)
+            _add_files(_file_of(request.file_containing_symbol), answer)
         elif kind == "file_containing_extension":
             extension = request.file_containing_extension
             extended = _found("FindMessageTypeByName", extension.containing_type)
@@ -132,6 +133,20 @@ class Reflection:
         else:
             answer.error_response.error_code = int(GrpcStatus.INVALID_ARGUMENT)
             answer.error_response.error_message = "the request asks for nothing"
+
+
+def _file_of(symbol: str) -> Any:
+    """The file that declares a symbol, also a method of a service, which the pools do not find. Raises
+    KeyError.
+    """
+    try:
+        return _found("FindFileContainingSymbol", symbol)
+    except KeyError:
+        service, _, method = symbol.rpartition(".")
+        found = _found("FindServiceByName", service)
+        if method not in found.methods_by_name:
+            raise
+        return found.file
 
 
 def _found(method: str, *arguments: Any) -> Any:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from a2a_bridge.core.call import (
     EVENT_PARAMETER,
@@ -161,6 +161,14 @@ def plain_text(text: str) -> str:
     """`text` as a status message: one line, no control characters, at most MAX_TEXT bytes of UTF-8."""
     encoded = _UNSAFE.sub(" ", text).encode()
     return encoded.decode() if len(encoded) <= MAX_TEXT else encoded[:MAX_TEXT].decode(errors="ignore")
+
+
+def address_of(peer: str) -> str:
+    """The IP address in a peer as gRPC names it, such as `ipv4:127.0.0.1:50051`; empty for another kind."""
+    kind, _, rest = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return ""
+    return unquote(rest.rpartition(":")[0]).strip("[]")
 
 
 def status_of(

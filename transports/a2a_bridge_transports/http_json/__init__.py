@@ -36,6 +36,7 @@ class HttpJsonBinding:
             below=below,
             lenient=options.lenient_versions,
             max_values=options.max_values,
+            authenticate=options.authenticate,
         )
         host.mount_tree(path, server.handle)
 

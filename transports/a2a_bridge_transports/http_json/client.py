@@ -31,6 +31,7 @@ from a2a_bridge_transports._http.session import (
     redirected,
     text_of,
     url_of,
+    with_origin,
     with_patience,
 )
 from a2a_bridge_transports.http_json import wire
@@ -76,7 +77,7 @@ class HttpJsonClient(ClientSide):
         fetched = await self.exchanger.call(target.method, self._url(target), headers, body, timeout)
         self.answered(call, fetched.headers)
         if fetched.status >= 300:
-            raise await self._failure(row, fetched.status, fetched.headers, fetched.body)
+            raise await self._failure(row, target, fetched.status, fetched.headers, fetched.body)
         return await self._whole(row, call, fetched.body)
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
@@ -109,7 +110,7 @@ class HttpJsonClient(ClientSide):
             self.answered(call, response.headers)
             if response.status >= 300:
                 data = await self.exchanger.whole(response)
-                error = await self._failure(row, response.status, response.headers, data)
+                error = await self._failure(row, target, response.status, response.headers, data)
                 if response.status in (404, 405, 501) and error.reason in self._wrong:
                     raise _WrongMethodError(error)
                 raise error
@@ -140,11 +141,11 @@ class HttpJsonClient(ClientSide):
         return self._read(row, call, data)
 
     async def _failure(
-        self, row: Row[Any, Any], status: int, headers: Mapping[str, str], data: bytes
+        self, row: Row[Any, Any], target: wire.Target, status: int, headers: Mapping[str, str], data: bytes
     ) -> A2AError:
         if len(data) > SMALL:
-            return await self.large(data, self._error, row, status, headers, data)
-        return self._error(row, status, headers, data)
+            return await self.large(data, self._error, row, target, status, headers, data)
+        return self._error(row, target, status, headers, data)
 
     def _read(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
         """The response in a body; an empty one (204) counts as null."""
@@ -164,8 +165,11 @@ class HttpJsonClient(ClientSide):
         query = f"?{target.query}" if target.query else ""
         return parsed(f"{self._base}{target.path}{query}")
 
-    def _error(self, row: Row[Any, Any], status: int, headers: Mapping[str, str], data: bytes) -> A2AError:
-        moved = redirected(status, headers)
+    def _error(
+        self, row: Row[Any, Any], target: wire.Target, status: int, headers: Mapping[str, str], data: bytes
+    ) -> A2AError:
+        url = self._url(target)
+        moved = redirected(status, headers, url)
         if moved is not None:
             return moved
         try:
@@ -173,7 +177,8 @@ class HttpJsonClient(ClientSide):
         except JsonSyntaxError:
             tree = None  # not from an agent: a proxy's page, or nothing at all
         error = self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
-        return with_patience(error, headers)
+        error = with_patience(error, headers)
+        return error if wire.error_in(tree) else with_origin(error, status, url)
 
 
 class _WrongMethodError(Exception):

@@ -10,6 +10,7 @@ from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core import operations as ops
+from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
@@ -34,7 +35,13 @@ from a2a_bridge_transports._http.exchange import (
 from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
-from a2a_bridge_transports._http.serving import CallStream, ServerSide, Table, error_status
+from a2a_bridge_transports._http.serving import (
+    A_REQUEST,
+    CallStream,
+    ServerSide,
+    Table,
+    error_status,
+)
 from a2a_bridge_transports.http_json import wire
 
 
@@ -56,14 +63,23 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         below: int = 0,
         lenient: bool = False,
         max_values: int = REQUEST_VALUES,
+        authenticate: Authenticate | None = None,
     ) -> None:
-        super().__init__(HTTP_JSON, service, dialects, _routes, lenient=lenient, max_values=max_values)
+        super().__init__(
+            HTTP_JSON,
+            service,
+            dialects,
+            _routes,
+            lenient=lenient,
+            max_values=max_values,
+            authenticate=authenticate,
+        )
         self._below = below
 
     async def handle(self, request: Request) -> Reply | StreamReply:
         """Answers one request for any path below the mount."""
         table: Table[wire.Routes] | None = None
-        name = "a request"
+        name = A_REQUEST
         having: Sequence[Table[wire.Routes]] = ()
         context: CallContext | None = None
         try:
@@ -75,6 +91,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                 having = [known for known in self.tables if isinstance(found[known.dialect], wire.Match)]
                 if not having:
                     return _options(method, found.values(), _nothing_at(self.tables, method, path))
+            principal = await self.principal(request) if self.authenticate is not None else None
             body = b""
             tree = None
             apart = False
@@ -95,7 +112,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             if row.variant is not None:
                 row = row.variant(tree, request.headers)
             message, extracted = await in_thread(_read, row, tree) if apart else _read(row, tree)
-            context = self.context(request, table, message, extracted)
+            context = self.context(request, table, message, extracted, principal)
             call = Call(row.operation, message, context)
             if row.streaming:
                 return _HttpJsonStream(self, request, table, row, call)
@@ -110,9 +127,11 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             return Reply(200, media, data)
         except JsonSyntaxError as problem:
             error = A2AError(Reason.PARSE_ERROR, str(problem))
+            self.note_refused(request, None, name, error)
             return self.error(request, table or self.presumed(request, having), None, error)
         except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
+            self.note_refused(request, context, name, failed)
             return self.error(request, table or self.presumed(request, having), context, failed)
 
     def error(

@@ -19,13 +19,10 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from a2a_bridge.codec import Json, JsonObject
-from a2a_bridge.core.call import VERSION_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.dialects import HttpAddress, HttpRule, Row
 
 MAX_QUERY_FIELDS = 1000
-#: longest name of a query member that an error repeats
-_LONGEST_NAME = 120
 
 _VARIABLE = re.compile(r"\{(\w+)\}")
 _COLON = re.compile(r"(.*)(?::|%3[Aa])(.*)", re.DOTALL)
@@ -159,12 +156,16 @@ def _walk(
 def explode(match: Match, query: str, body: Json) -> Json:
     """The JSON tree of a request. Raises INVALID_PARAMS with the member at fault.
 
-    body: the parsed body, None if it was empty; rules without a body ignore it.
+    body: the parsed body, None if it was empty; rules without a body ignore it. Where the path has an id, as
+    to cancel a task, an empty body counts as an object without members; elsewhere it is a PARSE_ERROR, as
+    with JSON-RPC.
     """
     (_, rule, members), values = match
     if not rule.body:
         tree = _from_query(query, rule, members)
     elif body is None:
+        if members in ((), ("tenant",)):
+            raise A2AError(Reason.PARSE_ERROR, "the JSON document is empty")
         tree = {}
     elif type(body) is dict:
         tree = body
@@ -238,9 +239,6 @@ def _from_query(query: str, rule: HttpRule, members: tuple[str, ...]) -> JsonObj
         name = rule.aliases.get(name, name)
         kind = kinds.get(name) or ("string" if name in members else "")
         if not kind:
-            if rule.strict and spelled.lower() != VERSION_PARAMETER:
-                # If an unknown filter were ignored, a list would contain other tasks than requested.
-                raise invalid_params(spelled[:_LONGEST_NAME], "is unknown here")
             continue  # unknown members are ignored, in a query as in a body
         if kind.startswith("[]"):
             items = tree.setdefault(name, [])

@@ -32,7 +32,11 @@ class JsonRpcBinding:
     def mount(self, host: Mounts, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
         options = host.options
         server = JsonRpcServer(
-            service, dialects, lenient=options.lenient_versions, max_values=options.max_values
+            service,
+            dialects,
+            lenient=options.lenient_versions,
+            max_values=options.max_values,
+            authenticate=options.authenticate,
         )
         host.mount(path, {"POST": server.handle})
         host.mount_below(path, server.handle_below)

@@ -31,6 +31,7 @@ from a2a_bridge_transports._http.session import (
     redirected,
     text_of,
     url_of,
+    with_origin,
     with_patience,
 )
 from a2a_bridge_transports.jsonrpc import wire
@@ -117,7 +118,7 @@ class JsonRpcClient(ClientSide):
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call("GET", url, headers, None, timeout)
         self.answered(call, fetched.headers)
-        moved = redirected(fetched.status, fetched.headers)
+        moved = redirected(fetched.status, fetched.headers, url)
         if moved is not None:
             raise moved
         return await self.large(fetched.body, self._read_document, row, call, fetched.status, fetched.body)
@@ -154,7 +155,7 @@ class JsonRpcClient(ClientSide):
         if status < 300:
             return
         failed: Json = None
-        moved = redirected(status, headers)
+        moved = redirected(status, headers, self._url)
         if moved is not None:
             raise moved
         try:
@@ -163,7 +164,7 @@ class JsonRpcClient(ClientSide):
             failed = None  # not from an agent: a proxy's page, or nothing at all
         if failed is None:
             error = self.form.decode_error(ErrorReply(status, None, text_of(data), row.operation))
-            raise with_patience(error, headers)
+            raise with_origin(with_patience(error, headers), status, self._url)
 
 
 @asynccontextmanager

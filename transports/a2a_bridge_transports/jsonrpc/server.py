@@ -14,6 +14,7 @@ from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core import operations as ops
+from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
 from a2a_bridge.core.event import Event
@@ -35,7 +36,13 @@ from a2a_bridge_transports._http.exchange import (
 )
 from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
-from a2a_bridge_transports._http.serving import CallStream, ServerSide, Table, error_status
+from a2a_bridge_transports._http.serving import (
+    A_REQUEST,
+    CallStream,
+    ServerSide,
+    Table,
+    error_status,
+)
 from a2a_bridge_transports.jsonrpc import wire
 
 Rows = dict[str, Row[str, Any]]
@@ -114,8 +121,17 @@ class JsonRpcServer(ServerSide[Rows]):
         *,
         lenient: bool = False,
         max_values: int = REQUEST_VALUES,
+        authenticate: Authenticate | None = None,
     ) -> None:
-        super().__init__(JSONRPC, service, dialects, _by_method, lenient=lenient, max_values=max_values)
+        super().__init__(
+            JSONRPC,
+            service,
+            dialects,
+            _by_method,
+            lenient=lenient,
+            max_values=max_values,
+            authenticate=authenticate,
+        )
         self.documents: dict[str, Handler] = {}
         for table in self.tables:
             for row in table.form.rows:
@@ -131,11 +147,12 @@ class JsonRpcServer(ServerSide[Rows]):
         """Answers one POST. tenant: from the path, if any; params may repeat it."""
         table: Table[Rows] | None = None
         token = wire.NULL
-        name = "a request"
+        name = A_REQUEST
         having: Sequence[Table[Rows]] = ()
         context: CallContext | None = None
         row: Row[str, Any] | None = None
         try:
+            principal = await self.principal(request) if self.authenticate is not None else None
             check_content_type(request.headers)
             body = await request.read()
             apart = len(body) > SMALL and await admitted(body, self.max_values)
@@ -160,7 +177,7 @@ class JsonRpcServer(ServerSide[Rows]):
                 _refuse_notification(message)
             if tenant:
                 _place(message, tenant)
-            context = self.context(request, table, message, extracted)
+            context = self.context(request, table, message, extracted, principal)
             call = Call(row.operation, message, context)
             if isinstance(row.operation, ops.Streaming):
                 return _JsonRpcStream(self, request, table, row, call, token)
@@ -182,9 +199,11 @@ class JsonRpcServer(ServerSide[Rows]):
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
         except wire.MalformedRequestError as malformed:
+            self.note_refused(request, None, name, malformed.error)
             return self.error(request, self.presumed(request), None, malformed.id, malformed.error)
         except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
+            self.note_refused(request, context, name, failed)
             return self.error(request, table or self.presumed(request, having), context, token, failed, row)
 
     def in_version(
@@ -208,8 +227,9 @@ class JsonRpcServer(ServerSide[Rows]):
         async def handle(request: Request) -> Reply:
             context: CallContext | None = None
             try:
+                principal = await self.principal(request)
                 message = row.decode_request(None)
-                context = self.context(request, table, message)
+                context = self.context(request, table, message, None, principal)
                 answer = row.encode_response(await self.service.unary(Call(row.operation, message, context)))
                 if row.restore_response is not None:
                     answer = row.restore_response(
