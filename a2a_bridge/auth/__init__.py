@@ -1,0 +1,33 @@
+"""Authentication and authorisation at the edge: who calls, and which operations the caller may use.
+
+Methods identify callers by an API key, a bearer token (JWT), a client certificate or a header of a trusted
+proxy. `Authentication` combines methods, writes them into the card, and checks access rules.
+"""
+
+from __future__ import annotations
+
+from a2a_bridge.auth.api_keys import ApiKeys, KeyFile, KeyRecord, NewKey
+from a2a_bridge.auth.authentication import Authentication, Method
+from a2a_bridge.auth.bearer import ALGORITHMS, BearerTokens
+from a2a_bridge.auth.certificates import ClientCertificates
+from a2a_bridge.auth.extended_card import describe_extended_card
+from a2a_bridge.auth.key_set import KeySetSource
+from a2a_bridge.auth.proxy_header import ProxyHeader
+from a2a_bridge.auth.rules import Rule, authorise
+
+__all__ = [
+    "ALGORITHMS",
+    "ApiKeys",
+    "Authentication",
+    "BearerTokens",
+    "ClientCertificates",
+    "KeyFile",
+    "KeyRecord",
+    "KeySetSource",
+    "Method",
+    "NewKey",
+    "ProxyHeader",
+    "Rule",
+    "authorise",
+    "describe_extended_card",
+]

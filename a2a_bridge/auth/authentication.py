@@ -1,0 +1,80 @@
+"""The methods of one server together: they identify callers, and the card says what they ask for.
+
+Rules:
+1. A caller needs one of the methods. The first method whose credential a request presents decides; an invalid
+   credential is refused even if another one of the request is valid.
+2. The credential of the edge stays here: a gateway forwards its parameters only where the operator names
+   them.
+3. The card shows the methods of the edge in place of the agent's own security, which is behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from a2a_bridge.core.authentication import Presented, UnauthenticatedError
+from a2a_bridge.core.call import Principal
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+class Method(Protocol):
+    """One way to identify callers."""
+
+    #: name of its scheme in the card
+    @property
+    def scheme_name(self) -> str: ...
+
+    #: names of the service parameters that hold its credential, in lower case
+    @property
+    def parameters(self) -> Collection[str]: ...
+
+    #: value for WWW-Authenticate (RFC 9110, 11.6.1); empty for none
+    @property
+    def challenge(self) -> str: ...
+
+    def scheme(self) -> hub.SecurityScheme | None:
+        """How the card describes it; None if the card does not."""
+        ...
+
+    async def identify(self, presented: Presented) -> Principal | None:
+        """The caller; None if the request presents no credential of this kind. Raises UNAUTHENTICATED for an
+        invalid one, UNAVAILABLE while it cannot decide.
+        """
+        ...
+
+
+class Authentication:
+    """The methods of a server. Raises ValueError without any."""
+
+    def __init__(self, methods: Sequence[Method]) -> None:
+        if not methods:
+            raise ValueError("authentication needs a method")
+        self._methods = tuple(methods)
+        #: names of the service parameters with credentials, in lower case
+        self.parameters = frozenset(name for method in self._methods for name in method.parameters)
+        challenges = tuple(dict.fromkeys(method.challenge for method in self._methods if method.challenge))
+        self._challenges = challenges
+
+    async def __call__(self, presented: Presented) -> Principal:
+        """The caller of a request. Raises UNAUTHENTICATED, and UNAVAILABLE while it cannot be decided."""
+        for method in self._methods:
+            principal = await method.identify(presented)
+            if principal is not None:
+                return principal
+        raise UnauthenticatedError("", self._challenges)
+
+    def describe(self, card: hub.AgentCard) -> hub.AgentCard:
+        """A copy of a card that asks for one of the methods, and for nothing else."""
+        made = hub.AgentCard()
+        made.CopyFrom(card)
+        made.security_schemes.clear()
+        del made.security_requirements[:]
+        for skill in made.skills:
+            del skill.security_requirements[:]
+        for method in self._methods:
+            scheme = method.scheme()
+            if scheme is not None:
+                made.security_schemes[method.scheme_name].CopyFrom(scheme)
+                made.security_requirements.add().schemes[method.scheme_name].SetInParent()
+        return made

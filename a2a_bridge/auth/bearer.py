@@ -1,0 +1,215 @@
+"""Bearer tokens that are JWTs (RFC 9068, OIDC), verified with the keys of their issuer.
+
+Rules:
+1. The algorithm comes from a list of the operator's, which has no symmetric one and no `none`, and a key
+   verifies with the algorithms of its own kind only.
+2. Header members that name a key (`jku`, `x5u`, `jwk`, `x5c`) are ignored. An unknown `crit` is refused.
+3. Issuer, audience and expiry are required; `exp`, `nbf` and `iat` have `LEEWAY` seconds. A member that
+   stands twice is refused, because readers differ on which one counts.
+4. Verified tokens are remembered until they expire, for as long as the keys stay the same.
+5. The caller learns that its token is not valid; the log (debug) has the reason. Neither has the token.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import time
+import warnings
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from cachetools import LRUCache
+
+from a2a_bridge.auth.key_set import KeySetSource
+from a2a_bridge.core.authentication import Presented, UnauthenticatedError
+from a2a_bridge.core.call import Principal, entries_of
+from a2a_bridge.core.extras import load
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_log = logging.getLogger("a2a_bridge.auth")
+
+#: every algorithm that can be allowed: kind of key → names (RFC 7518, RFC 8037)
+_BY_KIND = {
+    ("RSA", ""): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    ("EC", "P-256"): ("ES256",),
+    ("EC", "P-384"): ("ES384",),
+    ("OKP", "Ed25519"): ("EdDSA", "Ed25519"),
+}
+ALGORITHMS = tuple(name for names in _BY_KIND.values() for name in names)
+#: seconds by which clocks may differ
+LEEWAY = 60
+#: characters of a token
+_LONGEST = 16 * 1024
+#: verified tokens that are remembered
+_REMEMBERED = 4096
+#: media types of tokens that are for other purposes are refused, such as `dpop+jwt` and `logout+jwt`
+_TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+#: keys that are tried for a token without a key id
+_MOST_TRIED = 8
+
+
+class _Verified(NamedTuple):
+    principal: Principal
+    #: seconds since the epoch
+    expires: float
+    generation: int
+
+
+class BearerTokens:
+    """Identifies callers by the JWT in `Authorization: Bearer`; see `Method`.
+
+    issuer: the exact `iss`. audience: one of the token's `aud` has to be one of these. algorithms: of
+    `ALGORITHMS`. claim: the claim that names the principal. discovery: whether `issuer` has a discovery
+    document, for the card. now: seconds since the epoch. Raises ValueError for missing or unknown values,
+    MissingExtraError without joserfc.
+    """
+
+    scheme_name = "bearer"
+    parameters = frozenset({"authorization"})
+    challenge = 'Bearer realm="a2a"'
+
+    def __init__(
+        self,
+        issuer: str,
+        audience: Collection[str],
+        keys: KeySetSource,
+        *,
+        algorithms: Collection[str] = ALGORITHMS,
+        claim: str = "sub",
+        discovery: bool = True,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        if not issuer or not audience or not all(audience):
+            raise ValueError("tokens are checked against an issuer and an audience; both are required")
+        unknown = [name for name in algorithms if name not in ALGORITHMS]
+        if unknown or not algorithms:
+            raise ValueError(f"{', '.join(unknown) or 'no algorithm'}: allowed are {', '.join(ALGORITHMS)}")
+        self._jws = load("joserfc.jws", "auth")
+        self._errors = load("joserfc.errors", "auth")
+        jwt = load("joserfc.jwt", "auth")
+        self._issuer = issuer
+        self._keys = keys
+        self._algorithms = frozenset(algorithms)
+        self._claim = claim
+        self._discovery = discovery
+        self._now = now
+        self._claims = jwt.JWTClaimsRegistry(
+            now=lambda: int(now()),
+            leeway=LEEWAY,
+            iss={"essential": True, "value": issuer},
+            aud={"essential": True, "values": sorted(audience)},
+            exp={"essential": True},
+        )
+        self._verified: LRUCache[bytes, _Verified] = LRUCache(_REMEMBERED)
+
+    def scheme(self) -> hub.SecurityScheme:
+        """How the card describes it: OpenID Connect with its discovery URL, or a bearer token."""
+        text = f"A JWT of {self._issuer}."
+        if self._discovery:
+            url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+            connect = hub.OpenIdConnectSecurityScheme(open_id_connect_url=url, description=text)
+            return hub.SecurityScheme(open_id_connect_security_scheme=connect)
+        http = hub.HTTPAuthSecurityScheme(scheme="Bearer", bearer_format="JWT", description=text)
+        return hub.SecurityScheme(http_auth_security_scheme=http)
+
+    async def identify(self, presented: Presented) -> Principal | None:
+        """The principal of the token; None without one. Raises UNAUTHENTICATED for any other token,
+        UNAVAILABLE while no keys are known.
+        """
+        header = presented.parameters.get("authorization")
+        if header is None:
+            return None
+        scheme, _, token = header.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return None
+        if len(entries_of(header)) > 1 or len(token) > _LONGEST or not token.isascii():
+            raise self._refused("not one token")
+        # The digest of it, so that a dump of the memory has no tokens.
+        name = hashlib.sha256(token.encode()).digest()
+        known = self._verified.get(name)
+        if known is not None and known.generation == self._keys.generation and self._now() < known.expires:
+            return known.principal
+        principal, expires = await self._verify(token)
+        self._verified[name] = _Verified(principal, expires, self._keys.generation)
+        return principal
+
+    async def _verify(self, token: str) -> tuple[Principal, float]:
+        """The principal of a token, and when it expires. Raises UNAUTHENTICATED, UNAVAILABLE."""
+        try:
+            head = _members(token.split(".", maxsplit=1)[0])
+            algorithm, kid = head.get("alg"), head.get("kid")
+            if algorithm not in self._algorithms:
+                raise self._refused(f"its algorithm is {algorithm!r:.40}")
+            if "crit" in head or head.get("b64", True) is not True:
+                raise self._refused("it has critical header members")
+            if kid is not None and not isinstance(kid, str):
+                raise self._refused("its key id is no text")
+            if str(head.get("typ", "JWT")).lower() not in _TYPES:
+                raise self._refused("it is a token for another purpose")
+            claims = await self._claims_of(token, algorithm, kid)
+            self._claims.validate(claims)
+            expires = float(claims["exp"])
+        except self._errors.JoseError as error:
+            raise self._refused(str(error)) from None
+        except (ValueError, TypeError, RecursionError, OverflowError) as error:
+            raise self._refused(type(error).__name__) from None
+        subject = claims.get(self._claim)
+        if not isinstance(subject, str) or not subject:
+            raise self._refused(f"it has no {self._claim}")
+        return Principal(f"{self._issuer}#{subject}", claims), expires
+
+    async def _claims_of(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any]:
+        """The claims under a valid signature. Raises UNAUTHENTICATED, JoseError, ValueError."""
+        keys = await self._keys.find(kid, lambda key: algorithm in _algorithms_of(key))
+        for key in keys[:_MOST_TRIED]:
+            try:
+                # Only `alg` counts for the library: it never sees other keys than ours.
+                with warnings.catch_warnings():
+                    # Providers still say `EdDSA` for Ed25519; the list here decides about it.
+                    warnings.simplefilter("ignore", self._errors.SecurityWarning)
+                    found = self._jws.deserialize_compact(token, key, algorithms=[algorithm])
+            except self._errors.JoseError:
+                continue
+            return _object(found.payload)
+        raise self._refused("no key of the issuer verifies it" if keys else "its key is unknown")
+
+    def _refused(self, reason: str) -> UnauthenticatedError:
+        _log.debug("a token was refused: %s", reason)
+        return UnauthenticatedError(
+            "The bearer token is not valid", (f'{self.challenge}, error="invalid_token"',)
+        )
+
+
+def _algorithms_of(key: Any) -> tuple[str, ...]:
+    """The algorithms that a key may verify: its own `alg`, if it names one."""
+    kind = (str(key.key_type), "" if key.key_type == "RSA" else str(key.get("crv")))
+    named = key.get("alg")
+    return tuple(name for name in _BY_KIND.get(kind, ()) if named is None or named == name)
+
+
+def _members(segment: str) -> dict[str, Any]:
+    """The header in a segment. Raises ValueError."""
+    return _object(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)))
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """A JSON object whose members stand once. Raises ValueError."""
+    found = json.loads(data, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    if not isinstance(found, dict):
+        raise ValueError("no object")  # noqa: TRY004  a token is at fault
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a member stands twice")
+    return found

@@ -1,0 +1,228 @@
+"""The public keys of an identity provider (JWKS): from a file, a URL, or its discovery document.
+
+Rules:
+1. The last good keys count while the provider is down or sends nonsense.
+2. Keys are read again after `REFRESH` seconds, beside the calls; for an unknown key id at once, but at most
+   once in `UNKNOWN_INTERVAL` seconds, so that callers cannot make us ask the provider as often as they like.
+3. The operator named the issuer or the URL of the keys, so these may be private addresses. A `jwks_uri` in a
+   discovery document is not the operator's: its host is the issuer's, or has public addresses only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from socket import SOCK_STREAM
+from typing import Any
+from urllib.parse import urlsplit
+
+from a2a_bridge.bindings import MIB, DialOptions, TlsFiles, http_fetch
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.extras import load
+from a2a_bridge.push.ssrf_policy import is_public
+
+_log = logging.getLogger("a2a_bridge.auth")
+
+#: seconds after which keys are read again
+REFRESH = 300.0
+#: seconds between two requests because of unknown key ids
+UNKNOWN_INTERVAL = 60.0
+#: seconds between two attempts while no keys are known
+_RETRY = 2.0
+#: seconds for one document
+_TIMEOUT = 5.0
+#: keys of one set
+_MOST_KEYS = 100
+_SMALLEST_RSA = 2048
+_DISCOVERY = ("/.well-known/openid-configuration", "/.well-known/oauth-authorization-server")
+
+
+class KeySetSource:
+    """The keys of one issuer. Raises ValueError for a source that is no URL and no file.
+
+    issuer: its identifier, where the discovery document is found without `source`. source: URL or path of a
+    JWKS. ca: PEM file of trusted authorities for https; empty: those of the system. clock: seconds.
+    """
+
+    def __init__(
+        self, issuer: str, source: str = "", *, ca: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._jwk = load("joserfc.jwk", "auth")
+        self._issuer = issuer
+        self._source = source
+        self._is_file = bool(source) and urlsplit(source).scheme not in ("http", "https")
+        if not source and urlsplit(issuer).scheme not in ("http", "https"):
+            raise ValueError(
+                f"{issuer!r} is no http(s) URL, so its keys cannot be found; name their URL or file"
+            )
+        self._ca = ca
+        self._clock = clock
+        self._keys: tuple[Any, ...] = ()
+        #: grows with each change of the keys; what was verified with older keys is verified again
+        self.generation = 0
+        self._raw = b""
+        self._read_at: float | None = None
+        self._tried_at: float | None = None
+        self._asked_unknown: float | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._is_failing = False
+
+    async def find(self, kid: str | None, usable: Callable[[Any], bool]) -> Sequence[Any]:
+        """The keys with an id, or all without one, for which `usable` is true; may be empty.
+
+        Raises UNAVAILABLE while no keys are known.
+        """
+        now = self._clock()
+        if not self._keys:
+            if self._tried_at is None or now - self._tried_at >= _RETRY or self._reading is not None:
+                await self._read()
+            if not self._keys:
+                text = "The keys of the identity provider are not available"
+                raise A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=_RETRY)
+        elif self._read_at is None or now - self._read_at >= REFRESH:
+            self._start_reading()
+        found = self._matching(kid, usable)
+        if not found and (self._asked_unknown is None or now - self._asked_unknown >= UNKNOWN_INTERVAL):
+            self._asked_unknown = now
+            await self._read()
+            found = self._matching(kid, usable)
+        return found
+
+    async def open(self) -> None:
+        """Reads the keys for the first time. A failure is logged, and tried again by calls."""
+        await self._read()
+
+    def _matching(self, kid: str | None, usable: Callable[[Any], bool]) -> list[Any]:
+        return [key for key in self._keys if (kid is None or key.get("kid") == kid) and usable(key)]
+
+    async def _read(self) -> None:
+        """Reads the keys, together with everybody who waits for them."""
+        await asyncio.shield(self._start_reading())
+
+    def _start_reading(self) -> asyncio.Task[None]:
+        if self._reading is None:
+            self._tried_at = self._clock()
+            self._reading = asyncio.create_task(self._try(), name="read JWKS")
+            self._reading.add_done_callback(self._finish)
+        return self._reading
+
+    def _finish(self, _task: asyncio.Task[None]) -> None:
+        self._reading = None
+
+    async def _try(self) -> None:
+        """Reads the keys; logs the first failure and the recovery."""
+        try:
+            raw = await self._document()
+            if raw != self._raw:
+                self._keys = self._import(raw)
+                self._raw = raw
+                self.generation += 1
+                _log.info("read %d keys of %s", len(self._keys), self._issuer)
+            elif self._is_failing:
+                _log.info("the keys of %s can be read again", self._issuer)
+            self._is_failing = False
+            self._read_at = self._clock()
+        except (A2AError, OSError, ValueError) as error:
+            if not self._is_failing:
+                also = "the last good ones count" if self._keys else "no token can be checked"
+                _log.warning("the keys of %s cannot be read, %s: %s", self._issuer, also, error)
+            self._is_failing = True
+
+    async def _document(self) -> bytes:
+        """The JWKS as it is published. Raises A2AError, OSError, ValueError."""
+        if self._is_file:
+            return await asyncio.to_thread(Path(self._source).read_bytes)
+        if self._source:
+            return await self._fetch(self._source, named=True)
+        problem: Exception | None = None
+        for path in _DISCOVERY:
+            try:
+                document = _object(await self._fetch(_below(self._issuer, path), named=True))
+            except (A2AError, ValueError) as error:
+                problem = problem or error
+                continue
+            if document.get("issuer") != self._issuer:
+                raise ValueError(
+                    f"its discovery document is that of another issuer: {document.get('issuer')!r:.200}"
+                )
+            url = document.get("jwks_uri")
+            if not isinstance(url, str):
+                raise ValueError("its discovery document has no jwks_uri")  # noqa: TRY004  it is at fault
+            if urlsplit(self._issuer).scheme == "https" and urlsplit(url).scheme != "https":
+                raise ValueError("its jwks_uri is no https URL")
+            same = urlsplit(url).hostname == urlsplit(self._issuer).hostname
+            return await self._fetch(url, named=same)
+        raise problem or ValueError("it has no discovery document")
+
+    async def _fetch(self, url: str, *, named: bool) -> bytes:
+        """A document at a URL. named: the operator named its host. Raises A2AError, ValueError."""
+        options = DialOptions(
+            timeout=_TIMEOUT,
+            connect_timeout=_TIMEOUT,
+            max_message=MIB,
+            tls=TlsFiles(ca=self._ca) if self._ca else None,
+            resolve=None if named else _resolve_public,
+        )
+        async with asyncio.timeout(2 * _TIMEOUT), http_fetch(options) as fetch:
+            found = await fetch(url, {"accept": "application/json"})
+        if found.status != 200:
+            raise ValueError(f"{url} answers {found.status}")
+        return found.body
+
+    def _import(self, raw: bytes) -> tuple[Any, ...]:
+        """The usable public keys of a document. Raises ValueError without any."""
+        rows = _object(raw).get("keys")
+        if not isinstance(rows, list):
+            raise ValueError("it is no JWKS: it has no array `keys`")  # noqa: TRY004  a document is at fault
+        keys = [key for row in rows[:_MOST_KEYS] if (key := self._key(row)) is not None]
+        if not keys:
+            raise ValueError("it has no key that verifies signatures")
+        return tuple(keys)
+
+    def _key(self, row: Any) -> Any:
+        """A public key of an accepted kind; None for any other: sets have keys for other purposes, too."""
+        if not isinstance(row, dict) or row.get("kty") not in ("RSA", "EC", "OKP"):
+            return None
+        if row.get("use", "sig") != "sig" or "verify" not in row.get("key_ops", ["verify"]):
+            return None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about small keys, which are left out below
+                key = self._jwk.import_key({name: value for name, value in row.items() if name != "d"})
+            if row["kty"] == "RSA" and key.public_key.key_size < _SMALLEST_RSA:
+                _log.warning(
+                    "a key of %s is not used: RSA with less than %d bits", self._issuer, _SMALLEST_RSA
+                )
+                return None
+        except Exception as error:  # noqa: BLE001  the library reports bad keys with many exceptions
+            _log.warning("a key of %s is not used: %s", self._issuer, type(error).__name__)
+            return None
+        return key
+
+
+def _object(raw: bytes) -> Mapping[str, Any]:
+    found = json.loads(raw)
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")  # noqa: TRY004  a document is at fault
+    return found
+
+
+def _below(issuer: str, path: str) -> str:
+    return issuer.rstrip("/") + path
+
+
+async def _resolve_public(host: str, port: int) -> Sequence[str]:
+    """The addresses of a host that only a document named. Raises UNAVAILABLE if one of them is not public."""
+    loop = asyncio.get_running_loop()
+    found: Iterable[Any] = await loop.getaddrinfo(host, port, type=SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+    for text in addresses:
+        if not is_public(ip_address(text.partition("%")[0])):
+            raise A2AError(Reason.UNAVAILABLE, f"the jwks_uri leads to {host}, which is not public")
+    return addresses

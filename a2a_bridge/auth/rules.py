@@ -1,0 +1,96 @@
+"""Access rules: which callers may use which operations.
+
+Rules:
+1. Without access rules, every authenticated caller may use every operation. With any, a call needs one rule
+   that allows it.
+2. A rule allows a call if each of its members does. An empty member allows everything.
+3. A caller that lacks a scope gets PERMISSION_DENIED, whether the task it asks for exists or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.authentication import ScopeMissingError
+from a2a_bridge.core.call import Call, Principal
+from a2a_bridge.core.event import Events
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Middleware, Service, refused, refused_stream
+
+#: names for several operations
+GROUPS: Mapping[str, frozenset[str]] = {
+    "read": frozenset(
+        {ops.GET_TASK.name, ops.LIST_TASKS.name, ops.SUBSCRIBE_TO_TASK.name, ops.GET_EXTENDED_AGENT_CARD.name}
+    ),
+    "send": frozenset({ops.SEND_MESSAGE.name, ops.SEND_STREAMING_MESSAGE.name}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Allows calls. Raises ValueError for an operation that does not exist.
+
+    operations: names such as `SendMessage`, or of `GROUPS`. scopes: the caller needs all of them. principals:
+    names or patterns (`*`, `?`) of callers.
+    """
+
+    operations: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    principals: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        known = {one.name for one in ops.ALL} | GROUPS.keys()
+        for name in self.operations:
+            if name not in known:
+                raise ValueError(f"operations: {name!r} is none of {', '.join(sorted(known))}")
+
+    def allows(self, operation: str, principal: Principal | None) -> bool:
+        """True for a call that the rule allows."""
+        if self.operations and not any(
+            operation == name or operation in GROUPS.get(name, ()) for name in self.operations
+        ):
+            return False
+        if self.scopes and (principal is None or not principal.scopes.issuperset(self.scopes)):
+            return False
+        name = "" if principal is None else principal.name
+        return not self.principals or any(fnmatchcase(name, pattern) for pattern in self.principals)
+
+
+def authorise(rules: Sequence[Rule]) -> Middleware:
+    """Middleware that refuses calls which no rule allows. It has to be inside of the authentication."""
+
+    def wrap(service: Service) -> Service:
+        return _Authorised(service, tuple(rules)) if rules else service
+
+    return wrap
+
+
+class _Authorised:
+    def __init__(self, service: Service, rules: Collection[Rule]) -> None:
+        self._service = service
+        self._rules = rules
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        error = self._problem(call)
+        return await (self._service.unary(call) if error is None else refused(error))
+
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        error = self._problem(call)
+        return self._service.stream(call) if error is None else refused_stream(error)
+
+    def _problem(self, call: Call[Any, Any]) -> ScopeMissingError | None:
+        name, principal = call.operation.name, call.context.principal
+        if any(rule.allows(name, principal) for rule in self._rules):
+            return None
+        wanted = {
+            scope
+            for rule in self._rules
+            if Rule(rule.operations).allows(name, principal)
+            for scope in rule.scopes
+        }
+        challenge = f'Bearer realm="a2a", error="insufficient_scope", scope="{" ".join(sorted(wanted))}"'
+        return ScopeMissingError(f"{name} is not allowed for this caller", (challenge,) if wanted else ())
