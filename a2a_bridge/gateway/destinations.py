@@ -40,6 +40,7 @@ _NEVER = tuple(
     ip_network(text)
     for text in ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "168.63.129.16/32", "100.100.100.200/32")
 )
+_LOCALHOST = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104  nothing listens here
 _DEFAULT_PORTS = {"http": 80, "grpc": 80, "https": 443, "grpcs": 443}
 #: prefixes of gRPC's own targets: `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5`, `ipv6:[::1]:5`
 _NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")
@@ -66,16 +67,19 @@ class Place:
 
     @property
     def is_local(self) -> bool:
-        """True if the name is a name of this machine; all such names are equal."""
-        return (
-            self.host == "localhost"
-            or self.host.endswith(".localhost")
-            or _reach(self.host) is Reach.LOOPBACK
-        )
+        """True if the name is a name or a loopback address of this machine."""
+        return self.is_localhost or _reach(self.host) is Reach.LOOPBACK
+
+    @property
+    def is_localhost(self) -> bool:
+        """True for the names and addresses that mean `localhost`. Of the other loopback addresses, such as
+        127.0.0.2, each is a host of its own: containers and tests separate services by them.
+        """
+        return self.host in _LOCALHOST or self.host.endswith(".localhost")
 
     def is_at(self, other: Place) -> bool:
         """True if both have the same host."""
-        return self.host == other.host or (self.is_local and other.is_local)
+        return self.host == other.host or (self.is_localhost and other.is_localhost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,7 @@ def moved(candidate: Candidate, named: str) -> Candidate | None:
     interface = type(candidate.interface)()
     interface.CopyFrom(candidate.interface)
     interface.url = target
-    return Candidate(interface, candidate.dialect)
+    return Candidate(interface, candidate.dialect, grpc_tls=candidate.grpc_tls)
 
 
 class Destinations:
@@ -230,9 +234,10 @@ class Destinations:
 
     def _place(self, candidate: Candidate) -> Place | None:
         place = place_of(candidate.interface.url)
-        if place is None or self._options.grpc_tls is None or _family(candidate) != "grpc":
+        secure = candidate.grpc_tls if self._options.grpc_tls is None else self._options.grpc_tls
+        if place is None or secure is None or _family(candidate) != "grpc":
             return place
-        return replace(place, secure=self._options.grpc_tls)
+        return replace(place, secure=secure)
 
     def _is_named(self, place: Place, named: Place) -> bool:
         if any(origin.is_at(place) and origin.port == place.port for origin in self._origins):

@@ -21,9 +21,9 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.core.event import Events
-from a2a_bridge.core.messages import is_terminal
+from a2a_bridge.core.messages import cut_history, is_terminal
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.paging import PageTokens
+from a2a_bridge.core.paging import PageTokens, TaskPageFiller
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
 from a2a_bridge.dialects import older_versions
@@ -129,8 +129,8 @@ class _Polyfill:
             async for event in events:
                 if self._index is not None and scope is not None:
                     self._index.note_event(scope, event.message)
-                if limit is not None and event.message.HasField("task"):
-                    _cut(event.message.task, limit)
+                if event.message.HasField("task"):
+                    cut_history(event.message.task, limit)
                 yield event
 
     def _index_response(self, call: Call[Any, Any], response: Any) -> None:
@@ -145,21 +145,20 @@ class _Polyfill:
             return
         if self._index is not None:
             self._index.note_task(visible_to(call.request, call.context), task)
-        limit = self._history_limit(call)
-        if limit is not None:
-            _cut(task, limit)
+        cut_history(task, self._history_limit(call))
 
     def _history_limit(self, call: Call[Any, Any]) -> int | None:
         """The requested number of messages; None for all, and for callers of 0.x, who get the agent's
-        history.
+        history. Where their request for a task has a 0, it does mean no history.
         """
         request = call.request
         source = request.configuration if isinstance(request, hub.SendMessageRequest) else request
         if not isinstance(source, (hub.SendMessageConfiguration, hub.GetTaskRequest)):
             return None
-        if not source.HasField("history_length") or call.context.origin.version in self._older:
+        if not source.HasField("history_length"):
             return None
-        return source.history_length
+        none = isinstance(source, hub.GetTaskRequest) and not source.history_length
+        return None if call.context.origin.version in self._older and not none else source.history_length
 
     def _lacks(self, operation: Operation[Any, Any]) -> A2AError:
         return A2AError(
@@ -203,16 +202,20 @@ class _Lists:
         page = rest[:size]
         missing = [one for _, one in page if one.task_id not in fresh]
         fresh |= await self._refreshed(call, scope, missing)
-        tasks = [fresh[one.task_id] for _, one in page if one.task_id in fresh and fits(one)]
-        for task in tasks:
-            if not request.include_artifacts:
-                task.ClearField("artifacts")
-            if request.HasField("history_length"):
-                _cut(task, request.history_length)
-        token = ""
-        if len(rest) > size:
-            time, task_id = page[-1][0]
+        filler = TaskPageFiller(
+            artifacts=request.include_artifacts,
+            history_length=request.history_length if request.HasField("history_length") else None,
+        )
+        token, read = "", 0
+        for _, one in page:
+            task = fresh.get(one.task_id)
+            if task is not None and fits(one) and not filler.add(task):
+                break
+            read += 1
+        if len(rest) > read:
+            time, task_id = page[read - 1][0]
             token = self._tokens.issue(f"{time} {task_id}", query)
+        tasks = filler.tasks
         return hub.ListTasksResponse(
             tasks=tasks, next_page_token=token, page_size=len(tasks), total_size=len(matching)
         )
@@ -264,12 +267,6 @@ def _page_size(request: hub.ListTasksRequest) -> int:
     if request.HasField("history_length") and request.history_length < 0:
         raise invalid_params("historyLength", "must not be negative")
     return size
-
-
-def _cut(task: hub.Task, limit: int) -> None:
-    """Leaves the newest `limit` messages (spec 3.2.4)."""
-    if 0 <= limit < len(task.history):
-        del task.history[: len(task.history) - limit]
 
 
 __all__ = ["REFRESHED", "REMEMBERED", "polyfill", "polyfilled"]

@@ -385,7 +385,8 @@ def _fold(task: hub.Task, event: Event) -> None:
     if which == "task":
         task.CopyFrom(message.task)
         unmark(task)
-    elif which == "status_update":
-        advance(task, message.status_update)
-    elif which == "artifact_update":
-        advance(task, message.artifact_update)
+    elif which in ("status_update", "artifact_update"):
+        update = getattr(message, which)
+        advance(task, update)
+        # Only the agent counts: if this event has no number, the task has none either.
+        task.generation = update.generation

@@ -108,6 +108,7 @@ async def task_before(
         task = hub.Task(id=update.task_id, context_id=update.context_id)
     else:
         _remove_announced(task, call, update)
+        task.ClearField("generation")  # it counts the events that are still to come
     if isinstance(update, hub.TaskStatusUpdateEvent):
         # The agent's current status may be ahead of its events.
         task.status.CopyFrom(update.status)

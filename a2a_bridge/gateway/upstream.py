@@ -4,14 +4,17 @@ Rules:
 1. Messages pass by reference; nothing here reads, copies or changes them.
 2. Another interface is tried only if a connection could not be made, so an agent never gets a call twice.
 3. Closing a stream closes the one below it; so does cancelling a call.
-4. An interface that its binding refuses to dial (an invalid URL, a version without that binding) counts as
+4. An agent that cannot be reached is one warning, with the causes of all its interfaces, and its return is
+   another. Answers that show a fault of the agent (`_FAULTS`) are warnings with their cause, at most one in
+   `QUIET` seconds.
+5. An interface that its binding refuses to dial (an invalid URL, a version without that binding) counts as
    one that accepts no connection.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +24,7 @@ from typing import Any
 from a2a_bridge.bindings import IMPERSONAL, DialOptions, find
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.event import Event, Events, HandedOver, opened
 from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE, Req, Res
 from a2a_bridge.core.service import Service
@@ -30,6 +33,11 @@ logger = logging.getLogger(__name__)
 
 #: seconds during which an interface that refused a connection is tried after the others
 COOL_DOWN = 5.0
+
+#: seconds after a warning about an answer in which further ones are only counted
+QUIET = 10.0
+#: answers of a working agent never have these reasons; callers get them without the cause
+_FAULTS = frozenset({Reason.INTERNAL_ERROR, Reason.INVALID_AGENT_RESPONSE, Reason.UNAVAILABLE})
 
 Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
 
@@ -41,7 +49,7 @@ def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextMana
         options = replace(options, parameters={}, forward=options.forward & IMPERSONAL)
     if candidate.resolve is not None:
         options = replace(options, resolve=candidate.resolve)
-    return binding.dial(candidate.interface, candidate.dialect, options)
+    return binding.dial(candidate.interface, candidate.dialect, candidate.dial_options(options))
 
 
 def failed_to_connect(error: A2AError) -> bool:
@@ -65,7 +73,7 @@ class Upstream:
     """One interface of an agent as a service. Implements Service.
 
     It is dialled by the first call and stays dialled; the client side below reconnects by itself, so an
-    upstream that comes back answers the next call. Each loss of the connection is logged once.
+    upstream that comes back answers the next call.
     """
 
     def __init__(
@@ -83,6 +91,9 @@ class Upstream:
         self._clock = clock
         self._stack = AsyncExitStack()
         self._service: Service | None = None
+        #: when a fault was last logged, and how many came since
+        self._warned = -QUIET
+        self._unlogged = 0
 
     def __repr__(self) -> str:
         interface = self.candidate.interface
@@ -97,7 +108,7 @@ class Upstream:
         try:
             response = await service.unary(call)
         except A2AError as error:
-            self._note(error)
+            self._note(error, call)
             raise
         if self.health.reachable is not True:
             self._note(None)
@@ -114,7 +125,7 @@ class Upstream:
         try:
             stream = await opened(service.stream(call))
         except A2AError as error:
-            self._note(error)
+            self._note(error, call)
             raise
         if self.health.reachable is not True:
             self._note(None)
@@ -152,16 +163,26 @@ class Upstream:
         self._service = self._service or service
         return self._service
 
-    def _note(self, error: A2AError | None) -> None:
+    def _note(self, error: A2AError | None, call: Call[Any, Any] | None = None) -> None:
         """Updates `health`. Any answer, even an error, shows that the agent is reachable."""
         reachable = error is None or not failed_to_connect(error)
+        if reachable and error is not None and call is not None:
+            self._report(error, call)
         if reachable and self.health.reachable:
             return
-        if not reachable and self.health.reachable is not False:
-            logger.warning("%r cannot be reached: %s", self, error)
-        elif reachable and self.health.reachable is False:
-            logger.warning("%r can be reached again", self)
         self.health = Health(reachable, self._clock(), "" if reachable else str(error))
+
+    def _report(self, error: A2AError, call: Call[Any, Any]) -> None:
+        """Logs an answer that shows a fault of the agent."""
+        if error.reason not in _FAULTS and not hasattr(error, "__notes__"):
+            return
+        now = self._clock()
+        if now - self._warned < QUIET:
+            self._unlogged += 1
+            return
+        more = f" ({self._unlogged} more since the last one)" if self._unlogged else ""
+        logger.warning("%s failed at %r: %s%s", call.operation.name, self, cause_of(error), more)
+        self._warned, self._unlogged = now, 0
 
 
 class Failover:
@@ -184,30 +205,40 @@ class Failover:
         self.upstreams = tuple(upstreams)
         self._discreet = discreet
         self._clock = clock
+        #: the interfaces whose loss has been logged; all of them while the agent cannot be reached
+        self._lost: set[Upstream] = set()
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        failures = []
+        failures: dict[Upstream, A2AError] = {}
         for upstream in self._order():
             try:
-                return await upstream.unary(call)
+                response = await upstream.unary(call)
             except A2AError as error:
                 if not failed_to_connect(error):
                     raise
-                failures.append(error)
+                failures[upstream] = error
+            else:
+                if failures or self._lost:
+                    self._log(upstream, failures)
+                return response
         raise self._unreachable(failures)
 
     def stream(self, call: Call[Any, Any], /) -> Events:
         return HandedOver(partial(self._open_stream, call))
 
     async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
-        failures = []
+        failures: dict[Upstream, A2AError] = {}
         for upstream in self._order():
             try:
-                return await opened(upstream.stream(call))
+                stream = await opened(upstream.stream(call))
             except A2AError as error:
                 if not failed_to_connect(error):
                     raise
-                failures.append(error)
+                failures[upstream] = error
+            else:
+                if failures or self._lost:
+                    self._log(upstream, failures)
+                return stream
         raise self._unreachable(failures)
 
     async def open(self) -> None:
@@ -221,6 +252,7 @@ class Failover:
                 await upstream.open()
             except A2AError as error:
                 failures.append(f"{upstream!r}: {error.message}")
+                logger.warning("%r is not used: %s", upstream, error.message)
             else:
                 usable.append(upstream)
         if not usable:
@@ -240,7 +272,27 @@ class Failover:
         now = self._clock()
         return sorted(self.upstreams, key=lambda one: _is_down(one.health, now))
 
-    def _unreachable(self, failures: Sequence[A2AError]) -> A2AError:
+    def _log(self, answered: Upstream | None, failures: Mapping[Upstream, A2AError]) -> None:
+        """One line for each change: the agent or an interface of it is lost, or is back."""
+        was_gone = len(self._lost) == len(self.upstreams)
+        lost = {upstream: error for upstream, error in failures.items() if upstream not in self._lost}
+        causes = "; ".join(f"{upstream!r}: {cause_of(error)}" for upstream, error in lost.items())
+        self._lost.update(lost)
+        if answered is None:
+            if not was_gone:
+                logger.warning("the agent cannot be reached: %s", causes)
+            return
+        if lost:
+            logger.warning("an interface cannot be reached, the next one is used: %s", causes)
+        if answered in self._lost:
+            self._lost.remove(answered)
+            logger.warning(
+                "%s can be reached again: %r", "the agent" if was_gone else "an interface", answered
+            )
+
+    def _unreachable(self, failed: Mapping[Upstream, A2AError]) -> A2AError:
+        self._log(None, failed)
+        failures = list(failed.values())
         if self._discreet:
             return A2AError(
                 Reason.UNAVAILABLE, "the agent behind this address cannot be reached", blame=Blame.PEER

@@ -346,6 +346,7 @@ class Relay:
             return task_of(event)
         if isinstance(update, hub.TaskStatusUpdateEvent):
             task.status.CopyFrom(update.status)
+            task.generation = update.generation
         return task
 
 

@@ -70,6 +70,8 @@ async def vetted(named: str, url: str, **options: object) -> Destination:
         ("http://agent.example", "agent.example:50051", True),
         ("http://127.0.0.1:8000", "http://localhost:9000/", True),
         ("http://localhost:8000", "[::1]:50051", True),
+        ("http://127.0.0.1:8000", "http://127.0.0.2:8000/", False),
+        ("http://127.0.0.2:8000", "http://127.0.0.2:9000/", True),
         # at another host
         ("https://agent.example", "https://api.example/rpc", False),
         ("https://agent.example", "https://agent.example.evil.test/rpc", False),

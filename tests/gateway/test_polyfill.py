@@ -137,6 +137,22 @@ async def test_pages_follow_each_other_and_their_tokens_belong_to_the_query() ->
         assert caught.value.reason is Reason.INVALID_PARAMS
 
 
+async def test_large_tasks_end_a_page() -> None:
+    agent = Agent()
+    for number, size in enumerate((10, 2 << 20, 5 << 20, 1 << 20, 1 << 20)):
+        artifacts = [hub.Artifact(artifact_id="a", parts=[hub.Part(text="x" * size)])]
+        agent.task(f"t{number}", second=number + 1, artifacts=artifacts)
+    client = agent_of(agent.probe)
+    await send(client, *agent.tasks)
+    found, token = [], ""
+    while token or not found:
+        page = await client.list_tasks(hub.ListTasksRequest(include_artifacts=True, page_token=token))
+        found.append([task.id for task in page.tasks])
+        token = page.next_page_token
+    assert found == [["t4", "t3"], ["t2"], ["t1", "t0"]]
+    assert len(await ids(client)) == 5
+
+
 async def test_filters() -> None:
     agent = Agent()
     agent.task("a", hub.TASK_STATE_COMPLETED, 3, context_id="x")
@@ -297,12 +313,15 @@ async def test_history_is_cut_for_agents_that_do_not(limit: int | None, left: in
         assert len(event.task.history) == left
 
 
-async def test_history_for_older_callers_is_the_agents_affair() -> None:
+@pytest.mark.parametrize(("length", "left"), [(1, 2), (0, 0)])
+async def test_history_for_older_callers_is_the_agents_affair_unless_they_want_none(
+    length: int, left: int
+) -> None:
     agent = Agent()
-    agent.task("a", history=[hub.Message(message_id="m")])
+    agent.task("a", history=[hub.Message(message_id="m"), hub.Message(message_id="n")])
     context = CallContext(origin=Origin("JSONRPC", "0.3"))
-    task = await agent_of(agent.probe).get_task(hub.GetTaskRequest(id="a", history_length=0), context)
-    assert len(task.history) == 1
+    task = await agent_of(agent.probe).get_task(hub.GetTaskRequest(id="a", history_length=length), context)
+    assert len(task.history) == left
 
 
 async def test_a_whole_agent_behind_it() -> None:

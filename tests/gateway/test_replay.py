@@ -35,6 +35,21 @@ def test_log_and_task_tell_the_whole_however_little_is_kept() -> None:
     assert first == begun().task
 
 
+def test_the_generation_of_a_snapshot_is_that_of_its_last_event() -> None:
+    made = log()
+    for generation in (5, 7):
+        event = chunk("a")
+        event.artifact_update.generation = generation
+        made.append(Event(event))
+    whole = made.snapshot()
+    assert whole is not None
+    assert whole.generation == 7
+    made.append(Event(became(hub.TASK_STATE_WORKING)))  # without a number
+    whole = made.snapshot()
+    assert whole is not None
+    assert whole.generation == 0
+
+
 def test_ids_name_places() -> None:
     made = log(base=5)
     made.append(Event(chunk("a")))

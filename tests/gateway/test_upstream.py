@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -18,7 +19,7 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import GET_TASK, SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.gateway import Failover, Upstream, dialled, failed_to_connect
-from a2a_bridge.gateway.upstream import COOL_DOWN
+from a2a_bridge.gateway.upstream import COOL_DOWN, QUIET
 from a2a_bridge.gateway.upstream import dial as upstream_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import serve_service
@@ -285,6 +286,79 @@ async def test_an_error_an_agent_answers_is_a_sign_of_life() -> None:
         await upstream.unary(get_task())
     assert upstream.health.reachable is True
     await upstream.aclose()
+
+
+async def test_an_agent_that_is_gone_is_one_warning_and_its_return_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "a2a_bridge.gateway")
+    one, two = Agent("one", no_connection()), Agent("two", no_connection())
+    async with dialled(candidates(one, two), OPTIONS, dial=agents_by_url(one, two)) as service:
+        for _ in range(3):
+            with pytest.raises(A2AError):
+                await service.unary(get_task())
+            with pytest.raises(A2AError):
+                await ids(service.stream(streaming()))
+        two.failure = None
+        for _ in range(3):
+            await service.unary(get_task())
+    lost, found = (record.getMessage() for record in caplog.records)
+    assert lost.startswith("the agent cannot be reached: ")
+    assert all(f"{one}>: " in lost for one in ("one", "two"))
+    assert found.startswith("the agent can be reached again: <Upstream ")
+
+
+async def test_an_interface_that_is_gone_while_another_answers_is_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "a2a_bridge.gateway")
+    now = 100.0
+    one, two = Agent("one", no_connection()), Agent("two")
+    dial = agents_by_url(one, two)
+    upstreams = [
+        Upstream(candidate, OPTIONS, dial=dial, clock=lambda: now) for candidate in candidates(one, two)
+    ]
+    service = Failover(upstreams, clock=lambda: now)
+    for one.failure in (no_connection(), no_connection(), None, None):
+        now += COOL_DOWN
+        await service.unary(get_task())
+    await service.aclose()
+    lost, found = (record.getMessage() for record in caplog.records)
+    assert lost.startswith("an interface cannot be reached, the next one is used: ")
+    assert found.startswith("an interface can be reached again: <Upstream ")
+
+
+async def test_a_fault_of_the_agent_is_logged_with_its_cause_and_not_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "a2a_bridge.gateway")
+    now = 100.0
+    agent = Agent("a", A2AError(Reason.INTERNAL_ERROR))
+    agent.failure.add_note("HTTP 500 from http://a: out of memory")  # type: ignore[union-attr]
+    upstream = Upstream(candidates(agent)[0], OPTIONS, dial=agents_by_url(agent), clock=lambda: now)
+    for _ in range(3):
+        with pytest.raises(A2AError):
+            await upstream.unary(get_task())
+    now += QUIET
+    with pytest.raises(A2AError):
+        await upstream.unary(get_task())
+    await upstream.aclose()
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.startswith("GetTask failed at <Upstream ")
+    assert first.endswith("HTTP 500 from http://a: out of memory")
+    assert second.endswith("out of memory (2 more since the last one)")
+
+
+@pytest.mark.parametrize("failure", [A2AError(Reason.TASK_NOT_FOUND), A2AError(Reason.INVALID_PARAMS)])
+async def test_refusals_of_an_agent_are_no_faults(
+    failure: A2AError, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "a2a_bridge.gateway")
+    agent = Agent("a", failure)
+    async with dialled(candidates(agent), OPTIONS, dial=agents_by_url(agent)) as service:
+        with pytest.raises(A2AError):
+            await service.unary(get_task())
+    assert not caplog.records
 
 
 async def test_closing_a_stream_closes_the_one_below() -> None:
