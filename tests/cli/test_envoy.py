@@ -144,6 +144,25 @@ async def test_a_body_beyond_the_limit_is_an_error_of_the_bridge(server: str) ->
         assert len((await peer.send("x" * 2_500_000)).text) == 2_500_000
 
 
+@pytest.mark.parametrize("size", [17_000, 70_000, 200_000])
+async def test_large_metadata_ends_its_call_and_no_other(server: str, size: int) -> None:
+    async with grpc.aio.insecure_channel(server) as channel:
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=PATIENCE)
+        assert await watch.read()
+        large = channel.unary_unary("/grpc.health.v1.Health/Check")(
+            b"", metadata=(("x", "v" * size),), timeout=PATIENCE
+        )
+        assert await large.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await large.details() == "the metadata is too large"
+        assert not watch.done()
+        assert await channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=PATIENCE)
+        watch.cancel()
+    async with httpx.AsyncClient(base_url=f"http://{server}", verify=False) as http:  # noqa: S501
+        for headers, status in (({"X": "v" * size}, 431), ({"Host": "a@b"}, 400), ({"Host": "x:99999"}, 400)):
+            reply = await http.get("/livez", headers=headers)
+            assert (reply.status_code, "error" in reply.json()) == (status, True)
+
+
 async def test_a_path_that_is_not_utf8_is_refused_as_by_the_builtin_server(server: str) -> None:
     @agent
     async def echo(text: str) -> str:
@@ -224,6 +243,26 @@ async def test_calls_that_outlast_the_grace_are_ended(target: str) -> None:
     assert end in (hub.TASK_STATE_FAILED, Reason.UNAVAILABLE)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+async def test_envoy_ends_with_a_supervisor_that_is_killed(target: str) -> None:
+    async with serving("serve", target, *ENVOY) as running:
+        address = running.grpc
+        running.process.kill()
+        await running.process.wait()
+        async with serving("serve", target, "--server", "envoy", "--listen", address) as again:
+            assert again.grpc == address
+
+
+async def test_debug_shows_no_credentials(target: str) -> None:
+    async with serving("serve", target, *ENVOY, "--log-level", "debug") as running:
+        secrets = {"Authorization": "Bearer s3cret-1", "Cookie": "s3cret-2", "X-Api-Key": "s3cret-3"}
+        async with httpx.AsyncClient(base_url=running.http, headers=secrets, verify=False) as http:  # noqa: S501
+            assert (await http.get("/livez?key=s3cret-4")).status_code == 200
+        running.signal()
+        done = await running.ended()
+    assert "s3cret" not in done.out + done.err
+
+
 def _state(event: Any) -> int:
     return event.status_update.status.state or event.task.status.state
 
@@ -253,6 +292,13 @@ async def test_tls_and_client_certificates(target: str, tmp_path: Path) -> None:
             shown = (await http.get("/.well-known/agent-card.json")).json()["supportedInterfaces"]
         assert f"https://{running.grpc}" in {one["url"].rstrip("/") for one in shown}
         assert not any(one["url"].startswith("http://") for one in shown)
+        trust = ("--cacert", files[0], "--cert", files[2], "--key", files[3])
+        done = await command("call", running.http, "hello", "--binding", "all", *trust)
+        assert (done.code, done.out.count("GRPC"), "✗" in done.out) == (0, 3, False), done.err
+        for version in ("1.0", "0.3"):
+            over = ("--binding", "GRPC", "--a2a-version", version)
+            done = await command("call", running.http, version, *over, *trust)
+            assert (done.code, done.out) == (0, f"{version}\n"), done.err
         path = "/grpc.health.v1.Health/Check"
         for known in (True, False):
             pair = (caller.key, caller.certificate) if known else (None, None)

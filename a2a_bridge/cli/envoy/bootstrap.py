@@ -6,6 +6,9 @@ Rules:
 2. The client address and the scheme are those of the connection. Headers of proxies are left to the bridge,
    which trusts them by --forwarded-allow-ips.
 3. Envoy's limits lie above those of the bridge, so that the bridge's errors are the ones that callers get.
+4. The check of headers that Envoy calls universal header validation is not compiled into this Envoy. So its
+   HTTP/1 codec accepts bare LF, folded lines, a space behind a chunk size and any trailer; nothing behind
+   Envoy parses the bytes again.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ APPLICATION = "a2a_bridge.cli.envoy.application:app"
 
 #: octets that Envoy buffers of a body above the limit of the bridge
 _SLACK = 1024 * 1024
+#: how many times as large as allowed the headers may be that the bridge still answers
+_HEADER_SLACK = 16
 #: octets that HTTP/2 peers may send ahead: of one stream, and of a connection
 _STREAM_WINDOW, _CONNECTION_WINDOW = 1024 * 1024, 4 * 1024 * 1024
 _TYPE = "type.googleapis.com/"
@@ -122,6 +127,8 @@ def _address(host: str, port: int) -> dict[str, Any]:
 
 def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
     buffered = options.max_body + _SLACK
+    # Above them, HTTP/2 ends a stream without a status, or the connection with all of its streams.
+    headers = max(1, options.max_header // 1024) * _HEADER_SLACK
     return {
         "name": "envoy.filters.network.http_connection_manager",
         "typed_config": {
@@ -140,7 +147,7 @@ def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
             # Streams may be silent for as long as they want; calls have deadlines of their own.
             "stream_idle_timeout": "0s",
             "request_headers_timeout": _seconds(options.header_timeout),
-            "max_request_headers_kb": max(1, options.max_header // 1024),
+            "max_request_headers_kb": headers,
             "common_http_protocol_options": {
                 "idle_timeout": _seconds(options.idle_timeout),
                 "headers_with_underscores_action": "ALLOW",
@@ -148,6 +155,7 @@ def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
             "http_protocol_options": {"accept_http_10": True, "default_host_for_http_10": "localhost"},
             "http2_protocol_options": {
                 "max_concurrent_streams": options.max_connection_streams,
+                "max_header_field_size_kb": headers,
                 "initial_stream_window_size": _STREAM_WINDOW,
                 "initial_connection_window_size": _CONNECTION_WINDOW,
                 # A dead peer is detected within 30 s, with or without calls.

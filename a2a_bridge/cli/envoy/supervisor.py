@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import shutil
@@ -10,8 +12,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic, sleep
 from types import FrameType
 
 from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
@@ -21,11 +25,16 @@ from a2a_bridge.core.extras import MissingExtraError, load
 
 #: name of the folder with the configuration and the socket of Envoy
 _FOLDER = "a2a-bridge-"
-#: Envoy's own lines in the log, in the form of the bridge's; Envoy logs more than the bridge on each level
-_FORMAT = "%l envoy.%n: %v"
-_LEVELS = {LogLevel.DEBUG: "debug", LogLevel.INFO: "warning"}
+#: Envoy's own lines in the log, in the form of the bridge's; Envoy logs more than the bridge on each level,
+#: and below `info` the headers of requests, with the credentials of callers
+_FORMAT = "%Y-%m-%dT%H:%M:%S.%e%z %l envoy.%n: %v"
+_LEVELS = {LogLevel.DEBUG: "info", LogLevel.INFO: "warning"}
+#: the option of prctl(2) for the signal that a process gets when its parent dies
+_PR_SET_PDEATHSIG = 1
 #: seconds after the grace after which Envoy is killed
 _LAST = 10.0
+#: seconds that an Envoy whose supervisor was killed may still have its port, and between two looks at it
+_DYING, _PAUSE = 2.0, 0.05
 
 
 #: the socket of a configuration that is only shown
@@ -77,14 +86,27 @@ def _family(address: str) -> socket.AddressFamily:
 
 
 def check_free(host: str, port: int) -> None:
-    """Raises OSError if the IP address cannot be listened on. The message of Envoy would be different."""
+    """Raises OSError if the IP address cannot be listened on. The message of Envoy would be different.
+
+    It waits a moment: an Envoy that is killed with its supervisor closes its sockets somewhat later.
+    """
+    end = monotonic() + _DYING
+    while (error := _problem(host, port)) is not None:
+        if error.errno != errno.EADDRINUSE or monotonic() > end:
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
+        sleep(_PAUSE)
+
+
+def _problem(host: str, port: int) -> OSError | None:
+    """The reason why an address cannot be listened on."""
     with socket.socket(_family(host), socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
             probe.listen(1)
         except OSError as error:
-            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
+            return error
+    return None
 
 
 def run(options: EnvoyOptions, level: LogLevel, grace: float) -> int:
@@ -114,6 +136,7 @@ def run(options: EnvoyOptions, level: LogLevel, grace: float) -> int:
             pass_fds=(reading,),
             # A terminal sends SIGINT to the group of this process only.
             start_new_session=True,
+            preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509  there is no other thread
         )
         signals.process = process
         os.close(reading)
@@ -121,6 +144,22 @@ def run(options: EnvoyOptions, level: LogLevel, grace: float) -> int:
         return signals.ended or _code(status)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_with(parent: int) -> Callable[[], None] | None:
+    """A function for a child before it starts its program: the kernel kills the child when `parent` dies. An
+    Envoy without a supervisor would keep the port and the store while the next one starts. None: not Linux.
+    """
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def set_signal() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return set_signal
 
 
 class _Signals:
