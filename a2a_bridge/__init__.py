@@ -5,6 +5,7 @@ The names below are the library; each is imported when it is first used, so that
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,6 +47,24 @@ __all__ = [
     "run",
     "serve",
 ]
+
+
+def _refuse_other_distribution() -> None:
+    """Raises ImportError if the distribution `a2a-bridge` of PyPI is installed beside this one: both write
+    the files of this package, so each breaks the other.
+    """
+    # Not with importlib.metadata or pathlib, which take longer than the rest of the import.
+    folder = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+    for name in os.listdir(folder):  # noqa: PTH208
+        if name.startswith("a2a_bridge-") and name.endswith(".dist-info"):
+            raise ImportError(
+                "the distribution a2a-bridge is installed beside a2a-transport-bridge, and both have the"
+                " package a2a_bridge: pip uninstall -y a2a-bridge a2a-transport-bridge, and install the"
+                " latter again"
+            )
+
+
+_refuse_other_distribution()
 
 
 def __getattr__(name: str) -> Any:

@@ -64,7 +64,14 @@ from a2a_bridge.dialects import (
     by_version,
 )
 from a2a_bridge.dialects.detect import detect
-from a2a_bridge.hosting import AgentExecutor, DirectExecutor, Engine, EngineOptions, ResumingExecutor
+from a2a_bridge.hosting import (
+    AgentExecutor,
+    CancellingExecutor,
+    DirectExecutor,
+    Engine,
+    EngineOptions,
+    ResumingExecutor,
+)
 from a2a_bridge.hosting import Event as AgentEvent
 from a2a_bridge.hosting.ports import Scope, Sent, Store, TaskQuery
 from a2a_bridge.hosting.stores import MemoryStore, open_store
@@ -106,6 +113,7 @@ __all__ = [
     "Call",
     "CallContext",
     "CallerSigns",
+    "CancellingExecutor",
     "Candidate",
     "CardForm",
     "Client",

@@ -20,7 +20,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Events, messages_of
-from a2a_bridge.core.messages import part_of, text_of
+from a2a_bridge.core.messages import parts_of, text_of
 from a2a_bridge.core.resume import RESUME_URI, offers_resume
 from a2a_bridge.core.service import Service
 from a2a_bridge.following import Following, followed
@@ -176,7 +176,7 @@ def request_of(
     message = hub.Message(
         message_id=str(uuid4()),
         role=hub.ROLE_USER,
-        parts=[part_of(item) for item in content],
+        parts=[part for item in content for part in parts_of(item)],
         task_id=task_id,
         context_id=context_id or (task.context_id if isinstance(task, hub.Task) else ""),
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from a2a_bridge.auth import Authentication, Rule
 from a2a_bridge.bindings import HostOptions, ListenAddress, find
 from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.service import Middleware
@@ -64,6 +65,12 @@ class ServeOptions:
     #: options of a store that is opened by its URL
     store_options: StoreOptions = field(default_factory=StoreOptions)
     engine: EngineOptions = field(default_factory=EngineOptions)
+    #: identifies the callers; None: they stay unknown, unless `middleware` identifies them
+    authentication: Authentication | None = None
+    #: which callers may use which operations; empty: all callers may use all
+    access_rules: tuple[Rule, ...] = ()
+    #: whether a gateway sends the credentials that `authentication` has checked to the agent, too
+    pass_credentials: bool = False
     #: limits of one principal
     limits: Limits = field(default_factory=Limits)
     #: the replay buffers of a gateway, for readers that resume or join
@@ -71,9 +78,12 @@ class ServeOptions:
 
     def host_of(self, family: str) -> HostOptions:
         """The options of the hosts of a binding family."""
+        host = self.host
+        if self.authentication is not None and host.authenticate is None:
+            host = replace(host, authenticate=self.authentication)
         if family == "grpc" and self.grpc_tls is not None:
-            return replace(self.host, tls=self.grpc_tls)
-        return self.host
+            return replace(host, tls=self.grpc_tls)
+        return host
 
 
 #: versions that are served by default: without 0.1, which needs memory for the ids of its callers

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.core.extras import load
 from a2a_bridge.hosting import Agent
+from a2a_bridge.loop_watch import watched_loop
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import EVERYTHING, ServeOptions
 from a2a_bridge.runtime import serve_agent
@@ -51,7 +52,8 @@ def run(
         with stop_signals(options.grace) as stop:
             async with serve_agent(agent, interfaces, options) as server:
                 print(ready_line(server), flush=True)  # noqa: T201  parent processes wait for this line
-                await stop.wait()
+                with watched_loop():
+                    await stop.wait()
 
     with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
         runner.run(main())

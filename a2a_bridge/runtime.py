@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from a2a_bridge.agent_app import agent_app, build_agent_app, start_lazily
 from a2a_bridge.asgi_lifetime import Lifetime
+from a2a_bridge.auth import authorise, describe_extended_card
 from a2a_bridge.bindings import (
     ApplicationHost,
     DialOptions,
@@ -71,6 +72,7 @@ from a2a_bridge.planning import (
     placed,
 )
 from a2a_bridge.push import Registrations, push_memory
+from a2a_bridge.shared_listener import note_other_workers
 
 __all__ = [
     "EVERYTHING",
@@ -184,6 +186,8 @@ def guarded(
         service,
         *counted,
         access_log(),
+        # Outside of the middleware that looks tasks up: a caller without access learns nothing of them.
+        authorise(options.access_rules),
         deadline(),
         *older,
         validate(elsewhere=elsewhere),
@@ -209,6 +213,7 @@ async def serve_agent(
     for a store that cannot be opened.
     """
     options = options or ServeOptions()
+    _note_unchecked(agent.card, options)
     remembered = Remembered(declared_dialects(interfaces), registers=False)
     async with (
         agent_app(agent, options, remembered.legacy.names) as one,
@@ -223,6 +228,8 @@ async def serve_agent(
             host=host,
         ) as server,
     ):
+        if host is not None and one.store.remote is None:
+            note_other_workers(agent.card.name)
         yield server
 
 
@@ -239,6 +246,9 @@ async def serve_gateway(
     """Serves a remote agent. candidates: its interfaces to dial, best first. host: see `serve_service`."""
     options = options or ServeOptions()
     dial_options = dial_options or DialOptions(timeout=None)
+    if options.authentication is not None and not options.pass_credentials:
+        forward = dial_options.forward - options.authentication.parameters
+        dial_options = replace(dial_options, forward=forward)
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
     remembered = Remembered(declared_dialects(interfaces), visible_to)
     dialling = _dialling(options.list_tasks_memory)
@@ -265,6 +275,19 @@ async def serve_gateway(
         ) as server,
     ):
         yield server
+
+
+def _note_unchecked(card: hub.AgentCard, options: ServeOptions) -> None:
+    """Logs that a card asks for credentials which nothing here checks."""
+    if card.security_requirements and not (
+        options.authentication or options.middleware or options.host.authenticate
+    ):
+        schemes = dict.fromkeys(name for one in card.security_requirements for name in one.schemes)
+        _log.warning(
+            "the card of %r asks for credentials (%s), and nothing here checks them: every caller is let in",
+            card.name,
+            ", ".join(schemes),
+        )
 
 
 def _dialling(remembered: int = REMEMBERED) -> Dial:
@@ -298,6 +321,9 @@ async def serve_service(
     """
     options = options or ServeOptions()
     paths = jsonrpc_paths(card)
+    if options.authentication is not None:
+        card = options.authentication.describe(card)
+        service = compose(service, describe_extended_card(options.authentication))
     if rewrites_card:
         note_signatures(card)
         card = rewrite(card)
@@ -332,7 +358,7 @@ async def serve_service(
         )
     service = guarded(service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card)
     if host is not None:
-        host.options = replace(options.host, jsonrpc_paths=paths)
+        host.options = replace(options.host_of("http"), jsonrpc_paths=paths)
         host.card = advertisement.card
     for (family, address, path), group in grouped(plan).items():
         mounted = host or hosts.get((family, address))
@@ -380,7 +406,7 @@ def asgi(
     first request if there is no lifespan. Addresses in the card follow the mount path and trusted forwarded
     headers, also in an extended card without addresses. Only the paths of `interfaces` count. Raises
     ValueError or LookupError for a declaration that cannot be served; further errors of `serve_agent` fail
-    the start.
+    the start: the lifespan's startup, or else each request, with UNAVAILABLE and the reason in the log.
     """
     options = options or ServeOptions()
     return _application(interfaces, options, lambda host: serve_agent(agent, interfaces, options, host=host))
@@ -411,7 +437,9 @@ def _application(
         if placed(one, options).family not in ("http", "grpc"):
             raise ValueError(f"{one.protocol_binding} cannot be served by an ASGI application")
     lifetime = Lifetime(lambda: serve(host))
-    host = asgi_host(options.host, startup=lifetime.start, close=lifetime.close, grace=options.grace)
+    host = asgi_host(
+        options.host_of("http"), startup=lifetime.start, close=lifetime.close, grace=options.grace
+    )
     return host
 
 
@@ -449,7 +477,15 @@ def add_to_server(
     """
     one = build_agent_app(agent, options or ServeOptions())
     service = guarded(start_lazily(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
-    grpc_attach(service, server, health=health, reflection=reflection, refusal=one.options.host.refusal)
+    host = one.options.host_of("grpc")
+    grpc_attach(
+        service,
+        server,
+        health=health,
+        reflection=reflection,
+        refusal=host.refusal,
+        authenticate=host.authenticate,
+    )
     return one.engine
 
 

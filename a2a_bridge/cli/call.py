@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from a2a_bridge.cli.flags import AgentFlags, OutputFlags, flag, with_flags
-from a2a_bridge.cli.options import use_bridge_key
+from a2a_bridge.cli.options import check_binding, use_bridge_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,6 @@ def call(
       a2a-bridge call https://agent.example "hello" --binding all -o json
     """
     # These imports load protobuf and the transports, which --help and --version do not need.
-    from a2a_bridge.bindings import names
     from a2a_bridge.cli.connect import dial_options, version_of
     from a2a_bridge.cli.frames import show
     from a2a_bridge.cli.message import CallOptions, Outgoing
@@ -80,9 +79,7 @@ def call(
             "echo cancel | a2a-bridge call TARGET -",
             param_hint="TEXT",
         )
-    binding, known = flags.binding, (*names(), "all")
-    if binding and binding not in known:
-        raise typer.BadParameter(f"{binding!r} is not one of {', '.join(known)}", param_hint="--binding")
+    check_binding(flags.binding, "all")
     outgoing = Outgoing(
         text=_from_stdin() if text == "-" else text,
         task=flags.task,
@@ -93,7 +90,7 @@ def call(
         dial=replace(
             dial_options(flags), timeout=flags.timeout, frame_observer=show if flags.verbose else None
         ),
-        binding=binding,
+        binding=flags.binding,
         version=version_of(flags.a2a_version),
         stream=flags.stream or flags.follow,
         follow=flags.follow,

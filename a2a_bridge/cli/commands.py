@@ -25,6 +25,10 @@ SUMMARIES = {
 }
 
 
+#: the class of all errors of a command line. Typer has it in a private module, older versions from click
+_UsageError: Any = typer.BadParameter.__base__
+
+
 class _TakesAsIs:
     """A command or a group that takes defaults as they are, and converts texts and members of enums itself.
 
@@ -75,6 +79,17 @@ class Commands(Group):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.commands = _Loaded()
+
+    def invoke(self, context: Any) -> Any:
+        """Runs a command. An error of its command line is also a JSON document, if that asks for JSON."""
+        try:
+            return super().invoke(context)
+        except _UsageError as error:
+            from a2a_bridge.cli.output import document, usage_document, wants_json
+
+            if wants_json():
+                document(usage_document(error.format_message()))
+            raise
 
     def list_commands(self, _context: Any) -> list[str]:
         return list(SUMMARIES)

@@ -56,7 +56,8 @@ async def _compare(
 ) -> Exit:
     candidates = select(card, known=names(), version=call_options.version)
     answers = [
-        await _ask(card, candidate.interface, outgoing, call_options, options) for candidate in candidates
+        await _ask(card, one.interface, outgoing, call_options, one.dial_options(options))
+        for one in candidates
     ]
     for answer in answers[1:]:
         found = differences(answers[0].result, answer.result)

@@ -115,6 +115,16 @@ class LoopKind(str, Enum):  # noqa: UP042
     UVLOOP = "uvloop"
 
 
+class GrpcUrlForm(str, Enum):  # noqa: UP042
+    """The form of gRPC addresses in the card; see `cards.GrpcUrls`."""
+
+    BOTH = "both-in-0.x"
+    URL_LAST = "url-last-in-0.x"
+    BARE = "bare"
+    HTTP_IN_0_X = "http-in-0.x"
+    HTTP = "http"
+
+
 class FileSpelling(str, Enum):  # noqa: UP042
     """Whether an agent of 0.x gets base64 text where a2a.v1 has bytes."""
 
@@ -259,6 +269,10 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags):
     )
     public_url: str = flag("", "The public URL, for the card.", "URL")
     public_grpc: str = flag("", "The public gRPC address, for the card.", "HOST:PORT")
+    grpc_urls: GrpcUrlForm = flag(
+        GrpcUrlForm.BOTH,
+        "Form of gRPC addresses in the card: host:port around a URL for readers of 0.x, or another.",
+    )
     advertise: str = flag(
         "", "Bindings to list in the card (JSONRPC, HTTP+JSON, GRPC); default: all.", "BINDING,…"
     )

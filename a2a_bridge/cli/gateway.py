@@ -11,7 +11,7 @@ import typer
 
 from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import AgentFlags, ServerFlags, flag, with_flags
-from a2a_bridge.cli.options import PREFIX, use_bridge_key
+from a2a_bridge.cli.options import PREFIX, check_binding, use_bridge_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +75,11 @@ def gateway(
     """
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, run_on
+    from a2a_bridge.cli.running import configure_logging, open_logging, run_on
 
     configure_logging(flags.log_level)
+    open_logging()
+    check_binding(flags.binding)
     store, push_relay = flags.store, flags.push_relay
     if workers.requested(flags):
         if push_relay and not store.startswith("postgresql:"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
@@ -16,9 +18,17 @@ from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.running import run, serving
 from a2a_bridge.cli.target import Target, TargetKind
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
+from a2a_bridge.core.operations import GET_TASK
 from a2a_bridge.gateway.destinations import Destinations
+from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: seconds for the answer to a question at the start
+_QUESTION = 5.0
+#: reasons that no agent has to refuse the question for a task
+_FAULTS = frozenset({Reason.METHOD_NOT_FOUND, Reason.INVALID_AGENT_RESPONSE})
 
 
 async def bridge(
@@ -91,10 +101,27 @@ async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> lis
             print_message(f"  instead of the card's {one.instead_of}; --trust-card-urls dials that", "yellow")
         if one.silence:
             print_message(f"warning: {interface.url} does not answer yet: {one.silence}", "yellow")
+        elif fault := await _fault(one.candidate, options):
+            print_message(f"warning: {words} does not answer as an agent: {fault}", "yellow")
     if not usable:
         text = "no interface of the card may be used; --credentials-for ORIGIN or --trust-card-urls allow it"
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
     return usable
+
+
+async def _fault(candidate: Candidate, options: DialOptions) -> str:
+    """The fault that a question for a task that nobody has shows: a wrong path, a redirect, an answer that is
+    none of A2A. Empty if there is none.
+    """
+    request = hub.GetTaskRequest(id=str(uuid4()))
+    try:
+        async with asyncio.timeout(_QUESTION), dial(candidate, options) as service:
+            await service.unary(Call(GET_TASK, request, CallContext()))
+    except TimeoutError:
+        return f"no answer in {_QUESTION:g} s"
+    except A2AError as error:
+        return cause_of(error) if hasattr(error, "__notes__") or error.reason in _FAULTS else ""
+    return ""
 
 
 def _origin(url: str) -> str:

@@ -103,6 +103,7 @@ class ListenOptions:
             limits=Limits(flags.max_calls, flags.max_streams, flags.max_parts),
             public_url=flags.public_url,
             public_grpc=flags.public_grpc,
+            grpc_urls=flags.grpc_urls.value,
             usage=counting.table if counting is not None else None,
             push_relay=push_relay,
             advertise=listed,

@@ -52,6 +52,15 @@ def known_dialect(text: str, flag: str) -> Dialect:
     return dialect
 
 
+def check_binding(text: str, *more: str) -> None:
+    """Checks `--binding`: empty, an installed binding, or one of `more`. Raises typer.BadParameter."""
+    from a2a_bridge.bindings import names  # loads protobuf, which --version does not need
+
+    known = (*names(), *more)
+    if text and text not in known:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint="--binding")
+
+
 def known_peer(name: str, flag: str = "--peer") -> str:
     """The name of an existing peer profile, or "". Raises typer.BadParameter."""
     from a2a_bridge.peers import named

@@ -14,12 +14,13 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from a2a_bridge.cli.flags import Output
-from a2a_bridge.cli.options import Exit
+from a2a_bridge.cli.options import PREFIX, Exit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 if TYPE_CHECKING:
@@ -63,17 +64,41 @@ def print_message(text: str, style: str = "") -> None:
     sys.stderr.flush()
 
 
-def fail(code: Exit, text: str, advice: str = "") -> typer.Exit:
-    """Prints an error; returns the exception that ends the command with the exit code."""
+def fail(code: Exit, text: str, advice: str = "", error: dict[str, Any] | None = None) -> typer.Exit:
+    """Prints an error; returns the exception that ends the command with the exit code.
+
+    error: its JSON document; by default one with the name of the exit code, if the command line asks for
+    JSON.
+    """
+    if error is not None:
+        document(error)
+    elif wants_json():
+        document(usage_document(text, code))
     print_message(f"error: {text}", "red")
     if advice:
         print_message(f"  try: {advice}")
     return typer.Exit(code)
 
 
+def wants_json() -> bool:
+    """True if the command line asks for JSON, even if it cannot be parsed otherwise."""
+    for one, following in pairwise((*sys.argv[1:], "")):
+        if one == "--":
+            break
+        if one in ("-ojson", "--output=json") or (one in ("-o", "--output") and following == "json"):
+            return True
+    return os.environ.get(f"{PREFIX}OUTPUT") == "json" and sys.argv[1:2] not in (["serve"], ["gateway"])
+
+
+def usage_document(text: str, code: Exit = Exit.USAGE) -> dict[str, Any]:
+    """An error of the command itself for `-o json`: the name and the number of its exit code."""
+    return {"error": {"reason": code.name, "code": int(code), "message": text}}
+
+
 def cannot_listen(error: OSError) -> typer.Exit:
     """Prints the reason why an address cannot be listened on."""
-    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+    # asyncio of Python 3.13 raises an error without a number for an address of another machine.
+    if isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, None):
         remedy = "an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
     elif error.errno == errno.EACCES:
         remedy = "a port above 1023, or port 0 for any"
@@ -106,6 +131,7 @@ def explain(error: A2AError) -> str:
     lines += [
         f"  {one.field}: {one.description}" for one in error.violations if one.field not in error.message
     ]
+    lines += [f"  {note}" for note in getattr(error, "__notes__", ())]
     return "\n".join(lines)
 
 
@@ -119,13 +145,13 @@ def guarded(target: str, output: Output = Output.TEXT) -> Iterator[None]:
     except BadTargetError as error:
         raise fail(Exit.USAGE, str(error)) from None
     except A2AError as error:
-        if output is Output.JSON:
-            document(error_document(error))
-        raise fail(exit_code(error), explain(error), _advice(error, target)) from None
+        shown = error_document(error) if output is Output.JSON else None
+        raise fail(exit_code(error), explain(error), _advice(error, target), shown) from None
     except TimeoutError:
-        if output is Output.JSON:
-            document(error_document(A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.SELF)))
-        raise fail(Exit.TIMEOUT, f"{target} did not answer in time", "a larger --timeout") from None
+        late = A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.SELF)
+        shown = error_document(late) if output is Output.JSON else None
+        text = f"{target} did not answer in time"
+        raise fail(Exit.TIMEOUT, text, "a larger --timeout", shown) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 

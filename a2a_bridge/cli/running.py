@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from time import gmtime
 from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.cli.envoy import inside
@@ -23,12 +24,56 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+#: libraries of the bridge: below WARNING some of them log headers, and with them credentials
+_LIBRARIES = (
+    "aiohttp",
+    "alembic",
+    "asyncio",
+    "grpc",
+    "h2",
+    "hpack",
+    "httpcore",
+    "httpx",
+    "psycopg",
+    "sqlalchemy",
+)
+
+
+class _Format(logging.Formatter):
+    """Lines with the time in UTC, in milliseconds (RFC 3339)."""
+
+    converter = staticmethod(gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+
 def configure_logging(level: LogLevel) -> None:
-    """Sends the bridge's log to stderr; other libraries' from WARNING on."""
-    logging.basicConfig(
-        stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING
-    )
-    logging.getLogger("a2a_bridge").setLevel(level.value.upper())
+    """Sends the bridge's log to stderr. To be called before the agent's code is loaded, which may configure
+    logging; then `open_logging` for all other loggers.
+    """
+    bridge = logging.getLogger("a2a_bridge")
+    bridge.setLevel(level.value.upper())
+    bridge.propagate = False
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Format("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    bridge.handlers[:] = [handler]
+
+
+def open_logging() -> None:
+    """Lets the agent's loggers work. If its code has configured the root logger, the bridge logs there, too;
+    otherwise all loggers have the bridge's format and level, except libraries below WARNING.
+    """
+    bridge, root = logging.getLogger("a2a_bridge"), logging.getLogger()
+    handlers, bridge.handlers[:] = list(bridge.handlers), []
+    bridge.propagate = True
+    if root.handlers:
+        return
+    root.handlers[:] = handlers
+    root.setLevel(bridge.level)
+    for name in _LIBRARIES:
+        library = logging.getLogger(name)
+        if library.level == logging.NOTSET:
+            library.setLevel(max(logging.WARNING, bridge.level))
 
 
 def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
@@ -70,6 +115,7 @@ async def run(
     opened.
     """
     from a2a_bridge.hosting.stores import StoreOpenError  # loads protobuf
+    from a2a_bridge.loop_watch import watched_loop
     from a2a_bridge.process import ready_line, stop_signals
 
     worker = Worker.of_environment()
@@ -94,7 +140,8 @@ async def run(
             else:
                 worker.ready(line)
                 stack.enter_context(worker.attached())
-            await stop.wait()
+            with watched_loop():
+                await stop.wait()
             logger.info("draining for at most %g s", grace)
             if worker is None and sys.stderr.isatty():
                 print_message("draining; again to end at once")

@@ -56,7 +56,7 @@ def serve(
     """
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, run, run_on, serving
+    from a2a_bridge.cli.running import configure_logging, open_logging, run, run_on, serving
 
     configure_logging(flags.log_level)
     if workers.requested(flags):
@@ -85,6 +85,7 @@ def serve(
                 f"a2a-bridge gateway {target}",
             )
         agent = load(parsed)
+        open_logging()
         engine = EngineOptions(
             tasks=flags.max_tasks,
             history=flags.max_history,

@@ -15,13 +15,13 @@ from pathlib import Path
 from a2a_bridge.bindings import HostOptions, ListenAddress, find
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail
-from a2a_bridge.codec import JsonSyntaxError, dumps, loads
+from a2a_bridge.codec import JsonObject, JsonSyntaxError, dumps, loads
 from a2a_bridge.middleware import Usage
 
 logger = logging.getLogger(__name__)
 
-#: seconds between two savings; a killed process loses the counts of this time
-SAVE_EVERY = 30.0
+#: seconds between two savings of counts that have changed; a killed process loses the counts of this time
+SAVE_EVERY = 1.0
 PATH = "/usage"
 
 
@@ -71,16 +71,20 @@ class UsageRecorder:
         except OSError as error:
             raise fail(Exit.USAGE, f"--usage-file {file} cannot be written: {error.strerror}") from None
 
-    def _save(self, file: Path) -> None:
+    def _save(self, file: Path, document: JsonObject | None = None) -> None:
         # A reader sees the old counts or the new ones, never half of them.
         fresh = file.with_name(f".{file.name}.{os.getpid()}")
-        fresh.write_bytes(dumps(self.table.document()) + b"\n")
+        fresh.write_bytes(dumps(document or self.table.document()) + b"\n")
         fresh.replace(file)
 
     async def _keep_saving(self, file: Path) -> None:
+        saved = self.table.document()["usage"]
         while True:
             await asyncio.sleep(SAVE_EVERY)
-            await asyncio.to_thread(self._try_to_save, file)
+            document = self.table.document()
+            if document["usage"] != saved:
+                saved = document["usage"]
+                await asyncio.to_thread(self._try_to_save, file, document)
 
     async def _end(self, saving: asyncio.Task[None]) -> None:
         saving.cancel()
@@ -89,8 +93,8 @@ class UsageRecorder:
         assert self.file is not None  # noqa: S101  only called with a file
         self._try_to_save(self.file)
 
-    def _try_to_save(self, file: Path) -> None:
+    def _try_to_save(self, file: Path, document: JsonObject | None = None) -> None:
         try:
-            self._save(file)
+            self._save(file, document)
         except OSError as error:
             logger.warning("the counts cannot be saved in %s: %s", file, error.strerror)

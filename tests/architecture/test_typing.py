@@ -1,4 +1,4 @@
-"""Type checkers see the right types of the protobuf classes; mypy stands for all of them."""
+"""Type checkers see the right types of the protobuf classes and of executors; mypy stands for all of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tests.architecture.repository import BIN, ROOT, run
+from tests.docs.pages import DOCS, blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,3 +46,31 @@ def test_mypy_sees_the_types_of_messages(tmp_path: Path) -> None:
             assert short == expected, code
         else:
             assert not said
+
+
+EXECUTORS = """
+from collections.abc import AsyncIterator
+from a2a_bridge import Agent, Run
+from a2a_bridge.ext import AgentEvent, AgentExecutor
+
+class Subclass(AgentExecutor):
+    async def execute(self, run: Run) -> AsyncIterator[AgentEvent]:
+        yield run.start()
+
+    async def cancel(self, run: Run) -> AsyncIterator[AgentEvent]:
+        yield run.status("canceled")
+
+class Empty: ...
+
+Agent(Subclass())
+Agent(Empty())
+"""
+
+
+def test_mypy_accepts_executors_without_optional_methods(tmp_path: Path) -> None:
+    file = tmp_path / "executors.py"
+    (block,) = (one for one in blocks(DOCS / "durability.md", "python") if "async def resume" in one.body)
+    file.write_text(block.body + EXECUTORS)
+    done = run(BIN / "mypy", "--config-file", ROOT / "pyproject.toml", file)
+    (error,) = (line for line in done.stdout.splitlines() if ": error: " in line)
+    assert 'has incompatible type "Empty"' in error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 
+from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -436,3 +438,38 @@ async def test_a_stream_that_breaks_is_followed_when_that_is_wanted(binding: str
     assert done.code == 0, done.err
     assert len(before) + len(done.lines) == 6
     assert [call.operation.name for call in log.calls] == ["SendStreamingMessage", "SubscribeToTask"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("call", "-o", "json", ":8080"),
+        ("call", "--output=json", ":8080", "hi", "--binding", "REST"),
+        ("call", ":8080", "hi", "--nope", "-ojson"),
+        ("call", "no_such_file.py", "hi", "--output", "json"),
+        ("card", "-o", "json"),
+    ],
+)
+async def test_a_usage_error_is_a_json_document_too(arguments: tuple[str, ...]) -> None:
+    done = await command(*arguments)
+    assert done.code == 2
+    error = done.json["error"]
+    assert (error["reason"], error["code"]) == ("USAGE", 2)
+    assert error["message"] in done.err
+
+
+async def test_an_unknown_binding_is_a_usage_error_of_every_command() -> None:
+    for name, *more in (("call", "hi"), ("gateway",)):
+        done = await command(name, "http://127.0.0.1:1", *more, "--binding", "REST")
+        assert (done.code, done.out) == (2, "")
+        assert "'REST' is not one of JSONRPC, HTTP+JSON, GRPC" in done.err
+
+
+def test_an_address_of_another_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    """The second one is asyncio's on Python 3.13, which has no number."""
+    for error in (
+        OSError(errno.EADDRNOTAVAIL, "cannot assign requested address"),
+        OSError("could not bind on any address out of [('203.0.113.7', 8080)]"),
+    ):
+        assert cannot_listen(error).exit_code == 2
+        assert "an address of this machine" in capsys.readouterr().err

@@ -59,7 +59,7 @@ async def test_the_event_loop(
         running.signal()
         done = await running.ended()
     assert done.code == 0, done.err
-    assert f"DEBUG a2a_bridge.process: event loop: {name}\n" in done.err
+    assert f"Z DEBUG a2a_bridge.process: event loop: {name}\n" in done.err
 
 
 async def test_a_gateway_has_the_flag_too(target: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import connect
 from a2a_bridge.testing.probe import Probe, answering
 from tests.cli.commands import ANY_PORT, agent, command, serving
+from tests.patience import PATIENCE
 
 RUNNER = CliRunner()
 NOW = 1_800_000_000.0
@@ -116,6 +118,9 @@ async def test_a_gateway_counts_across_restarts_and_shows_its_counts(tmp_path: P
                     ("JSONRPC", run),
                     ("GRPC", run),
                 }
+                async with asyncio.timeout(PATIENCE):  # the documents show the file while the server runs
+                    while file.read_text().count(f'"calls":{run}') != 2:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
                 gateway.signal()
                 assert (await gateway.ended()).code == 0
     done = await command("usage", str(file), "-o", "json")

@@ -34,7 +34,9 @@ def within(outer: str, inner: Any, path: str = "/agents/shows") -> Any:
 
 def browser(app: Any, base: str = "https://host.example") -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app=app)
-    return httpx.AsyncClient(transport=transport, base_url=base, headers={"A2A-Version": "1.0"})
+    return httpx.AsyncClient(
+        transport=transport, base_url=base, headers={"A2A-Version": "1.0", "User-Agent": "reader"}
+    )
 
 
 def listed(card: Any) -> list[tuple[str, str]]:

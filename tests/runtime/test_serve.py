@@ -27,7 +27,8 @@ RPC = {
     "method": "SendMessage",
     "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
 }
-HEADERS = {"A2A-Version": "1.0"}
+#: httpx with a version is a reader that gets no gRPC; see test_adk_cards
+HEADERS = {"A2A-Version": "1.0", "User-Agent": "reader"}
 
 
 def listed(card: hub.AgentCard) -> list[tuple[str, str]]:
