@@ -12,7 +12,7 @@ PEERS := 0.2 0.3
 PYTEST_ARGS ?=
 # Tests wait for other processes half of their time: two cores are busy with four workers.
 PYTEST_WORKERS ?= 4
-# Arguments of the programs behind `crash`, `frameworks`, `sdks` and `soak`.
+# Arguments of the programs behind `crash`, `frameworks`, `sdks`, `soak` and `tck`.
 ARGS ?=
 SOURCES := a2a_bridge transports proto tests benchmarks examples
 # Folders that do not exist yet are not an error.
@@ -26,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install demo test check bench generate checkgenerate format checkformat lint breaking types layers \
-	docs dist compat interpreters lock clean peers matrix frameworks sdks crash soak
+	docs dist compat interpreters lock clean peers matrix frameworks sdks tck crash soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -91,6 +91,11 @@ matrix: install peers ## every client version and binding through a gateway to e
 # The toolchains are those of the machine (go, cargo, npm, mvn); what is absent is said and skipped.
 sdks: install peers ## clients and agents of other languages: directly, on serve, through gateways (ARGS: see tests/sdks)
 	$(BIN)/python -m tests.sdks $(ARGS)
+
+# The checkout has its requirements in a .venv of its own (see docs/sdks.md).
+tck: install ## an official conformance suite, checked out in TCK, against `serve` (ARGS: see tests/tck)
+	@test -n "$(TCK)" || { echo "make: name a checkout of a2a-tck: make tck TCK=DIR" >&2; exit 1; }
+	$(BIN)/python -m tests.tck $(TCK) $(ARGS)
 
 # Each framework is installed from the registry into an environment of its own; a minute for all.
 frameworks: install ## run agents of other frameworks behind the gateway, and record them anew (ARGS: names)

@@ -138,20 +138,20 @@ LACKING = {("0.3", "HTTP+JSON"): (PUSH_LIST, PUSH_DELETE)}
 class PeerCaller:
     """An SDK's client in a process of its own."""
 
-    def __init__(self, client: PeerClient, release: str, binding: str, **where: str) -> None:
+    def __init__(self, client: PeerClient, release: str, binding: str, *, origin: str) -> None:
         self.operations = OPERATIONS[release][binding]
         self._client = client
         self._binding = binding
-        self._where = where
+        self._origin = origin
 
     async def unary(self, operation: str, params: Any) -> Any:
         try:
-            return await self._client.unary(self._binding, operation, params, **self._where)
+            return await self._client.unary(self._binding, operation, params, origin=self._origin)
         except PeerError as error:
             raise self._refused(error) from error
 
     async def stream(self, operation: str, params: Any) -> AsyncIterator[Any]:
-        events = self._client.stream(self._binding, operation, params, **self._where)
+        events = self._client.stream(self._binding, operation, params, origin=self._origin)
         try:
             async with aclosing(events):
                 async for event in events:

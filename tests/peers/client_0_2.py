@@ -107,17 +107,16 @@ class GrpcClient:
             yield dumped(event)
 
 
-async def opened(binding: str, url: str, origin: str) -> JsonRpcClient | GrpcClient:
+async def opened(binding: str, origin: str) -> JsonRpcClient | GrpcClient:
     # No TLS here, and loading the certificates takes longer than a call.
     http = httpx.AsyncClient(timeout=240, verify=False)  # noqa: S501
-    card = await A2ACardResolver(http, origin).get_agent_card() if origin else None
+    card = await A2ACardResolver(http, origin).get_agent_card()
     if binding == "JSONRPC":
-        return JsonRpcClient(http, A2AClient(http, agent_card=card, url=url))
-    if card is not None:
-        declared = [(card.preferred_transport, card.url)]
-        declared += [(one.transport, one.url) for one in card.additional_interfaces or []]
-        url = dict(declared)["GRPC"]
-    return GrpcClient(url)
+        return JsonRpcClient(http, A2AClient(http, agent_card=card))
+    # The SDK does not choose a transport: its clients get an address.
+    declared = [(card.preferred_transport, card.url)]
+    declared += [(one.transport, one.url) for one in card.additional_interfaces or []]
+    return GrpcClient(dict(declared)["GRPC"])
 
 
 if __name__ == "__main__":

@@ -16,9 +16,6 @@ import httpx
 from a2a import types
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.transports.base import ClientTransport
-from a2a.client.transports.grpc import GrpcTransport
-from a2a.client.transports.jsonrpc import JsonRpcTransport
-from a2a.client.transports.rest import RestTransport
 from lines import main
 
 #: operation -> the transport's method, and the type of what it takes
@@ -61,36 +58,16 @@ class Client:
             yield dumped(event)
 
 
-def bare_card(url: str) -> types.AgentCard:
-    """The card that a transport needs before it requests the extended card."""
-    return types.AgentCard(
-        name="",
-        description="",
-        url=url,
-        version="",
-        capabilities=types.AgentCapabilities(streaming=True, push_notifications=True),
-        default_input_modes=[],
-        default_output_modes=[],
-        skills=[],
-        supports_authenticated_extended_card=True,
-    )
-
-
-async def opened(binding: str, url: str, origin: str) -> Client:
+async def opened(binding: str, origin: str) -> Client:
     # No TLS here, and loading the certificates takes longer than a call.
     http = httpx.AsyncClient(timeout=240, verify=False)  # noqa: S501
-    if origin:
-        card = await A2ACardResolver(http, origin).get_agent_card()
-        config = ClientConfig(
-            httpx_client=http,
-            grpc_channel_factory=grpc.aio.insecure_channel,
-            supported_transports=[types.TransportProtocol(binding)],
-        )
-        return Client(ClientFactory(config).create(card)._transport)
-    if binding == "GRPC":
-        return Client(GrpcTransport(grpc.aio.insecure_channel(url), bare_card(url)))
-    transport = {"JSONRPC": JsonRpcTransport, "HTTP+JSON": RestTransport}[binding]
-    return Client(transport(http, bare_card(url), url))
+    card = await A2ACardResolver(http, origin).get_agent_card()
+    config = ClientConfig(
+        httpx_client=http,
+        grpc_channel_factory=grpc.aio.insecure_channel,
+        supported_transports=[types.TransportProtocol(binding)],
+    )
+    return Client(ClientFactory(config).create(card)._transport)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,19 @@
 
 A request is one line of JSON:
 
-    {"id": 1, "operation": "tasks/get", "binding": "GRPC", "url": "127.0.0.1:1", "params": {…}}
+    {"id": 1, "operation": "tasks/get", "binding": "GRPC", "origin": "http://127.0.0.1:1", "params": {…}}
     {"id": 1, "cancel": true}
 
-`operation` is the JSON-RPC method of 0.3, `params` its params. With `origin` in place of `url` the client
-fetches the agent's card there and takes the interface from it. An answer is one or several lines:
+`operation` is the JSON-RPC method of 0.3, `params` its params. The client fetches the agent's card at `origin`
+and takes the interface of the binding from it. An answer is one or several lines:
 
     {"id": 1, "result": …}
     {"id": 1, "event": …}      for each event
     {"id": 1, "end": true}     the stream ended
     {"id": 1, "error": {"type": "…", "message": "…", …}}
 
-Requests run concurrently, and a client is kept for each address. The clients themselves are in other modules,
-one for each SDK. It runs in the environment of the SDK, so it imports no code of ours.
+Requests run concurrently, and a client is kept for each origin and binding. The clients themselves are in
+other modules, one for each SDK. It runs in the environment of the SDK, so it imports no code of ours.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class PeerClient(Protocol):
     def stream(self, operation: str, params: Any) -> AsyncIterator[Any]: ...
 
 
-#: (binding, url, origin) -> a client; exactly one of url and origin is not empty
-Opener = Callable[[str, str, str], Awaitable[PeerClient]]
+#: (binding, origin) -> a client
+Opener = Callable[[str, str], Awaitable[PeerClient]]
 
 
 def error_tree(error: BaseException) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class _Answers:
 
     def __init__(self, opener: Opener) -> None:
         self._open = opener
-        self._clients: dict[tuple[str, str, str], asyncio.Task[PeerClient]] = {}
+        self._clients: dict[tuple[str, str], asyncio.Task[PeerClient]] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
 
     def take(self, line: str) -> None:
@@ -97,7 +97,7 @@ class _Answers:
             _say(number, error=error_tree(error))
 
     async def _client(self, request: dict[str, Any]) -> PeerClient:
-        key = (request["binding"], request.get("url", ""), request.get("origin", ""))
+        key = (request["binding"], request["origin"])
         if key not in self._clients:
             self._clients[key] = asyncio.create_task(self._open(*key))
         try:

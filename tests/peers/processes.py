@@ -98,19 +98,19 @@ class PeerClient:
         self._process.stdin.close()
         self._reader.join(10)
 
-    async def unary(self, binding: str, operation: str, params: Any, **where: str) -> Any:
-        """The result, or PeerError. where: url, or origin."""
-        async for answer in self._ask(binding, operation, params, where):
+    async def unary(self, binding: str, operation: str, params: Any, *, origin: str) -> Any:
+        """The result, or PeerError. origin: where the agent's card is."""
+        async for answer in self._ask(binding, operation, params, origin):
             return answer["result"]
         raise AssertionError("no answer")
 
-    async def stream(self, binding: str, operation: str, params: Any, **where: str) -> AsyncIterator[Any]:
+    async def stream(self, binding: str, operation: str, params: Any, *, origin: str) -> AsyncIterator[Any]:
         """The events; PeerError when the stream fails. Closing it early cancels the request."""
-        async for answer in self._ask(binding, operation, params, where):
+        async for answer in self._ask(binding, operation, params, origin):
             yield answer["event"]
 
     async def _ask(
-        self, binding: str, operation: str, params: Any, where: dict[str, str]
+        self, binding: str, operation: str, params: Any, origin: str
     ) -> AsyncIterator[dict[str, Any]]:
         loop = asyncio.get_running_loop()
         answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -119,7 +119,8 @@ class PeerClient:
         self._listeners[number] = lambda answer: loop.call_soon_threadsafe(answers.put_nowait, answer)
         ended = False
         try:
-            self._send({"id": number, "operation": operation, "binding": binding, "params": params} | where)
+            asked = {"operation": operation, "binding": binding, "origin": origin, "params": params}
+            self._send({"id": number} | asked)
             while True:
                 async with asyncio.timeout(PATIENCE):
                     answer = await answers.get()

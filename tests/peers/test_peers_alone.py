@@ -44,7 +44,7 @@ async def test_an_sdk_talks_to_itself_but_for_its_faults(
     async with bare(running) as caller:
         expected = await settled(caller)
     for binding in CLIENTS[client].bindings:
-        caller = PeerCaller(peer_clients(client), client, binding, url=running.url(binding))
+        caller = PeerCaller(peer_clients(client), client, binding, origin=running.http)
         got = await settled(caller)
         assert got
         pair = [*faults_of(AGENT, agent, binding), *faults_of(CLIENT, client, binding)]

@@ -65,8 +65,8 @@ def peers(sdks: list[Sdk]) -> Iterator[Peers]:
     known = {side for sdk in sdks if sdk.words == "1.0" for side in sdk.sides()}
     with contextmanager(peer_agents)() as agents, contextmanager(peer_clients)() as clients:
 
-        def service(side: Side, url: str) -> Service | None:
-            return LineService(clients(side.who), side.binding, url) if side in known else None
+        def service(side: Side, origin: str) -> Service | None:
+            return LineService(clients(side.who), side.binding, origin) if side in known else None
 
         yield Peers(agents, clients, service)
 

@@ -25,16 +25,17 @@ _SPELLED = {"UNAUTHORIZED": "PERMISSION_DENIED", "INTERNAL": "INTERNAL_ERROR"}
 class LineService:
     """Calls an agent through the client of an SDK. The answer is that of the SDK."""
 
-    def __init__(self, client: PeerClient, binding: str, url: str) -> None:
+    def __init__(self, client: PeerClient, binding: str, origin: str) -> None:
+        """origin: where the agent's card is."""
         self._client = client
         self._binding = binding
-        self._url = url
+        self._origin = origin
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
         row = _ROWS[call.operation]
         params = _sealed(row.encode_request(call.request))
         try:
-            result = await self._client.unary(self._binding, row.address, params, url=self._url)
+            result = await self._client.unary(self._binding, row.address, params, origin=self._origin)
         except PeerError as error:
             raise _refusal(error) from error
         return row.decode_response(_opened(result))
@@ -42,7 +43,7 @@ class LineService:
     async def stream(self, call: Call[Any, Any], /) -> Events:
         row = _ROWS[call.operation]
         params = _sealed(row.encode_request(call.request))
-        events = self._client.stream(self._binding, row.address, params, url=self._url)
+        events = self._client.stream(self._binding, row.address, params, origin=self._origin)
         try:
             async with aclosing(events):
                 async for event in events:

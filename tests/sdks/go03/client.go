@@ -12,6 +12,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2aclient"
+	"github.com/a2aproject/a2a-go/a2aclient/agentcard"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -41,7 +42,7 @@ type request struct {
 	Cancel    bool            `json:"cancel"`
 	Operation string          `json:"operation"`
 	Binding   string          `json:"binding"`
-	URL       string          `json:"url"`
+	Origin    string          `json:"origin"`
 	Params    json.RawMessage `json:"params"`
 }
 
@@ -73,17 +74,28 @@ func (a *answers) fail(id int, err error) {
 	a.say(id, "error", map[string]any{"type": name, "message": err.Error()})
 }
 
-func (a *answers) client(ctx context.Context, binding, url string) (*a2aclient.Client, error) {
+// transport is the only one that a client gets: a preference would fall back to another one.
+func transport(binding string) a2aclient.FactoryOption {
+	if binding == "GRPC" {
+		return a2aclient.WithGRPCTransport(grpc.WithTransportCredentials(insecure.NewCredentials()))
+	}
+	return a2aclient.WithJSONRPCTransport(nil)
+}
+
+// client reads the card of an agent and makes a client for one of its transports.
+func (a *answers) client(ctx context.Context, binding, origin string) (*a2aclient.Client, error) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if known := a.clients[[2]string{binding, url}]; known != nil {
+	if known := a.clients[[2]string{binding, origin}]; known != nil {
 		return known, nil
 	}
-	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
-	one := []a2a.AgentInterface{{Transport: a2a.TransportProtocol(binding), URL: url}}
-	made, err := a2aclient.NewFromCard(ctx, card(one, false), a2aclient.WithGRPCTransport(plain))
+	shown, err := agentcard.DefaultResolver.Resolve(ctx, origin)
+	if err != nil {
+		return nil, err
+	}
+	made, err := a2aclient.NewFromCard(ctx, shown, a2aclient.WithDefaultsDisabled(), transport(binding))
 	if err == nil {
-		a.clients[[2]string{binding, url}] = made
+		a.clients[[2]string{binding, origin}] = made
 	}
 	return made, err
 }
@@ -123,7 +135,7 @@ func stream[Req any](ctx context.Context, a *answers, r request, method func(con
 }
 
 func (a *answers) answer(ctx context.Context, r request) {
-	client, err := a.client(ctx, r.Binding, r.URL)
+	client, err := a.client(ctx, r.Binding, r.Origin)
 	if err != nil {
 		a.fail(r.ID, err)
 		return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
+	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 	grpcv0 "github.com/a2aproject/a2a-go/v2/a2agrpc/v0"
 	grpcv1 "github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
@@ -24,7 +25,7 @@ type request struct {
 	Cancel    bool            `json:"cancel"`
 	Operation string          `json:"operation"`
 	Binding   string          `json:"binding"`
-	URL       string          `json:"url"`
+	Origin    string          `json:"origin"`
 	Params    json.RawMessage `json:"params"`
 }
 
@@ -50,28 +51,43 @@ func (a *answers) fail(id int, err error) {
 	a.say(id, "error", map[string]any{"type": a2a.ErrorReason(err), "message": err.Error()})
 }
 
-func (a *answers) client(ctx context.Context, binding, url string) (*a2aclient.Client, error) {
+// transport is the only one that a client gets: of a card with several versions the SDK takes the newest that it has a
+// transport for, and a preference would fall back to another transport.
+func (a *answers) transport(binding string) a2aclient.FactoryOption {
+	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
+	switch {
+	case binding == "GRPC" && a.compat:
+		return grpcv0.WithGRPCTransport(plain)
+	case binding == "GRPC":
+		return grpcv1.WithGRPCTransport(plain)
+	case binding == "JSONRPC" && a.compat:
+		return a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{})
+	case binding == "JSONRPC":
+		return a2aclient.WithJSONRPCTransport(nil)
+	case a.compat:
+		return a2av0.WithRESTTransport(a2av0.RESTTransportConfig{})
+	}
+	return a2aclient.WithRESTTransport(nil)
+}
+
+// client reads the card of an agent and makes a client for one of its transports.
+func (a *answers) client(ctx context.Context, binding, origin string) (*a2aclient.Client, error) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if known := a.clients[[2]string{binding, url}]; known != nil {
+	if known := a.clients[[2]string{binding, origin}]; known != nil {
 		return known, nil
 	}
-	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
-	options := []a2aclient.FactoryOption{grpcv1.WithGRPCTransport(plain)}
-	one := a2a.NewAgentInterface(url, a2a.TransportProtocol(binding))
+	resolver := agentcard.NewResolver(nil)
 	if a.compat {
-		one.ProtocolVersion = a2av0.Version
-		options = append(
-			options,
-			a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{}),
-			a2av0.WithRESTTransport(a2av0.RESTTransportConfig{}),
-			grpcv0.WithGRPCTransport(plain),
-		)
+		resolver.CardParser = a2av0.NewAgentCardParser()
 	}
-	shown := card([]*a2a.AgentInterface{one}, false)
-	made, err := a2aclient.NewFromCard(ctx, shown, options...)
+	shown, err := resolver.Resolve(ctx, origin)
+	if err != nil {
+		return nil, err
+	}
+	made, err := a2aclient.NewFromCard(ctx, shown, a2aclient.WithDefaultsDisabled(), a.transport(binding))
 	if err == nil {
-		a.clients[[2]string{binding, url}] = made
+		a.clients[[2]string{binding, origin}] = made
 	}
 	return made, err
 }
@@ -111,7 +127,7 @@ func stream[Req any](ctx context.Context, a *answers, r request, method func(con
 }
 
 func (a *answers) answer(ctx context.Context, r request) {
-	client, err := a.client(ctx, r.Binding, r.URL)
+	client, err := a.client(ctx, r.Binding, r.Origin)
 	if err != nil {
 		a.fail(r.ID, err)
 		return

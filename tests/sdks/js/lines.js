@@ -5,15 +5,15 @@ function say(line) {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
-// client.open(binding, url) -> a client; client.unary and client.streams: operation -> (client, params, options) -> what
+// client.open(binding, origin) -> a client; client.unary and client.streams: operation -> (client, params, options) -> what
 // the SDK answers, as a tree; client.error(error) -> {type, message}.
 export function answer(client) {
   const opened = new Map();
   const running = new Map();
 
-  async function run({ id, operation, binding, url, params }, signal) {
-    const key = `${binding} ${url}`;
-    if (!opened.has(key)) opened.set(key, client.open(binding, url));
+  async function run({ id, operation, binding, origin, params }, signal) {
+    const key = `${binding} ${origin}`;
+    if (!opened.has(key)) opened.set(key, client.open(binding, origin));
     const at = await opened.get(key);
     if (operation in client.unary) {
       say({ id, result: (await client.unary[operation](at, params, { signal })) ?? null });

@@ -135,14 +135,12 @@ function told(error) {
 
 const call = (method) => (client, params, options) => client[method](params, options);
 
+const TRANSPORTS = { JSONRPC: JsonRpcTransportFactory, 'HTTP+JSON': RestTransportFactory, GRPC: GrpcTransportFactory };
+
 export function client() {
   return {
-    open(binding, url) {
-      const factory = new ClientFactory({
-        transports: [new JsonRpcTransportFactory(), new RestTransportFactory(), new GrpcTransportFactory()],
-      });
-      return factory.createFromAgentCard(card([binding], { [binding]: url }, false));
-    },
+    // A client has one transport: a preference would fall back to another one.
+    open: (binding, origin) => new ClientFactory({ transports: [new TRANSPORTS[binding]()] }).createFromUrl(origin),
     unary: {
       'message/send': call('sendMessage'),
       'tasks/get': call('getTask'),

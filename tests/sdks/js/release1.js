@@ -18,7 +18,12 @@ import {
   TaskPushNotificationConfig,
   TaskStatusUpdateEvent,
 } from 'a2a-js-1';
-import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from 'a2a-js-1/client';
+import {
+  ClientFactory,
+  DefaultAgentCardResolver,
+  JsonRpcTransportFactory,
+  RestTransportFactory,
+} from 'a2a-js-1/client';
 import { GrpcTransportFactory } from 'a2a-js-1/client/grpc';
 import { LegacyA2AService, legacyGrpcService } from 'a2a-js-1/compat/v0_3/server/grpc';
 import * as errors from 'a2a-js-1/errors';
@@ -169,18 +174,17 @@ async function* stream(events) {
   for await (const event of events) yield StreamResponse.toJSON(event);
 }
 
+const TRANSPORTS = { JSONRPC: JsonRpcTransportFactory, 'HTTP+JSON': RestTransportFactory, GRPC: GrpcTransportFactory };
+
 export function client(compat) {
   return {
-    open(binding, url) {
+    // A client has one transport: a preference would fall back to another one.
+    open(binding, origin) {
       const legacyCompat = { enabled: compat };
-      const factory = new ClientFactory({
-        transports: [
-          new JsonRpcTransportFactory({ legacyCompat }),
-          new RestTransportFactory({ legacyCompat }),
-          new GrpcTransportFactory({ legacyCompat }),
-        ],
-      });
-      return factory.createFromAgentCard(card(interfaces([binding], { [binding]: url }, compat), false));
+      const cardResolver = new DefaultAgentCardResolver({ legacyCompat });
+      const factory = new ClientFactory({ transports: [new TRANSPORTS[binding]({ legacyCompat })], cardResolver });
+      // The SDK asks for a card of 1.0 and has no option for the version: the path says that it is 0.3.
+      return factory.createFromUrl(origin, compat ? '/.well-known/agent-card.json?version=0.3' : undefined);
     },
     unary: {
       async SendMessage(client, params, options) {

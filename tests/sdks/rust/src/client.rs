@@ -3,8 +3,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 
 use a2a::errors::error_reason;
-use a2a::{A2AError, AgentInterface, StreamResponse};
-use a2a_client::{A2AClient, A2AClientFactory, Transport};
+use a2a::{A2AError, StreamResponse};
+use a2a_client::agent_card::AgentCardResolver;
+use a2a_client::jsonrpc::JsonRpcTransportFactory;
+use a2a_client::rest::RestTransportFactory;
+use a2a_client::{A2AClient, A2AClientFactory, Transport, TransportFactory};
 use a2a_grpc::GrpcTransportFactory;
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -12,8 +15,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::AbortHandle;
-
-use crate::agent::card;
 
 type Client = A2AClient<Box<dyn Transport>>;
 
@@ -26,21 +27,28 @@ fn fail(id: &Value, error: &A2AError) {
     say(id, "error", told);
 }
 
-/// A client for each address.
+/// The only transport that a client gets: a preference would fall back to another one.
+fn transport(binding: &str) -> Arc<dyn TransportFactory> {
+    match binding {
+        "GRPC" => Arc::new(GrpcTransportFactory::new()),
+        "JSONRPC" => Arc::new(JsonRpcTransportFactory::new(None)),
+        _ => Arc::new(RestTransportFactory::new(None)),
+    }
+}
+
+/// A client for each address and transport, made from the card that is served there.
 #[derive(Default)]
 struct Clients(tokio::sync::Mutex<HashMap<(String, String), Arc<Client>>>);
 
 impl Clients {
-    async fn get(&self, binding: &str, url: &str) -> Result<Arc<Client>, A2AError> {
+    async fn get(&self, binding: &str, origin: &str) -> Result<Arc<Client>, A2AError> {
         let mut known = self.0.lock().await;
-        let key = (binding.to_string(), url.to_string());
+        let key = (binding.to_string(), origin.to_string());
         if let Some(client) = known.get(&key) {
             return Ok(client.clone());
         }
-        let factory = A2AClientFactory::builder()
-            .register(Arc::new(GrpcTransportFactory::new()))
-            .build();
-        let shown = card(vec![AgentInterface::new(url, binding)], false);
+        let factory = A2AClientFactory::builder().no_defaults().register(transport(binding)).build();
+        let shown = AgentCardResolver::new(None).resolve(origin).await?;
         let client = Arc::new(factory.create_from_card(&shown).await?);
         known.insert(key, client.clone());
         Ok(client)
@@ -66,7 +74,7 @@ async fn stream(id: &Value, opening: impl Future<Output = Result<Events, A2AErro
 async fn answer(clients: &Clients, request: &Value) -> Result<(), A2AError> {
     let (id, params) = (&request["id"], &request["params"]);
     let text = |member: &str| request[member].as_str().unwrap_or_default().to_string();
-    let client = clients.get(&text("binding"), &text("url")).await?;
+    let client = clients.get(&text("binding"), &text("origin")).await?;
     let result = match text("operation").as_str() {
         "SendMessage" => json!(client.send_message(&read(params)?).await?),
         "SendStreamingMessage" => {

@@ -6,7 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** The card of the agent, and what a client is made from. */
+/** The card of the agent. */
 final class Cards {
     private Cards() {}
 

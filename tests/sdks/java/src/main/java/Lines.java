@@ -1,10 +1,16 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.a2a.A2A;
+import io.a2a.client.Client;
+import io.a2a.client.ClientBuilder;
 import io.a2a.client.transport.grpc.GrpcTransport;
+import io.a2a.client.transport.grpc.GrpcTransportConfigBuilder;
 import io.a2a.client.transport.jsonrpc.JSONRPCTransport;
+import io.a2a.client.transport.jsonrpc.JSONRPCTransportConfigBuilder;
 import io.a2a.client.transport.rest.RestTransport;
+import io.a2a.client.transport.rest.RestTransportConfigBuilder;
 import io.a2a.client.transport.spi.ClientTransport;
-import io.a2a.spec.AgentCard;
+import io.a2a.spec.A2AClientException;
 import io.a2a.spec.DeleteTaskPushNotificationConfigParams;
 import io.a2a.spec.GetTaskPushNotificationConfigParams;
 import io.a2a.spec.JSONRPCError;
@@ -21,8 +27,8 @@ import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -82,9 +88,15 @@ final class Lines {
     private void answer(int id, JsonNode request) {
         try {
             String operation = request.get("operation").asText();
-            ClientTransport client = clients.computeIfAbsent(
-                    request.get("binding").asText() + " " + request.get("url").asText(),
-                    key -> client(request.get("binding").asText(), request.get("url").asText()));
+            String binding = request.get("binding").asText();
+            String origin = request.get("origin").asText();
+            boolean streams = operation.equals("message/stream") || operation.equals("tasks/resubscribe");
+            // The SDK cancels a stream over HTTP after its last event (client.transport.rest.sse.RestSSEEventListener).
+            // Where the response has ended by then, that closes a connection which another request may have taken
+            // over: each stream has a client of its own.
+            ClientTransport client = streams && !binding.equals("GRPC")
+                    ? client(binding, origin)
+                    : clients.computeIfAbsent(binding + " " + origin, key -> client(binding, origin));
             JsonNode params = request.get("params");
             switch (operation) {
                 case "message/stream" -> follow(id, (events, errors) -> client.sendMessageStreaming(
@@ -156,12 +168,24 @@ final class Lines {
                 });
     }
 
-    private static ClientTransport client(String binding, String url) {
-        AgentCard card = Cards.card(List.of(binding), Map.of(binding, url), false);
-        return switch (binding) {
-            case "JSONRPC" -> new JSONRPCTransport(card);
-            case "HTTP+JSON" -> new RestTransport(card);
-            default -> new GrpcTransport(NettyChannelBuilder.forTarget(url).usePlaintext().build(), card);
-        };
+    /**
+     * The transport that the SDK makes from the card of an agent. It is the only one that is named to it: a preference
+     * would fall back to another one. Its Client tells events in a form of its own, so that what it keeps is taken out.
+     */
+    private static ClientTransport client(String binding, String origin) {
+        ClientBuilder builder = Client.builder(A2A.getAgentCard(origin));
+        switch (binding) {
+            case "JSONRPC" -> builder.withTransport(JSONRPCTransport.class, new JSONRPCTransportConfigBuilder());
+            case "HTTP+JSON" -> builder.withTransport(RestTransport.class, new RestTransportConfigBuilder());
+            default -> builder.withTransport(GrpcTransport.class, new GrpcTransportConfigBuilder()
+                    .channelFactory(url -> NettyChannelBuilder.forTarget(url).usePlaintext().build()));
+        }
+        try {
+            Field kept = Client.class.getDeclaredField("clientTransport");
+            kept.setAccessible(true);
+            return (ClientTransport) kept.get(builder.build());
+        } catch (ReflectiveOperationException | A2AClientException e) {
+            throw new IllegalStateException(e);
+        }
     }
 }
