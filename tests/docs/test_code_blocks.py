@@ -1,28 +1,25 @@
-"""Every Python block of docs/ runs, in the order of its page and in one namespace for each page.
+"""Every Python block of docs/ is a program, and runs as a file as a reader would save it.
 
-A block whose first line is `# name.py` is a module too, which later blocks may import. A block after a
-comment `<!-- not run: why -->` is compiled only.
+A block whose first line is `# name.py` is saved under that name, and later blocks of the page may import it.
 """
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import inspect
+import os
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
 import pytest
 
 from a2a_bridge import Agent, connect, serve
-from tests.docs.pages import PAGES, ROOT, Block, blocks, name
+from tests.docs.pages import PAGES, ROOT, blocks, name
+from tests.patience import PATIENCE
 
-#: those of README.md are programs: see test_readme
+#: those of README.md have tests of their own: see test_readme
 WITH_CODE = [page for page in PAGES if blocks(page, "python") and page != ROOT / "README.md"]
-SECONDS = 60
 
 #: ports that pages name because people like round numbers
 _PORTS = re.compile(r"(?<=127\.0\.0\.1):(?:8080|50051)\b")
@@ -39,38 +36,37 @@ def weather_file(folder: Path) -> Agent:
     return made
 
 
-async def run(block: Block, page: Path, names: dict[str, Any], folder: Path) -> None:
-    source = _PORTS.sub(":0", block.body)
-    module = re.match(r"# (\w+\.py)\n", source)
-    if module is not None:
-        (folder / module[1]).write_text(source)
-    place = f"{name(page)}:{block.line}"
-    code = compile(source, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    if block.note.startswith("not run:"):
-        return
-    result = eval(code, names)  # noqa: S307  our own pages
-    if inspect.iscoroutine(result):
-        await asyncio.wait_for(result, SECONDS)
+async def run(path: Path, place: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        path.name,
+        cwd=path.parent,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'transports'}",
+            "PYTHONWARNINGS": "error",
+        },
+    )
+    try:
+        _, errors = await asyncio.wait_for(process.communicate(), PATIENCE)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise AssertionError(f"{place} does not end") from None
+    assert (process.returncode, errors.decode()) == (0, ""), place
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)
-async def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    server = grpc.aio.server()
-    names: dict[str, Any] = {
-        "__name__": "page",
-        "my_grpc_aio_server": server,
-    }
-    before = set(sys.modules)
-    try:
-        for block in blocks(page, "python"):
-            await run(block, page, names, tmp_path)
-    finally:
-        await server.stop(None)
-        for module in set(sys.modules) - before:
-            if str(tmp_path) in str(getattr(sys.modules[module], "__file__", "")):
-                del sys.modules[module]
+async def test_the_python_blocks_of_a_page_are_programs(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page, "python"):
+        source = _PORTS.sub(":0", block.body)
+        place = f"{name(page)}:{block.line}"
+        module = re.match(r"# (\w+\.py)\n", source)
+        path = tmp_path / (module[1] if module is not None else f"line_{block.line}.py")
+        path.write_text(source)
+        await run(path, place)
 
 
 async def test_the_agents_of_expose_answer() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,13 @@ def test_every_page_is_in_the_navigation_and_in_the_index() -> None:
             path = str(page.relative_to(DOCS))
             assert f": {path}\n" in navigation, path
             assert path == "index.md" or f"]({path})" in index, path
+
+
+def test_links_of_the_source_distribution_stay_in_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    for page in TEXTS:
+        for link in links(page):
+            if "://" not in link and not link.startswith("#"):
+                target = (page.parent / link.partition("#")[0]).resolve().relative_to(ROOT)
+                assert f"/{target.parts[0]}" in included, f"{name(page)}: {link}"

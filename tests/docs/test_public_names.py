@@ -17,6 +17,7 @@ from tests.docs.pages import DOCS
 ROOT = DOCS.parent
 #: modules that pages and examples may import beside `a2a_bridge` and `a2a_bridge.ext`
 OTHERS = {
+    "a2a_bridge.auth": "methods that identify callers, and rules for them",
     "a2a_bridge.testing.contracts": "contract suites, which need pytest",
     "a2a_bridge.dialects.v0_3": "types under the names of the specification of 0.3",
 }
