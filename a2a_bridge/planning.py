@@ -67,6 +67,8 @@ class ServeOptions:
     engine: EngineOptions = field(default_factory=EngineOptions)
     #: identifies the callers; None: they stay unknown, unless `middleware` identifies them
     authentication: Authentication | None = None
+    #: serve a card that demands credentials although nothing here checks them: something in front does
+    allow_unauthenticated: bool = False
     #: which callers may use which operations; empty: all callers may use all
     access_rules: tuple[Rule, ...] = ()
     #: whether a gateway sends the credentials that `authentication` has checked to the agent, too

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from a2a_bridge.agent_app import agent_app, build_agent_app, start_lazily
 from a2a_bridge.asgi_lifetime import Lifetime
-from a2a_bridge.auth import authorise, describe_extended_card
+from a2a_bridge.auth import UncheckedCredentialsError, authorise, describe_extended_card
 from a2a_bridge.bindings import (
     ApplicationHost,
     DialOptions,
@@ -210,10 +210,11 @@ async def serve_agent(
 
     interfaces: see `a2a_bridge.cards.interface`. host: see `serve_service`. Raises ValueError or LookupError
     for a declaration that cannot be served, OSError for an address that cannot be listened on, StoreOpenError
-    for a store that cannot be opened.
+    for a store that cannot be opened, UncheckedCredentialsError for a card that demands credentials which
+    nothing here checks.
     """
     options = options or ServeOptions()
-    _note_unchecked(agent.card, options)
+    check_credentials(agent.card, options)
     remembered = Remembered(declared_dialects(interfaces), registers=False)
     async with (
         agent_app(agent, options, remembered.legacy.names) as one,
@@ -277,17 +278,16 @@ async def serve_gateway(
         yield server
 
 
-def _note_unchecked(card: hub.AgentCard, options: ServeOptions) -> None:
-    """Logs that a card asks for credentials which nothing here checks."""
+def check_credentials(card: hub.AgentCard, options: ServeOptions) -> None:
+    """Raises UncheckedCredentialsError for a card that demands credentials which nothing here checks."""
     if card.security_requirements and not (
-        options.authentication or options.middleware or options.host.authenticate
+        options.authentication
+        or options.middleware
+        or options.host.authenticate
+        or options.allow_unauthenticated
     ):
         schemes = dict.fromkeys(name for one in card.security_requirements for name in one.schemes)
-        _log.warning(
-            "the card of %r asks for credentials (%s), and nothing here checks them: every caller is let in",
-            card.name,
-            ", ".join(schemes),
-        )
+        raise UncheckedCredentialsError(card.name, tuple(schemes))
 
 
 def _dialling(remembered: int = REMEMBERED) -> Dial:
@@ -409,6 +409,7 @@ def asgi(
     the start: the lifespan's startup, or else each request, with UNAVAILABLE and the reason in the log.
     """
     options = options or ServeOptions()
+    check_credentials(agent.card, options)
     return _application(interfaces, options, lambda host: serve_agent(agent, interfaces, options, host=host))
 
 
@@ -475,7 +476,9 @@ def add_to_server(
     health, reflection: add these services too. Returns the engine; await its `close(grace)` after the
     server has stopped to let running tasks finish.
     """
-    one = build_agent_app(agent, options or ServeOptions())
+    options = options or ServeOptions()
+    check_credentials(agent.card, options)
+    one = build_agent_app(agent, options)
     service = guarded(start_lazily(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
     host = one.options.host_of("grpc")
     grpc_attach(

@@ -20,6 +20,7 @@ SUMMARIES = {
     "card": "Show the agent card of TARGET.",
     "usage": "Show the callers of a gateway or an agent, with the time of their last call.",
     "peers": "List the peer profiles: the recognised implementations of A2A, and their quirks.",
+    "keys": "Create, list and revoke the API keys of callers.",
     "db": "Upgrade or check the tables of a store.",
     "push": "List push notifications and dead letters, and send dead letters again.",
 }

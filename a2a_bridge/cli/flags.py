@@ -230,7 +230,42 @@ class AgentFlags(DialFlags, BridgeKeyFlags):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerFlags(BridgeKeyFlags, StoreKeyFlags):
+class EdgeFlags:
+    """Who may call: see `cli/edge.py`."""
+
+    api_keys: Path | None = flag(
+        None, "Identify callers by the API keys in this file; `a2a-bridge keys create` makes them.", "FILE"
+    )
+    api_key_header: str = flag(
+        "X-API-Key", "Header, and in lower case the gRPC metadata, with the API key.", "NAME"
+    )
+    jwt_issuer: str = flag("", "Identify callers by JWTs of this issuer (OpenID Connect, OAuth 2).", "URL")
+    jwt_audience: list[str] | None = flag(
+        None, "Audience that a JWT has to name; may be repeated, one of them is enough.", "AUDIENCE"
+    )
+    jwt_jwks: str = flag("", "Keys of the issuer; default: from its discovery document.", "URL|FILE")
+    jwt_algorithms: str = flag(
+        "", "Accepted signature algorithms; default: RS*, PS*, ES256, ES384 and EdDSA.", "NAME,…"
+    )
+    jwt_claim: str = flag("sub", "Claim that names the caller.", "NAME")
+    jwt_cacert: Path | None = flag(
+        None, "PEM file of authorities for the issuer's https; default: those of the system.", "FILE"
+    )
+    proxy_user_header: str = flag(
+        "", "Identify callers by this header of the proxies in --forwarded-allow-ips.", "NAME"
+    )
+    allow_unauthenticated: bool = flag(
+        False, "Something in front of this server checks the callers, or nobody has to."
+    )
+    middleware: list[str] | None = flag(
+        None,
+        "Factory of middleware (service → service), called without arguments; may be repeated.",
+        "FILE:NAME|MODULE:NAME",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags):
     """The flags that `serve` and `gateway` share: listeners, card, limits, stores, process."""
 
     http: str = flag(

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from a2a_bridge.cli.edge import note_open
 from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import AgentFlags, ServerFlags, flag, with_flags
 from a2a_bridge.cli.options import PREFIX, check_binding, use_bridge_key
@@ -73,6 +74,7 @@ def gateway(
 
       a2a-bridge gateway agent.internal:50051 --card card.json --public-url https://agent.example
     """
+    note_open(flags)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
     from a2a_bridge.cli.running import configure_logging, open_logging, run_on

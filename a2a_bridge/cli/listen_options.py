@@ -10,6 +10,7 @@ import typer
 from a2a_bridge import runtime
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
+from a2a_bridge.cli.edge import authentication, middleware_of
 from a2a_bridge.cli.envoy.flags import address
 from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import known_dialect, listen_address
@@ -105,6 +106,9 @@ class ListenOptions:
             public_grpc=flags.public_grpc,
             grpc_urls=flags.grpc_urls.value,
             usage=counting.table if counting is not None else None,
+            authentication=authentication(flags),
+            allow_unauthenticated=flags.allow_unauthenticated,
+            middleware=middleware_of(flags),
             push_relay=push_relay,
             advertise=listed,
             card_versions=card_versions,

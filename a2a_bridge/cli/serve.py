@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from a2a_bridge.cli.edge import check_card, note_open
 from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import ServerFlags, flag, with_flags
 from a2a_bridge.cli.options import use_bridge_key
@@ -54,6 +55,7 @@ def serve(
 
       a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
     """
+    note_open(flags)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
     from a2a_bridge.cli.running import configure_logging, open_logging, run, run_on, serving
@@ -101,6 +103,7 @@ def serve(
             push=flags.push,
             push_options=posted,
         )
+        check_card(agent, options)
         interfaces = listening.interfaces
         opening = serving(
             lambda: runtime.serve_agent(agent, interfaces, options),
