@@ -367,6 +367,18 @@ def asgi_host(
     return cast("ApplicationHost", module.AsgiHost(options, startup=startup, close=close, grace=grace))
 
 
+def http_site(
+    host: Any,
+    options: HostOptions,
+    prefix: str,
+    names: tuple[str, ...],
+    started: Callable[[], Awaitable[None]],
+) -> ApplicationHost:
+    """The part of an HTTP host that belongs to one of several agents: see `_http.sites.Site`."""
+    module = importlib.import_module(f"{PACKAGE}._http.sites")
+    return cast("ApplicationHost", module.Site(host, options, prefix, names, started))
+
+
 def grpc_attach(
     service: Service,
     server: Any,

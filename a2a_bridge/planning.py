@@ -27,6 +27,8 @@ from a2a_bridge.push import PushOptions
 class ServeOptions:
     """The options of a server: of a hosted agent or of a gateway."""
 
+    #: name of the agent on a server with several, for access rules; see `serve_agents`
+    name: str = ""
     #: address of HTTP interfaces whose declaration has no host
     http: ListenAddress = field(default_factory=ListenAddress)
     #: address of gRPC interfaces whose declaration has no host

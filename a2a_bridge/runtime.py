@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from time import monotonic
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from a2a_bridge.agent_app import agent_app, build_agent_app, start_lazily
 from a2a_bridge.asgi_lifetime import Lifetime
@@ -25,6 +25,7 @@ from a2a_bridge.bindings import (
     Document,
     DocumentHost,
     Host,
+    HostOptions,
     ListenAddress,
     Receive,
     asgi_host,
@@ -89,6 +90,28 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+
+
+class Shared(Protocol):
+    """The part of hosts that several agents share which belongs to one agent. Its owner starts the hosts."""
+
+    @property
+    def prefix(self) -> str:
+        """Its path."""
+        ...
+
+    @property
+    def grpc_here(self) -> Callable[[], bool] | None:
+        """See `Advertisement`."""
+        ...
+
+    def wrap(self, service: Service) -> Service:
+        """Middleware around everything of the agent."""
+        ...
+
+    def host(self, family: str, address: ListenAddress, options: HostOptions) -> Host | None:
+        """The agent's part of a host; None for a host of its own."""
+        ...
 
 
 class Remembered:
@@ -187,7 +210,7 @@ def guarded(
         *counted,
         access_log(),
         # Outside of the middleware that looks tasks up: a caller without access learns nothing of them.
-        authorise(options.access_rules),
+        authorise(options.access_rules, options.name),
         deadline(),
         *older,
         validate(elsewhere=elsewhere),
@@ -205,13 +228,14 @@ async def serve_agent(
     options: ServeOptions | None = None,
     *,
     host: ApplicationHost | None = None,
+    shared: Shared | None = None,
 ) -> AsyncIterator[Server]:
     """Serves a hosted agent on the declared interfaces while the context is open.
 
-    interfaces: see `a2a_bridge.cards.interface`. host: see `serve_service`. Raises ValueError or LookupError
-    for a declaration that cannot be served, OSError for an address that cannot be listened on, StoreOpenError
-    for a store that cannot be opened, UncheckedCredentialsError for a card that demands credentials which
-    nothing here checks.
+    interfaces: see `a2a_bridge.cards.interface`. host, shared: see `serve_service`. Raises ValueError or
+    LookupError for a declaration that cannot be served, OSError for an address that cannot be listened on,
+    StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a card that demands
+    credentials which nothing here checks.
     """
     options = options or ServeOptions()
     check_credentials(agent.card, options)
@@ -227,9 +251,11 @@ async def serve_agent(
             remembered=remembered,
             documents=one.documents,
             host=host,
+            shared=shared,
         ) as server,
     ):
-        if host is not None and one.store.remote is None:
+        in_asgi = host is not None or (shared is not None and shared.grpc_here is not None)
+        if in_asgi and one.store.remote is None:
             note_other_workers(agent.card.name)
         yield server
 
@@ -243,8 +269,11 @@ async def serve_gateway(
     dial_options: DialOptions | None = None,
     *,
     host: ApplicationHost | None = None,
+    shared: Shared | None = None,
 ) -> AsyncIterator[Server]:
-    """Serves a remote agent. candidates: its interfaces to dial, best first. host: see `serve_service`."""
+    """Serves a remote agent. candidates: its interfaces to dial, best first. host, shared: see
+    `serve_service`.
+    """
     options = options or ServeOptions()
     dial_options = dial_options or DialOptions(timeout=None)
     if options.authentication is not None and not options.pass_credentials:
@@ -273,9 +302,14 @@ async def serve_gateway(
             receivers=one.receivers,
             documents=one.documents,
             host=host,
+            shared=shared,
         ) as server,
     ):
         yield server
+
+
+def _grpc_of(host: ApplicationHost | None) -> Callable[[], bool] | None:
+    return None if host is None else lambda: bool(host.trailers)
 
 
 def check_credentials(card: hub.AgentCard, options: ServeOptions) -> None:
@@ -308,6 +342,7 @@ async def serve_service(
     receivers: Mapping[str, Receive] | None = None,
     documents: Mapping[str, Document] | None = None,
     host: ApplicationHost | None = None,
+    shared: Shared | None = None,
 ) -> AsyncIterator[Server]:
     """Serves any service on the declared interfaces; see `serve_agent`.
 
@@ -317,7 +352,7 @@ async def serve_service(
     memory of callers of 0.x, if it is shared. receivers: handlers of POST requests below these paths of the
     first HTTP listener; without one: ValueError. documents: documents at these paths of the first HTTP
     listener, if any. host: an application that takes all interfaces in place of listeners; of their
-    declarations only the paths count. Its owner starts and drains it.
+    declarations only the paths count. Its owner starts and drains it. shared: see `Shared`.
     """
     options = options or ServeOptions()
     paths = jsonrpc_paths(card)
@@ -349,7 +384,8 @@ async def serve_service(
         versions=options.card_versions,
         grpc_secure=options.host_of("grpc").tls is not None,
         carries=rewrites_card,
-        grpc_here=None if host is None else lambda: bool(host.trailers),
+        grpc_here=shared.grpc_here if shared is not None else _grpc_of(host),
+        prefix="" if shared is None else shared.prefix,
     )
     if rewrites_card or card.capabilities.extended_agent_card:
         service = compose(
@@ -357,6 +393,8 @@ async def serve_service(
             _addressed(advertisement, only_missing=not rewrites_card, resumes=offers_resume(card)),
         )
     service = guarded(service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card)
+    if shared is not None:
+        service = shared.wrap(service)
     if host is not None:
         host.options = replace(options.host_of("http"), jsonrpc_paths=paths)
         host.card = advertisement.card
@@ -366,7 +404,8 @@ async def serve_service(
             binding = find(kind)
             if mounted is None:
                 host_options = replace(options.host_of(family), jsonrpc_paths=paths)
-                mounted = hosts[family, address] = binding.host(address, host_options)
+                own = None if shared is None else shared.host(family, address, host_options)
+                mounted = hosts[family, address] = own or binding.host(address, host_options)
             binding.mount(mounted, path, service, dialects)
     http = host or next((found for (family, _), found in hosts.items() if family == "http"), None)
     if http is not None:

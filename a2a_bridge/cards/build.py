@@ -127,7 +127,8 @@ class Advertisement:
     whether the card is that of a remote agent: then content that only an older version has stays in it for
     further bridges. Agents of this process never have any. grpc_here: for gRPC without a listener of its own:
     whether the server below can carry it. The card lists it then, at the host and port of the request, unless
-    the application is mounted below a path, which gRPC does not have.
+    the application is mounted below a path, which gRPC does not have. prefix: the path of the agent on a host
+    that it shares with others, which base URLs have already; gRPC finds such an agent by its tenant.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Advertisement:
         versions: Collection[str] = (),
         carries: bool = False,
         grpc_here: Callable[[], bool] | None = None,
+        prefix: str = "",
     ) -> None:
         note_inexpressible(card)
         self._card = card
@@ -152,6 +154,7 @@ class Advertisement:
         self._versions = frozenset(versions)
         self._carries = carries
         self._grpc_here = grpc_here
+        self._prefix = prefix
         self._grpc_urls = grpc_urls
         self.mounted = tuple(mounted)
         self._card_address = card_address
@@ -230,7 +233,11 @@ class Advertisement:
 
     def _listed(self, wanted: _Wanted, base_url: str) -> list[Mounted]:
         """The interfaces that the card lists for a selection."""
-        grpc = self._grpc_here is None or bool(self._public_grpc) or (wanted.grpc and not _path(base_url))
+        grpc = (
+            self._grpc_here is None
+            or bool(self._public_grpc)
+            or (wanted.grpc and _path(base_url) in ("", self._prefix.strip("/")))
+        )
         return [
             one
             for one in self.mounted
@@ -337,7 +344,7 @@ class Advertisement:
             return self._public_url + path
         if base_url and one.address == self._card_address:
             return base_url + path
-        return f"{self._scheme}://{self._authority(one, base_url)}{path}"
+        return f"{self._scheme}://{self._authority(one, base_url)}{self._prefix}{path}"
 
     def _authority(self, one: Mounted, base_url: str) -> str:
         if self._public_grpc and one.interface.protocol_binding == GRPC.name:

@@ -38,6 +38,7 @@ PUBLIC = {
         "NewKey",
         "ProxyHeader",
         "Rule",
+        "UncheckedCredentialsError",
         "authorise",
         "describe_extended_card",
     ],

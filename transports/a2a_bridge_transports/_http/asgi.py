@@ -344,7 +344,12 @@ class _Served(AsgiRequest):
         if method in ("GET", "HEAD"):
             self._watches.add(self)
         refusal = self._refusal()
-        reply = await self._host.find(method, self.path)(self) if refusal is None else refused(self, refusal)
+        if refusal is None:
+            host = self._host
+            handler = host.named(self) if host.names else host.find(method, self.path)
+            reply = await handler(self)
+        else:
+            reply = refused(self, refusal)
         if isinstance(reply, StreamReply):
             self.release()
             await self._stream(reply)
