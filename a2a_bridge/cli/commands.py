@@ -6,7 +6,8 @@ import importlib
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -44,13 +45,16 @@ class _TakesAsIs:
         for one in parameters:
             # Older versions of Typer have the types of click, which are light.
             if getattr(one, "type", None) is None and not isinstance(one.process_value, partial):
-                kind = (
-                    next(iter(get_args(declared[one.name].annotation)), None)
-                    if one.name in declared
-                    else None
-                )
+                kind = _kind(declared[one.name].annotation) if one.name in declared else None
                 one.process_value = partial(_value, one, one.process_value, kind)
         return parameters
+
+
+def _kind(annotation: Any) -> Any:
+    """The type in `Annotated[type, …]` and `Annotated[type | None, …]`."""
+    kind = next(iter(get_args(annotation)), None)
+    kinds = [one for one in get_args(kind) if one is not type(None)]
+    return kinds[0] if len(kinds) == 1 and get_origin(kind) in (Union, UnionType) else kind
 
 
 def _value(parameter: Any, process: Callable[[Any, Any], Any], kind: Any, context: Any, value: Any) -> Any:

@@ -49,6 +49,7 @@ def test_every_flag_of_a_server_has_an_environment_variable(name: str) -> None:
         "help",
         "header",
         "forward",
+        "print_config",
         "print_envoy_config",
     }
     assert without == set()
