@@ -13,6 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from a2a_bridge.cli.help_text import Helpful
+
 #: name of a command, which is that of its module and its function (or of `app`) → its help in the list
 SUMMARIES = {
     "serve": "Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
@@ -20,6 +22,7 @@ SUMMARIES = {
     "call": "Send TEXT to the agent at TARGET and print its answer.",
     "card": "Show the agent card of TARGET.",
     "usage": "Show the callers of a gateway or an agent, with the time of their last call.",
+    "config": "Check configuration files, and show the effective options of a command.",
     "peers": "List the peer profiles: the recognised implementations of A2A, and their quirks.",
     "db": "Upgrade or check the tables of a store.",
     "push": "List push notifications and dead letters, and send dead letters again.",
@@ -69,7 +72,7 @@ def _value(parameter: Any, process: Callable[[Any, Any], Any], kind: Any, contex
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
-class Command(_TakesAsIs, TyperCommand):
+class Command(_TakesAsIs, Helpful, TyperCommand):
     """A command."""
 
 

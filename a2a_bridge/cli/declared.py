@@ -144,3 +144,8 @@ def options_of(group: type) -> Mapping[str, Option]:
         required = default is MISSING
         found[name] = Option(name, types[name], None if required else default, required, one.metadata[_KEY])
     return MappingProxyType(found)
+
+
+def takes_file(options: Mapping[str, Option]) -> bool:
+    """True for the options of a command that reads a configuration file: those of `ConfigFlags`."""
+    return "print_config" in options

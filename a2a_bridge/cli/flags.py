@@ -283,7 +283,6 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, ConfigFlags):
         "Protocol versions to serve: 1.0, 0.3, 0.2.5, 0.1, and those of installed extensions.",
         "VERSION,…",
         group="Protocol",
-        common=True,
     )
     lenient_versions: bool = flag(
         False, "Accept methods of another version than the one the caller declares.", group="Protocol"

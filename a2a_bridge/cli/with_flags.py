@@ -1,6 +1,6 @@
 """From a class of options to the flags of a command, and from a command line to an object of the class.
 
-A command whose class has the option `config` takes the rest from that file: see `reading.py`.
+A command with `ConfigFlags` takes the rest from that file: see `reading.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from a2a_bridge.cli.declared import Option, options_of
+from a2a_bridge.cli.declared import Option, options_of, takes_file
 from a2a_bridge.cli.reading import Reading
 
 
@@ -23,18 +23,19 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     types: dict[str, Any] = get_type_hints(command, include_extras=True)
     (name,) = (name for name, kind in types.items() if is_dataclass(kind))
     group = types[name]
-    flags = [_parameter(one) for one in options_of(group).values() if one.flags]
+    options = options_of(group)
+    flags = [_parameter(one) for one in options.values() if one.flags]
     others = [one.replace(annotation=types[key]) for key, one in signature.parameters.items() if key != name]
     context = next((one.name for one in others if one.annotation is typer.Context), None)
 
     @wraps(command)
     def run(**values: Any) -> None:
         chosen = {one.name: values.pop(one.name) for one in flags}
-        if context is None:
+        if context is None or not takes_file(options):
             command(**values, **{name: group(**chosen)})
             return
         read = Reading.of(values[context], group, chosen)
-        if chosen.get("print_config"):
+        if chosen["print_config"]:
             from a2a_bridge.cli.config_text import config_text
 
             typer.echo(config_text(read), nl=False)
@@ -42,6 +43,8 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
         command(**values, **{name: read.flags})
 
     run.__signature__ = signature.replace(parameters=[*others, *flags])  # type: ignore[attr-defined]
+    # For help, names of variables, and the configuration file.
+    run.options, run.group = options, group  # type: ignore[attr-defined]
     return run
 
 
