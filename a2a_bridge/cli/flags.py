@@ -222,6 +222,12 @@ class ConfigFlags:
         common=True,
         in_file=False,
     )
+    reload: bool = flag(
+        False,
+        "Also reload --config when the file changes, not only on SIGHUP.",
+        group="Configuration",
+        in_file=False,
+    )
     print_config: bool = flag(
         False,
         "Print the effective options as a configuration file and exit.",
@@ -395,4 +401,4 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, ConfigFlags):
         LogLevel.WARNING, "Log level on stderr.", group="Process", common=True, live=True
     )
 
-    rules: tuple[RuleSettings, ...] = table(tuple, "Which callers may use which operations.", live=True)
+    rules: tuple[RuleSettings, ...] = table(tuple, "Which callers may use which operations.")

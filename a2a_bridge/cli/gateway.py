@@ -20,7 +20,7 @@ from a2a_bridge.cli.options import PREFIX, check_binding, use_bridge_key
 class GatewayFlags(ServerFlags, UpstreamFlags):
     """The flags of `gateway`, with the defaults of ReplayOptions; a test compares them."""
 
-    agents: Mapping[str, AgentSettings] = table(dict, "The agents, by name.", live=True)
+    agents: Mapping[str, AgentSettings] = table(dict, "The agents, by name.")
     push_relay: str = flag(
         "",
         "Relay push notifications in the version of their receivers; URL of this gateway.",
@@ -81,16 +81,17 @@ def gateway(
     upstream, flags = target_of(target, flags, flags.agents)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, open_logging, run_on
+    from a2a_bridge.cli.running import configure_logging, open_logging, reloader_of, run_on
 
     configure_logging(flags.log_level)
+    reloader = reloader_of(context)
     open_logging()
     check_binding(flags.binding)
     store, push_relay = flags.store, flags.push_relay
     if workers.requested(flags):
         if push_relay and not store.startswith("postgresql:"):
             raise typer.BadParameter("--push-relay needs a --store postgresql://…", param_hint="--workers")
-        raise workers.supervise(flags)
+        raise workers.supervise(flags, reloader)
 
     from a2a_bridge.cli.connect import dial_options, version_of
     from a2a_bridge.cli.gateway_setup import bridge
@@ -102,6 +103,7 @@ def gateway(
     from a2a_bridge.hosting.stores.opening import MEMORY
 
     listening = ListenOptions.of(flags, push_relay)
+    listening.follow(reloader, lambda new: target_of(target, new, new.agents)[1])
     if store and not push_relay and store != os.environ.get(PREFIX + "STORE"):
         # The variable may be set for `serve`. The flag shows that the user expects a store.
         raise typer.BadParameter("needs --push-relay; a gateway stores nothing else", param_hint="--store")
@@ -145,5 +147,6 @@ def gateway(
                 binding=flags.binding,
                 version=version_of(flags.a2a_version),
                 grace=flags.timeout_graceful_shutdown,
+                reloader=reloader,
             ),
         )

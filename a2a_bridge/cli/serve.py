@@ -82,12 +82,13 @@ def serve(
     code = code_of(target, flags.agents)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, open_logging, run, run_on, serving
+    from a2a_bridge.cli.running import configure_logging, open_logging, reloader_of, run, run_on, serving
 
     configure_logging(flags.log_level)
+    reloader = reloader_of(context)
     if workers.requested(flags):
         workers.check_store(flags.store)
-        raise workers.supervise(flags)
+        raise workers.supervise(flags, reloader)
 
     from a2a_bridge import runtime
     from a2a_bridge.cli.listen_options import ListenOptions
@@ -99,6 +100,7 @@ def serve(
     from a2a_bridge.hosting.options import EngineOptions
 
     listening = ListenOptions.of(flags)
+    listening.follow(reloader, lambda new: new)
     use_bridge_key(flags.bridge_key)
     store_settings = store_options(flags, keep_tasks=flags.keep_tasks, keep_events=flags.keep_events)
     posted = push_options(flags)
@@ -134,4 +136,4 @@ def serve(
             interfaces,
             flags.drain_window,
         )
-        run_on(flags.loop, run(opening, flags.timeout_graceful_shutdown, listening.counting))
+        run_on(flags.loop, run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader))

@@ -83,7 +83,9 @@ def _run(flags: ServerFlags) -> int:
             return Exit.OK
         for one in hosts:
             supervisor.check_free(one, port)
-        return supervisor.run(options, flags.log_level, flags.timeout_graceful_shutdown)
+        return supervisor.run(
+            options, flags.log_level, flags.timeout_graceful_shutdown, reloads=flags.config is not None
+        )
     except MissingExtraError as error:
         raise fail(Exit.USAGE, f"--server envoy: {error.text}", error.remedy) from None
     except supervisor.NoLibraryError as error:
