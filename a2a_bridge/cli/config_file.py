@@ -19,7 +19,7 @@ Place = tuple[str | int, ...]
 _HEADER = re.compile(r"\s*(\[\[?)(.+?)\]\]?\s*(?:#.*)?")
 _ASSIGNED = re.compile(r"""\s*((?:[A-Za-z0-9_.\s-]|"[^"]*"|'[^']*')+?)\s*=""")
 _PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|$)""")
-_POSITION = re.compile(r"\(at line (\d+), column \d+\)$")
+_POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ConfigFile:
             raise ConfigError(path, [Problem(0, f"is not UTF-8 (byte {error.start})")]) from None
         except tomllib.TOMLDecodeError as error:
             position = _POSITION.search(str(error))
-            line = int(position[1]) if position else text.count("\n") + 1
+            line = int(position[1]) if position and position[1] else text.count("\n") + 1
             raise ConfigError(
                 path, [Problem(line, f"is not TOML: {_POSITION.sub('', str(error))}")]
             ) from None
