@@ -18,7 +18,8 @@ from a2a_bridge.gateway import REMEMBERED, ReplayOptions
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.middleware import Limits, LiveLimits, Usage
+from a2a_bridge.middleware import Limits, Usage
+from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 

@@ -21,7 +21,8 @@ from a2a_bridge.cli.rule_settings import RuleSettings
 from a2a_bridge.cli.usage_recorder import UsageRecorder
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
-from a2a_bridge.middleware import Limits, LiveLimits, Usage
+from a2a_bridge.middleware import Limits, Usage
+from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
