@@ -19,6 +19,7 @@ from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.middleware import Limits, Usage
+from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 
@@ -75,8 +76,8 @@ class ServeOptions:
     access_rules: tuple[Rule, ...] = ()
     #: whether a gateway sends the credentials that `authentication` has checked to the agent, too
     pass_credentials: bool = False
-    #: limits of one principal
-    limits: Limits = field(default_factory=Limits)
+    #: limits of one principal; LiveLimits can change while the server runs
+    limits: Limits | LiveLimits = field(default_factory=Limits)
     #: the replay buffers of a gateway, for readers that resume or join
     replay: ReplayOptions = field(default_factory=ReplayOptions)
 

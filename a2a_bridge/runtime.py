@@ -59,7 +59,8 @@ from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway_app import gateway_app
 from a2a_bridge.hosting import Agent, Engine
-from a2a_bridge.middleware import access_log, deadline, extensions, limits, usage, validate
+from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
+from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
@@ -217,7 +218,7 @@ def guarded(
         extensions(card),
         *options.middleware,
         # Inside the middleware of the options, which may authenticate the caller.
-        limits(calls=bounds.calls, streams=bounds.streams, parts=bounds.parts),
+        bounds.limited if isinstance(bounds, LiveLimits) else LiveLimits(bounds).limited,
     )
 
 

@@ -3,55 +3,59 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from a2a_bridge.cli.agent_settings import AgentSettings, target_of
+from a2a_bridge.cli.declared import table
 from a2a_bridge.cli.edge import note_open
 from a2a_bridge.cli.envoy.flags import run_if_requested
-from a2a_bridge.cli.flags import AgentFlags, ServerFlags, flag, with_flags
+from a2a_bridge.cli.flags import ServerFlags, UpstreamFlags, flag, with_flags
 from a2a_bridge.cli.options import PREFIX, check_binding, use_bridge_key
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatewayFlags(ServerFlags, AgentFlags):
+class GatewayFlags(ServerFlags, UpstreamFlags):
     """The flags of `gateway`, with the defaults of ReplayOptions; a test compares them."""
 
-    card: Path | None = flag(None, "Card of the agent, if the agent serves none.", "FILE")
-    binding: str = flag("", "Binding to use with the agent; default: the first of the card.", "BINDING")
-    forward: list[str] | None = flag(
-        None, "Pass on this header of the caller too; may be repeated.", "NAME", variable=""
-    )
-    silence_timeout: float = flag(
-        0.0, "Time limit for a call without an answer or event of the agent; 0: none.", "SECONDS", least=0
-    )
+    agents: Mapping[str, AgentSettings] = table(dict, "The agents, by name.")
     push_relay: str = flag(
-        "", "Relay push notifications in the version of their receivers; URL of this gateway.", "URL"
+        "",
+        "Relay push notifications in the version of their receivers; URL of this gateway.",
+        "URL",
+        group="Push notifications",
     )
     store: str = flag(
         "",
         "Store of the notifications of --push-relay: sqlite:///PATH, postgresql://…; default: memory.",
         "URL",
+        group="Store",
+        common=True,
+        secret=True,
     )
     linger: float = flag(
         30.0,
         "Keep the stream of an agent that cannot resume open this long without readers.",
         "SECONDS",
         least=0,
+        group="Upstream",
     )
     replay_memory: int = flag(
         67108864,
         "Memory for events of streams, for readers that resume or join; 0: keep none.",
         "BYTES",
         least=0,
+        group="Limits",
     )
     revalidate: float = flag(
         60.0,
         "Cache the agent's permission for a caller to join a stream this long; 0: ask each time.",
         "SECONDS",
         least=0,
+        group="Upstream",
     )
 
 
@@ -59,8 +63,9 @@ class GatewayFlags(ServerFlags, AgentFlags):
 def gateway(
     context: typer.Context,
     target: Annotated[
-        str, typer.Argument(help="The agent: URL, :PORT, host:port (gRPC) or card file.", metavar="UPSTREAM")
-    ],
+        str | None,
+        typer.Argument(help="The agent: URL, :PORT, host:port (gRPC) or card file.", metavar="UPSTREAM"),
+    ] = None,
     *,
     flags: GatewayFlags,
 ) -> None:
@@ -74,19 +79,21 @@ def gateway(
 
       a2a-bridge gateway agent.internal:50051 --card card.json --public-url https://agent.example
     """
+    upstream, flags = target_of(target, flags, flags.agents)
     note_open(flags)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, open_logging, run_on
+    from a2a_bridge.cli.running import configure_logging, open_logging, reloader_of, run_on
 
     configure_logging(flags.log_level)
+    reloader = reloader_of(context)
     open_logging()
     check_binding(flags.binding)
     store, push_relay = flags.store, flags.push_relay
     if workers.requested(flags):
         if push_relay and not store.startswith("postgresql:"):
             raise typer.BadParameter("--push-relay needs a --store postgresql://…", param_hint="--workers")
-        raise workers.supervise(flags)
+        raise workers.supervise(flags, reloader)
 
     from a2a_bridge.cli.connect import dial_options, version_of
     from a2a_bridge.cli.gateway_setup import bridge
@@ -98,6 +105,7 @@ def gateway(
     from a2a_bridge.hosting.stores.opening import MEMORY
 
     listening = ListenOptions.of(flags, push_relay)
+    listening.follow(reloader, lambda new: target_of(target, new, new.agents)[1])
     if store and not push_relay and store != os.environ.get(PREFIX + "STORE"):
         # The variable may be set for `serve`. The flag shows that the user expects a store.
         raise typer.BadParameter("needs --push-relay; a gateway stores nothing else", param_hint="--store")
@@ -130,16 +138,17 @@ def gateway(
         silence_timeout=flags.silence_timeout,
         forward=options.forward | {name.lower() for name in flags.forward or ()},
     )
-    with guarded(target):
+    with guarded(upstream):
         run_on(
             flags.loop,
             bridge(
-                parse(target),
+                parse(upstream),
                 listening,
                 options,
                 file=flags.card,
                 binding=flags.binding,
                 version=version_of(flags.a2a_version),
                 grace=flags.timeout_graceful_shutdown,
+                reloader=reloader,
             ),
         )

@@ -16,6 +16,7 @@ from a2a_bridge.cli.connect import card_file, found_at, grpc_interface, named
 from a2a_bridge.cli.listen_options import ListenOptions
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, print_message
+from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import run, serving
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.call import Call, CallContext
@@ -40,6 +41,7 @@ async def bridge(
     binding: str,
     version: str,
     grace: float,
+    reloader: Reloader | None = None,
 ) -> None:
     """Serves `target` until a signal. Raises A2AError when the agent cannot be reached or used."""
     if target.is_code:
@@ -71,7 +73,7 @@ async def bridge(
         listening.interfaces,
         listening.options.host.drain_window,
     )
-    await run(opening, grace, listening.counting)
+    await run(opening, grace, listening.counting, reloader)
 
 
 async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
+from typing import Any
 
 import typer
 
 from a2a_bridge import runtime
+from a2a_bridge.auth.rules import Rule
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.edge import authentication, middleware_of
+from a2a_bridge.cli.edge import authentication, middleware_of, rules_of
 from a2a_bridge.cli.envoy.flags import address
 from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import known_dialect, listen_address
+from a2a_bridge.cli.reload import Reloader
+from a2a_bridge.cli.rule_settings import RuleSettings
 from a2a_bridge.cli.usage_recorder import UsageRecorder
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.middleware import Limits, Usage
+from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -101,7 +107,8 @@ class ListenOptions:
                 reuse_port=worker is not None,
                 listener=worker.listener if worker is not None else None,
             ),
-            limits=Limits(flags.max_calls, flags.max_streams, flags.max_parts),
+            limits=LiveLimits(limits_of(flags)),
+            access_rules=rules_of(flags.rules),
             public_url=flags.public_url,
             public_grpc=flags.public_grpc,
             grpc_urls=flags.grpc_urls.value,
@@ -109,11 +116,40 @@ class ListenOptions:
             authentication=authentication(flags),
             allow_unauthenticated=flags.allow_unauthenticated,
             middleware=middleware_of(flags),
+            access_rules=rules_of(flags),
             push_relay=push_relay,
             advertise=listed,
             card_versions=card_versions,
         )
         return cls(mounted, options, counting)
+
+    def follow(self, reloader: Reloader | None, resolved: Callable[[Any], ServerFlags]) -> None:
+        """Takes new limits from a configuration that is read again. resolved: gives the flags that the
+        options were made of.
+        """
+        limits = self.options.limits
+        if reloader is not None and isinstance(limits, LiveLimits):
+            reloader.on_change(lambda _, new: limits.change(limits_of(resolved(new))))
+
+
+def limits_of(flags: ServerFlags) -> Limits:
+    """The limits of one principal."""
+    return Limits(flags.max_calls, flags.max_streams, flags.max_parts)
+
+
+def rules_of(rules: Sequence[RuleSettings]) -> tuple[Rule, ...]:
+    """The access rules of one agent. Raises typer.BadParameter."""
+    made = []
+    for number, one in enumerate(rules, 1):
+        if one.agents:
+            raise typer.BadParameter(
+                f"agents of [[rules]] {number} needs several agents in one process", param_hint="--config"
+            )
+        try:
+            made.append(Rule(one.operations, one.scopes, one.principals))
+        except ValueError as error:
+            raise typer.BadParameter(f"[[rules]] {number}: {error}", param_hint="--config") from None
+    return tuple(made)
 
 
 def _check_proxy(text: str) -> None:

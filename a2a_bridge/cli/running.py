@@ -10,14 +10,18 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from time import gmtime
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.flags import LogLevel, LoopKind
+from a2a_bridge.cli.flags import LogLevel, LoopKind, ServerFlags
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, print_message
+from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
+    from a2a_bridge.cli.reload import Reloader
     from a2a_bridge.cli.usage_recorder import UsageRecorder
     from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -76,6 +80,30 @@ def open_logging() -> None:
             library.setLevel(max(logging.WARNING, bridge.level))
 
 
+def reloader_of(context: typer.Context) -> Reloader | None:
+    """Follows the configuration file of the running command; None if it has none."""
+    if Reading.of_context(context).path is None:
+        return None
+    from a2a_bridge.cli.reload import Reloader  # loads the parser of TOML
+
+    return Reloader.of(context)
+
+
+def _change_level(old: ServerFlags, new: ServerFlags) -> None:
+    """Gives other loggers a new level as far as `configure_logging` and `open_logging` gave them theirs."""
+    before, after = (logging.getLevelName(one.log_level.value.upper()) for one in (old, new))
+    names = ["a2a_bridge"]
+    root = logging.getLogger()
+    if any(isinstance(one.formatter, _Format) for one in root.handlers):
+        root.setLevel(after)
+        names += _LIBRARIES
+    for name in names:
+        logger = logging.getLogger(name)
+        least = logging.NOTSET if name == "a2a_bridge" else logging.WARNING
+        if logger.level == max(least, before):
+            logger.setLevel(max(least, after))
+
+
 def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
     """Runs a command on an event loop to its end. Raises typer.Exit for a loop that is not installed."""
     envoy = inside()
@@ -107,7 +135,10 @@ def serving(
 
 
 async def run(
-    opening: AbstractAsyncContextManager[Any], grace: float, counting: UsageRecorder | None = None
+    opening: AbstractAsyncContextManager[Any],
+    grace: float,
+    counting: UsageRecorder | None = None,
+    reloader: Reloader | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
 
@@ -133,6 +164,9 @@ async def run(
         except OSError as error:
             raise cannot_listen(error) from error
         try:
+            if reloader is not None and worker is None:  # else the supervisor starts a successor
+                reloader.on_change(_change_level)
+                await stack.enter_async_context(reloader.attached(None if envoy is None else envoy.hangups))
             line = ready_line(server) + (f" usage=http://{usage}" if usage is not None else "")
             if worker is None:
                 data(line)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
+from a2a_bridge.cli.agent_settings import ServedAgent, code_of
+from a2a_bridge.cli.declared import table
 from a2a_bridge.cli.edge import check_card, note_open
 from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import ServerFlags, flag, with_flags
@@ -17,20 +20,42 @@ from a2a_bridge.cli.options import use_bridge_key
 class ServeFlags(ServerFlags):
     """The flags of `serve`, with the defaults of EngineOptions and StoreOptions; a test compares them."""
 
-    store: str = flag("", "Task store: sqlite:///PATH, postgresql://…, or memory:// (lost at exit).", "URL")
-    keep_tasks: float = flag(0.0, "Delete tasks this long after their end; 0: never.", "DAYS", least=0)
+    store: str = flag(
+        "",
+        "Task store: sqlite:///PATH, postgresql://…, or memory:// (lost at exit).",
+        "URL",
+        group="Store",
+        common=True,
+        secret=True,
+    )
+    keep_tasks: float = flag(
+        0.0, "Delete tasks this long after their end; 0: never.", "DAYS", least=0, group="Store"
+    )
     keep_events: float = flag(
-        1.0, "Keep the events of a task this long after its end, for streams that resume.", "DAYS", least=0
+        1.0,
+        "Keep the events of a task this long after its end, for streams that resume.",
+        "DAYS",
+        least=0,
+        group="Store",
     )
-    push: bool = flag(True, "Send push notifications, if the agent declares them.", None, "--push/--no-push")
-    run_timeout: float = flag(0.0, "Time limit of one run; 0: none.", "SECONDS", least=0)
-    silence_timeout: float = flag(0.0, "Time limit for a run without output; 0: none.", "SECONDS", least=0)
+    push: bool = flag(
+        True,
+        "Send push notifications, if the agent declares them.",
+        None,
+        "--push/--no-push",
+        group="Push notifications",
+    )
+    run_timeout: float = flag(0.0, "Time limit of one run; 0: none.", "SECONDS", least=0, group="Limits")
+    silence_timeout: float = flag(
+        0.0, "Time limit for a run without output; 0: none.", "SECONDS", least=0, group="Limits"
+    )
     idempotent_sends: bool = flag(
-        False, "Process a message that is sent twice only once, with the same answer."
+        False, "Process a message that is sent twice only once, with the same answer.", group="Protocol"
     )
-    max_tasks: int = flag(10000, "Running tasks of one principal; 0: no limit.", "N", least=0)
+    max_tasks: int = flag(10000, "Running tasks of one principal; 0: no limit.", "N", least=0, group="Limits")
+    agents: Mapping[str, ServedAgent] = table(dict, "The agents, by name.")
     max_history: int = flag(
-        10000, "Messages of one task; further ones are refused; 0: no limit.", "N", least=0
+        10000, "Messages of one task; further ones are refused; 0: no limit.", "N", least=0, group="Limits"
     )
 
 
@@ -38,8 +63,8 @@ class ServeFlags(ServerFlags):
 def serve(
     context: typer.Context,
     target: Annotated[
-        str, typer.Argument(help="file.py, file.py:agent or package.module:agent.", metavar="AGENT")
-    ],
+        str | None, typer.Argument(help="file.py, file.py:agent or package.module:agent.", metavar="AGENT")
+    ] = None,
     *,
     flags: ServeFlags,
 ) -> None:
@@ -55,15 +80,17 @@ def serve(
 
       a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
     """
+    code = code_of(target, flags.agents)
     note_open(flags)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, open_logging, run, run_on, serving
+    from a2a_bridge.cli.running import configure_logging, open_logging, reloader_of, run, run_on, serving
 
     configure_logging(flags.log_level)
+    reloader = reloader_of(context)
     if workers.requested(flags):
         workers.check_store(flags.store)
-        raise workers.supervise(flags)
+        raise workers.supervise(flags, reloader)
 
     from a2a_bridge import runtime
     from a2a_bridge.cli.listen_options import ListenOptions
@@ -75,16 +102,17 @@ def serve(
     from a2a_bridge.hosting.options import EngineOptions
 
     listening = ListenOptions.of(flags)
+    listening.follow(reloader, lambda new: new)
     use_bridge_key(flags.bridge_key)
     store_settings = store_options(flags, keep_tasks=flags.keep_tasks, keep_events=flags.keep_events)
     posted = push_options(flags)
-    with guarded(target):
-        parsed = parse(target)
+    with guarded(code):
+        parsed = parse(code)
         if not parsed.is_code:
             raise fail(
                 Exit.USAGE,
-                f"{target} is {parsed.sort.value}; serve needs Python code",
-                f"a2a-bridge gateway {target}",
+                f"{code} is {parsed.sort.value}; serve needs Python code",
+                f"a2a-bridge gateway {code}",
             )
         agent = load(parsed)
         open_logging()
@@ -111,4 +139,4 @@ def serve(
             interfaces,
             flags.drain_window,
         )
-        run_on(flags.loop, run(opening, flags.timeout_graceful_shutdown, listening.counting))
+        run_on(flags.loop, run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader))

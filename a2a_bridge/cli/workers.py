@@ -6,8 +6,9 @@ Rules:
 2. Each worker has its own HTTP listener with SO_REUSEPORT. It listens once the worker is ready, and the
    supervisor keeps it open: connections that wait for a worker that ends are accepted by its successor.
    grpcio opens its listener itself, also with SO_REUSEPORT.
-3. A worker that ends is replaced. SIGHUP starts successors with the code as it is on disk, and drains a
-   worker once its successor is ready; the worker is notified of it.
+3. A worker that ends is replaced. SIGHUP starts successors with the code and the configuration as they are
+   on disk (if the configuration is valid), and drains a worker once its successor is ready; the worker is
+   notified of it.
 4. SIGTERM and SIGINT drain all workers. The supervisor closes its copies of the listeners, so that each
    worker accepts what waits in its own and then really closes it, as a server without workers does.
 5. A worker whose supervisor has died drains and ends.
@@ -37,6 +38,7 @@ from a2a_bridge.cli.output import cannot_listen, data, fail, print_message
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import InheritedListener
+    from a2a_bridge.cli.reload import Reloader
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ _SUCCEEDED = b"succeeded\n"
 #: set for workers by their supervisor: file descriptor of the channel, of the HTTP listener or -1, addresses
 _VARIABLE = "_A2A_BRIDGE_WORKER"
 _STOP = (signal.SIGINT, signal.SIGTERM)
+#: options that the supervisor itself has: successors with other ones would not get them
+_OF_SUPERVISOR = frozenset({"http", "grpc", "no_http", "no_grpc", "workers", "timeout_graceful_shutdown"})
 #: seconds after the grace in which a worker ends by itself; after them it is killed
 _LAST = 15.0
 #: seconds before the next attempt after a worker failed to start: the first and the longest
@@ -130,7 +134,7 @@ def check_store(store: str) -> None:
         )
 
 
-def supervise(flags: ServerFlags) -> typer.Exit:
+def supervise(flags: ServerFlags, reloader: Reloader | None = None) -> typer.Exit:
     """Runs this command in several workers until SIGINT or SIGTERM. The caller raises the returned exit.
 
     Raises typer.BadParameter if calls are to be counted: each worker would count its own.
@@ -143,6 +147,8 @@ def supervise(flags: ServerFlags) -> typer.Exit:
     http, grpc = "" if flags.no_http else flags.http, "" if flags.no_grpc else flags.grpc
     try:
         supervisor = _Supervisor(flags.workers, http, grpc, flags.timeout_graceful_shutdown)
+        if reloader is not None:
+            supervisor.reloader = reloader.for_successors(_OF_SUPERVISOR)
     except OSError as error:
         return cannot_listen(error)
     with asyncio.Runner() as runner:
@@ -218,6 +224,8 @@ class _Supervisor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped: int | None = None
         self._stop = asyncio.Event()
+        #: None without a configuration file
+        self.reloader: Reloader | None = None
         # Workers must open each other's sealed content.
         self._key = os.environ.get(PREFIX + "KEY") or secrets.token_hex(32)
 
@@ -227,6 +235,8 @@ class _Supervisor:
         for number in _STOP:
             loop.add_signal_handler(number, self._on_stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+        if self.reloader is not None and self.reloader.flags.reload:
+            self._run(self.reloader.watch(self._replace_all))
         starting = asyncio.ensure_future(self._start_all())
         stop = asyncio.ensure_future(self._stop.wait())
         try:
@@ -371,10 +381,15 @@ class _Supervisor:
                 worker.signal(signal.SIGTERM)
 
     def _on_hangup(self) -> None:
-        if self._stopped is None:
-            logger.info("SIGHUP: successors of %d workers are started", len(self._slots))
-            for slot in self._slots:
-                self._run(self._hand_over(slot))
+        self._run(self._replace_all())
+
+    async def _replace_all(self) -> None:
+        """Starts successors of all workers, unless the configuration file is not valid."""
+        if self._stopped is not None or (self.reloader is not None and not await self.reloader.reload()):
+            return
+        logger.info("successors of %d workers are started", len(self._slots))
+        for slot in self._slots:
+            self._run(self._hand_over(slot))
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -7,4 +7,13 @@ from a2a_bridge.middleware.logging import access_log
 from a2a_bridge.middleware.usage import Usage, usage
 from a2a_bridge.middleware.validate import validate
 
-__all__ = ["Limits", "Usage", "access_log", "deadline", "extensions", "limits", "usage", "validate"]
+__all__ = [
+    "Limits",
+    "Usage",
+    "access_log",
+    "deadline",
+    "extensions",
+    "limits",
+    "usage",
+    "validate",
+]

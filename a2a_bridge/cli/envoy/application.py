@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.cli import envoy, main
 from a2a_bridge.cli.envoy.bootstrap import FORWARDED_SCHEME
-from a2a_bridge.cli.envoy.handover import Handover
+from a2a_bridge.cli.envoy.handover import HANGUP, Handover
 
 #: seconds that the listener stays open after the signal while connections are open, without --drain-window
 _WINDOW = 0.5
@@ -47,6 +47,7 @@ class Inside:
         self._handover = handover
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
         self._stop = asyncio.Event()
+        self._on_hangup: Callable[[], None] = _ignore
         #: resolved when requests can be answered
         self._ready = asyncio.Event()
         self._ended = asyncio.Event()
@@ -67,6 +68,9 @@ class Inside:
         loop = asyncio.get_running_loop()
 
         def on_readable() -> None:
+            if os.read(self._handover.stop, 1) == HANGUP:
+                self._on_hangup()
+                return
             loop.remove_reader(self._handover.stop)
             self._stop.set()
 
@@ -75,6 +79,10 @@ class Inside:
             yield self._stop
         finally:
             loop.remove_reader(self._handover.stop)
+
+    def hangups(self, on_hangup: Callable[[], None]) -> None:
+        """Calls `on_hangup` when the supervisor gets SIGHUP."""
+        self._on_hangup = on_hangup
 
     @asynccontextmanager
     async def serving(
@@ -177,6 +185,10 @@ class Listening:
         await self._admin.close_listeners()
         await self._application.drain(max(0.0, end - monotonic()))
         await self._admin.finished(_FLUSH, _FAREWELL)
+
+
+def _ignore() -> None:
+    """SIGHUP before the command is ready: it reads its configuration anyway."""
 
 
 async def _not_ready(_scope: Any, _receive: Any, _send: Any) -> None:

