@@ -69,12 +69,14 @@ Opening = Callable[[Shared], AbstractAsyncContextManager[Server]]
 class AgentEntry:
     """An agent to serve among others. Raises ValueError for an invalid name.
 
-    name: in its path and as its tenant. names: host names at which it is served, too.
+    name: in its path and as its tenant. names: host names at which it is served, too. at_root: it is also
+    served where the only agent of a server is: at the root, and over gRPC for every other tenant.
     """
 
     name: str
     opening: Opening
     names: tuple[str, ...] = ()
+    at_root: bool = False
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -90,16 +92,18 @@ def hosted(
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     *,
     names: tuple[str, ...] = (),
+    at_root: bool = False,
 ) -> AgentEntry:
     """An agent of this process. options: for it alone; an interface without a URL is served on the common
     hosts.
     """
 
     def opening(shared: Shared) -> AbstractAsyncContextManager[Server]:
-        own = options_of(name, options)
-        return serve_agent(agent, interfaces_of(name, interfaces, names), own, shared=shared)
+        own = options_of(name, options, shared.options)
+        served = interfaces_of(name, interfaces, names, at_root=at_root)
+        return serve_agent(agent, served, own, shared=shared)
 
-    return AgentEntry(name, opening, names)
+    return AgentEntry(name, opening, names, at_root)
 
 
 def remote(
@@ -111,38 +115,51 @@ def remote(
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     *,
     names: tuple[str, ...] = (),
+    at_root: bool = False,
 ) -> AgentEntry:
     """A remote agent; see `serve_gateway` and `hosted`."""
 
     def opening(shared: Shared) -> AbstractAsyncContextManager[Server]:
-        own, served = options_of(name, options), interfaces_of(name, interfaces, names)
+        own = options_of(name, options, shared.options)
+        served = interfaces_of(name, interfaces, names, at_root=at_root)
         return serve_gateway(card, candidates, served, own, dial_options, shared=shared)
 
-    return AgentEntry(name, opening, names)
+    return AgentEntry(name, opening, names, at_root)
 
 
-def options_of(name: str, options: ServeOptions) -> ServeOptions:
-    """The options of one agent: its public URL, and that of its relay, have its path."""
+def options_of(name: str, options: ServeOptions, server: ServeOptions) -> ServeOptions:
+    """The options of one agent. Who may call and TLS are the server's; its public URL, unless the agent has
+    one of its own, gets the agent's path.
+    """
     path = f"{PATH}/{name}"
     return replace(
         options,
         name=name,
         http=SHARED,
         grpc=SHARED,
-        public_url=options.public_url and options.public_url.rstrip("/") + path,
-        push_relay=options.push_relay and options.push_relay.rstrip("/") + path,
+        host=replace(options.host, tls=server.host.tls),
+        grpc_tls=server.grpc_tls,
+        authentication=server.authentication,
+        allow_unauthenticated=server.allow_unauthenticated,
+        access_rules=options.access_rules or server.access_rules,
+        public_url=options.public_url or (server.public_url and server.public_url.rstrip("/") + path),
+        public_grpc=options.public_grpc or server.public_grpc,
     )
 
 
 def interfaces_of(
-    name: str, interfaces: Sequence[hub.AgentInterface], names: tuple[str, ...] = ()
+    name: str,
+    interfaces: Sequence[hub.AgentInterface],
+    names: tuple[str, ...] = (),
+    *,
+    at_root: bool = False,
 ) -> tuple[hub.AgentInterface, ...]:
     """The interfaces of one agent: gRPC on the common address has its name as the tenant. Versions without
     tenants are served over gRPC only at an address or a host name of the agent's own.
     """
     found = []
     for one in interfaces:
-        if one.protocol_binding != GRPC.name or one.url:
+        if one.protocol_binding != GRPC.name or one.url or at_root:
             found.append(one)
         elif not is_old(one):
             found.append(interface(one.protocol_binding, version=one.protocol_version, tenant=name))
@@ -205,6 +222,7 @@ class _Member:
     """One agent: its part of the hosts, and its task. Implements runtime.Shared."""
 
     entry: AgentEntry
+    options: ServeOptions
     grpc_here: Callable[[], bool] | None
     part: Callable[[_Member, str, ListenAddress, HostOptions], Host | None]
     running: _Running = field(default_factory=_Running)
@@ -226,7 +244,7 @@ class _Member:
 
     @property
     def prefix(self) -> str:
-        return f"{PATH}/{self.entry.name}"
+        return "" if self.entry.at_root else f"{PATH}/{self.entry.name}"
 
     def host(self, family: str, address: ListenAddress, options: HostOptions) -> Host | None:
         return self.part(self, family, address, options)
@@ -287,7 +305,8 @@ class _Directory:
             call = without_tenant(call)
         else:
             host = _host_of(origin.base_url)
-            member = next((one for one in self._members.values() if host and host in one.entry.names), None)
+            found = [one for one in self._members.values() if one.entry.at_root or host in one.entry.names]
+            member = next((one for one in found if not one.entry.at_root), found[0] if found else None)
         if member is None:
             text = (
                 "is the name of none of the agents here" if tenant else "has to be the name of an agent here"
@@ -406,13 +425,17 @@ class Agents:
         if entry.name in self._members:
             raise ValueError(f"there are two agents {entry.name!r}")
         host = self._application
-        member = _Member(entry, None if host is None else lambda: bool(host.trailers), self._part)
+        here = None if host is None else lambda: bool(host.trailers)
+        member = _Member(entry, self._options, here, self._part)
 
         async def started() -> None:
             member.mounted.set()
             await self._listening.wait()
 
-        member.site = http_site(self._http, self._http.options, member.prefix, entry.names, started)
+        path = f"{PATH}/{entry.name}"
+        member.site = http_site(
+            self._http, self._http.options, path, entry.names, started, at_root=entry.at_root
+        )
         self._members[entry.name] = member
         member.task = asyncio.create_task(self._live(member), name=f"agent {entry.name}")
         return member
@@ -423,7 +446,7 @@ class Agents:
         if address != SHARED:
             return None
         if family == "http":
-            member.site.options = options
+            member.site.options = replace(options, authenticate=self._http.options.authenticate)
             member.refusal = options.refusal
             found: Host = member.site
             return found
@@ -488,7 +511,7 @@ async def _until(member: _Member, event: asyncio.Event) -> None:
 
 
 def _card_url(member: _Member, base_url: str) -> str:
-    return f"{base_url}{member.prefix}/.well-known/agent-card.json"
+    return f"{base_url}{PATH}/{member.entry.name}/.well-known/agent-card.json"
 
 
 def _row(member: _Member, base_url: str) -> dict[str, Any]:

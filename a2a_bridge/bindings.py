@@ -373,10 +373,12 @@ def http_site(
     prefix: str,
     names: tuple[str, ...],
     started: Callable[[], Awaitable[None]],
+    *,
+    at_root: bool = False,
 ) -> ApplicationHost:
     """The part of an HTTP host that belongs to one of several agents: see `_http.sites.Site`."""
     module = importlib.import_module(f"{PACKAGE}._http.sites")
-    return cast("ApplicationHost", module.Site(host, options, prefix, names, started))
+    return cast("ApplicationHost", module.Site(host, options, prefix, names, started, at_root=at_root))
 
 
 def grpc_attach(

@@ -97,6 +97,11 @@ class Shared(Protocol):
     """The part of hosts that several agents share which belongs to one agent. Its owner starts the hosts."""
 
     @property
+    def options(self) -> ServeOptions:
+        """The options of the server."""
+        ...
+
+    @property
     def prefix(self) -> str:
         """Its path."""
         ...

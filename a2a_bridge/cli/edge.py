@@ -21,7 +21,7 @@ from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.workers import Worker
 
 if TYPE_CHECKING:
-    from a2a_bridge.auth import Authentication, Method, Rule
+    from a2a_bridge.auth import Authentication, Method
     from a2a_bridge.core.service import Middleware
     from a2a_bridge.hosting import Agent
     from a2a_bridge.planning import ServeOptions
@@ -47,18 +47,6 @@ def authentication(flags: ServerFlags) -> Authentication | None:
 def middleware_of(flags: EdgeFlags) -> tuple[Middleware, ...]:
     """The middleware of `--middleware`, outermost first. Raises typer.BadParameter."""
     return tuple(_middleware(text) for text in flags.middleware or ())
-
-
-def rules_of(flags: ServerFlags) -> tuple[Rule, ...]:
-    """The access rules of the configuration file. Raises typer.BadParameter."""
-    from a2a_bridge.auth import Rule
-
-    try:
-        return tuple(
-            Rule(one.operations, one.scopes, one.principals, agents=one.agents) for one in flags.rules
-        )
-    except ValueError as error:
-        raise typer.BadParameter(f"[[rules]] {error}", param_hint="--config") from None
 
 
 def note_open(flags: ServerFlags) -> None:

@@ -13,7 +13,7 @@ from a2a_bridge import runtime
 from a2a_bridge.auth.rules import Rule
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.edge import authentication, middleware_of, rules_of
+from a2a_bridge.cli.edge import authentication, middleware_of
 from a2a_bridge.cli.envoy.flags import address
 from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import known_dialect, listen_address
@@ -116,7 +116,6 @@ class ListenOptions:
             authentication=authentication(flags),
             allow_unauthenticated=flags.allow_unauthenticated,
             middleware=middleware_of(flags),
-            access_rules=rules_of(flags),
             push_relay=push_relay,
             advertise=listed,
             card_versions=card_versions,
@@ -138,15 +137,11 @@ def limits_of(flags: ServerFlags) -> Limits:
 
 
 def rules_of(rules: Sequence[RuleSettings]) -> tuple[Rule, ...]:
-    """The access rules of one agent. Raises typer.BadParameter."""
+    """The access rules. Raises typer.BadParameter."""
     made = []
     for number, one in enumerate(rules, 1):
-        if one.agents:
-            raise typer.BadParameter(
-                f"agents of [[rules]] {number} needs several agents in one process", param_hint="--config"
-            )
         try:
-            made.append(Rule(one.operations, one.scopes, one.principals))
+            made.append(Rule(one.operations, one.scopes, one.principals, one.agents))
         except ValueError as error:
             raise typer.BadParameter(f"[[rules]] {number}: {error}", param_hint="--config") from None
     return tuple(made)

@@ -114,6 +114,27 @@ async def test_clients_of_the_official_sdk(binding: str) -> None:
         assert await by_sdk(f"{base(server)}/agents/blue", binding) == "blue::hi"
 
 
+async def test_the_only_agent_is_at_the_root_too() -> None:
+    async with serve_agents([entry("red", at_root=True)]) as server, httpx.AsyncClient() as http:
+        for url in (base(server), f"{base(server)}/agents/red"):
+            for binding in BINDINGS:
+                for version in VERSIONS[:2]:
+                    assert await text_of(url, binding, version) == "red::hi"
+            assert await by_sdk(url, "JSONRPC") == "red::hi"
+        assert await text_of(interface("GRPC", str(server.grpc), tenant="acme")) == "red:acme:hi"
+        assert await text_of(interface("GRPC", str(server.grpc), tenant="red")) == "red::hi"
+        listed = (await http.get(f"{base(server)}/agents")).json()["agents"]
+        assert [one["name"] for one in listed] == ["red"]
+        assert (await http.get(f"{base(server)}/readyz")).status_code == 200
+
+
+async def test_the_public_url_has_the_path_of_an_agent() -> None:
+    options = ServeOptions(public_url="https://gw.example/", public_grpc="gw.example:443")
+    async with serve_agents([entry("red")], options) as server:
+        urls = {one.url for one in server.cards["red"].supported_interfaces}
+    assert urls == {"https://gw.example/agents/red", "https://gw.example/agents/red/", "gw.example:443"}
+
+
 async def test_host_names() -> None:
     async with serve_agents([entry("red", names=("red.example",)), entry("blue")]) as server:
         assert server.http is not None

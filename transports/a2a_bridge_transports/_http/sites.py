@@ -37,7 +37,8 @@ class Site(Mounts):
     """One agent on a shared host; implements `bindings.ApplicationHost`.
 
     prefix: its path. names: host names at which it is served without the prefix, in lower case. started:
-    waits until the host listens. Raises ValueError for a path or a name that is taken.
+    waits until the host listens. at_root: it is served without the prefix at every name.
+    Raises ValueError for a path or a name that is taken.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class Site(Mounts):
         prefix: str,
         names: tuple[str, ...],
         started: Callable[[], Awaitable[None]],
+        *,
+        at_root: bool = False,
     ) -> None:
         super().__init__(options)
         self.prefix = canonical(prefix)
@@ -60,7 +63,10 @@ class Site(Mounts):
         taken = [name for name in names if name in host.names]
         if taken:
             raise ValueError(f"the host name {taken[0]} belongs to another agent")
+        self._paths = [self.prefix, ""] if at_root else [self.prefix]
         host.mount_tree(self.prefix, self._at_path)
+        if at_root:
+            host.mount_tree("", self._at_name)
         for name in names:
             host.names[name] = self._at_name
 
@@ -85,7 +91,8 @@ class Site(Mounts):
 
     def close(self) -> None:
         """Removes the site from its host."""
-        self._host.unmount_tree(self.prefix)
+        for path in self._paths:
+            self._host.unmount_tree(path)
         for name in self._site_names:
             self._host.names.pop(name, None)
 
