@@ -405,7 +405,7 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
 
     # The defaults are those of HostOptions, Limits and StoreOptions, which --version does not load; a test
     # compares them.
-    max_body: int = flag(16777216, "Largest request.", "BYTES", least=1, group="Limits", common=True)
+    max_body: int = flag(16777216, "Largest request.", "BYTES", least=1, group="Limits")
     max_connections: int = flag(
         10000, "Open connections of each listener; 0: no limit.", "N", least=0, group="Limits"
     )
@@ -426,7 +426,6 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         "N",
         least=0,
         group="Limits",
-        common=True,
         live=True,
     )
     max_streams: int = flag(
@@ -438,7 +437,6 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         "BYTES",
         least=0,
         group="Limits",
-        common=True,
     )
 
     usage_file: Path | None = flag(

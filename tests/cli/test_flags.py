@@ -32,7 +32,8 @@ COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-define
 
 
 def test_the_commands() -> None:
-    assert sorted(COMMANDS) == ["call", "card", "config", "db", "gateway", "peers", "push", "serve", "usage"]
+    names = ["call", "card", "config", "db", "gateway", "keys", "peers", "push", "serve", "usage"]
+    assert sorted(COMMANDS) == names
 
 
 @pytest.mark.parametrize("name", COMMANDS)
