@@ -71,6 +71,7 @@ class HostOptions:
     trust_forwarded: tuple[str, ...] = ()
     #: Access-Control-Allow-Origin of documents such as the card; empty: no such header
     cors: str = "*"
+    #: a ServerTls for either host; or an ssl.SSLContext (HTTP), grpc.ServerCredentials (gRPC); None: none
     tls: Any = None
     backlog: int = 1024
     #: let other processes listen at the same address (SO_REUSEPORT); the system spreads connections

@@ -94,6 +94,7 @@ from a2a_bridge.peers import (
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import Server, asgi_gateway, serve_gateway, serve_service
+from a2a_bridge.server_tls import ServerTls, TlsFileError
 
 __all__ = [
     "EXTENSIONS_PARAMETER",
@@ -159,6 +160,7 @@ __all__ = [
     "Sent",
     "ServeOptions",
     "Server",
+    "ServerTls",
     "Service",
     "Store",
     "StoreBase",
@@ -167,6 +169,7 @@ __all__ = [
     "TaskChange",
     "TaskQuery",
     "TaskRecord",
+    "TlsFileError",
     "TlsFiles",
     "Unary",
     "add_profile",

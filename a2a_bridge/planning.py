@@ -21,6 +21,7 @@ from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
+from a2a_bridge.server_tls import ServerTls
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,9 @@ class ServeOptions:
     grace: float = 10.0
     #: further middleware, innermost, outermost of them first
     middleware: tuple[Middleware, ...] = ()
-    #: server credentials of gRPC, which cannot use `host.tls`
+    #: TLS of all listeners; None: as `host.tls` and `grpc_tls` say. Not for ASGI: its server has the TLS
+    tls: ServerTls | None = None
+    #: server credentials of gRPC, in place of `tls`; it cannot use an SSLContext in `host.tls`
     grpc_tls: Any = None
     #: counts calls by caller, if set
     usage: Usage | None = None
@@ -83,7 +86,7 @@ class ServeOptions:
             host = replace(host, authenticate=self.authentication)
         if family == "grpc" and self.grpc_tls is not None:
             return replace(host, tls=self.grpc_tls)
-        return host
+        return host if self.tls is None else replace(host, tls=self.tls)
 
 
 #: versions that are served by default: without 0.1, which needs memory for the ids of its callers

@@ -330,12 +330,13 @@ async def serve_service(
     if not interfaces:
         raise ValueError("no interfaces are declared, so there is nothing to serve")
     plan = [placed(one, options) for one in interfaces]
+    secure = options.host_of("http").tls is not None
     if host is not None:
         plan = [replace(one, address=options.http) for one in plan]
     for one in interfaces:
         # An error is better than plain text in place of TLS.
-        if host is None and one.url.lower().startswith("https://") and options.host.tls is None:
-            raise ValueError(f"{one.url!r} needs TLS, and HostOptions.tls is not set")
+        if host is None and one.url.lower().startswith("https://") and not secure:
+            raise ValueError(f"{one.url!r} needs TLS, and ServeOptions.tls is not set")
     hosts: dict[tuple[str, ListenAddress], Host] = {}
     advertisement = Advertisement(
         card,
@@ -343,7 +344,7 @@ async def serve_service(
         card_address=None if host is None else options.http,
         public_url=options.public_url,
         public_grpc=options.public_grpc,
-        secure=options.host.tls is not None,
+        secure=secure,
         grpc_urls=options.grpc_urls,
         bindings=options.advertise,
         versions=options.card_versions,
@@ -387,7 +388,7 @@ async def serve_service(
             [replace(one, address=hosts[one.family, one.address].address) for one in plan],
             http.address if http is not None else None,
         )
-    server = Server(hosts, advertisement, close or _nothing, secure=options.host.tls is not None)
+    server = Server(hosts, advertisement, close or _nothing, secure=secure)
     try:
         yield server
     finally:

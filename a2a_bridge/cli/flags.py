@@ -115,6 +115,13 @@ class LoopKind(str, Enum):  # noqa: UP042
     UVLOOP = "uvloop"
 
 
+class ClientCertificate(str, Enum):  # noqa: UP042
+    """Whether callers need a client certificate."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+
+
 class GrpcUrlForm(str, Enum):  # noqa: UP042
     """The form of gRPC addresses in the card; see `cards.GrpcUrls`."""
 
@@ -239,7 +246,7 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags):
     grpc: str = flag("127.0.0.1:50051", "Listen here for gRPC; port 0 takes a free port.", "HOST:PORT")
     server: ServerKind = flag(
         ServerKind.BUILTIN,
-        "builtin: one port for HTTP, one for gRPC; envoy: one port for both, with TLS (extra `envoy`).",
+        "builtin: one port for HTTP, one for gRPC; envoy: one port for both (extra `envoy`).",
     )
     listen: str = flag(
         "",
@@ -247,13 +254,17 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags):
         "HOST:PORT",
     )
     ssl_certfile: Path | None = flag(
-        None, "Envoy: serve with TLS, with this certificate and its chain (PEM).", "FILE"
+        None, "Serve HTTP and gRPC with TLS, with this certificate and its chain (PEM).", "FILE"
     )
     ssl_keyfile: Path | None = flag(
-        None, "Envoy: private key of --ssl-certfile, if it is not in the same file.", "FILE"
+        None, "Private key of --ssl-certfile, if it is not in the same file.", "FILE"
     )
     ssl_ca_certs: Path | None = flag(
-        None, "Envoy: refuse callers without a client certificate of these authorities (PEM).", "FILE"
+        None, "Ask callers for a client certificate of these authorities (PEM).", "FILE"
+    )
+    ssl_cert_reqs: ClientCertificate = flag(
+        ClientCertificate.REQUIRED,
+        "Whether --ssl-ca-certs refuses callers without a certificate; optional: not over HTTP.",
     )
     print_envoy_config: bool = flag(False, "Print the configuration of Envoy and exit.", variable="")
     no_http: bool = flag(False, "Do not listen for HTTP.")
