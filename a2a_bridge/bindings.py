@@ -146,6 +146,10 @@ class TlsFiles:
 IMPERSONAL = frozenset({"a2a-extensions", "traceparent", "tracestate", "baggage", SIDE_CHANNEL})
 
 
+#: (a card as it was received, where) → the part of it that may be read. Raises A2AError to refuse the card
+CheckCard = Callable[[bytes, str], Awaitable[bytes]]
+
+
 @dataclass(frozen=True, slots=True)
 class DialOptions:
     """Options of a client side. Sizes in bytes, times in seconds."""
@@ -189,6 +193,8 @@ class DialOptions:
     resolve: Resolve | None = None
     #: use the card at the given path only, not the one at the root of the host
     exact: bool = False
+    #: checks each card that is read, such as `CardTrust.check`; None: cards are not checked
+    check_card: CheckCard | None = None
     #: is called with every frame, credentials included; must not raise
     frame_observer: Callable[[Frame], None] | None = None
 

@@ -37,6 +37,9 @@ class ServeOptions:
     public_url: str = ""
     #: gRPC address in the card in place of the listening address
     public_grpc: str = ""
+    #: private keys (PEM or JWK; EC P-256 or P-384, Ed25519) that sign the card; the first signs, all are
+    #: published at `/.well-known/jwks.json`. The addresses in a signed card do not depend on the caller
+    card_signing_keys: tuple[str, ...] = ()
     #: seconds for running calls to finish at the end
     grace: float = 10.0
     #: further middleware, innermost, outermost of them first

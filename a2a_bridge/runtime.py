@@ -33,7 +33,8 @@ from a2a_bridge.bindings import (
     http_fetch,
     names,
 )
-from a2a_bridge.cards import Advertisement, Candidate, interface, select
+from a2a_bridge.cards import Advertisement, Candidate, Mounted, interface, select
+from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
@@ -71,8 +72,9 @@ from a2a_bridge.planning import (
     jsonrpc_paths,
     placed,
 )
-from a2a_bridge.push import Registrations, push_memory
+from a2a_bridge.push import JWKS_PATH, Registrations, push_memory
 from a2a_bridge.shared_listener import note_other_workers
+from a2a_bridge.signing import CardSigner, merged_key_sets
 
 __all__ = [
     "EVERYTHING",
@@ -324,8 +326,10 @@ async def serve_service(
     if options.authentication is not None:
         card = options.authentication.describe(card)
         service = compose(service, describe_extended_card(options.authentication))
+    signer = _card_signer(options)
     if rewrites_card:
-        note_signatures(card)
+        if signer is None:
+            note_signatures(card)
         card = rewrite(card)
     if not interfaces:
         raise ValueError("no interfaces are declared, so there is nothing to serve")
@@ -351,6 +355,7 @@ async def serve_service(
         grpc_secure=options.host_of("grpc").tls is not None,
         carries=rewrites_card,
         grpc_here=None if host is None else lambda: bool(host.trailers),
+        sign=None if signer is None else signer.sign,
     )
     if rewrites_card or card.capabilities.extended_agent_card:
         service = compose(
@@ -370,9 +375,11 @@ async def serve_service(
                 mounted = hosts[family, address] = binding.host(address, host_options)
             binding.mount(mounted, path, service, dialects)
     http = host or next((found for (family, _), found in hosts.items() if family == "http"), None)
+    if signer is not None:
+        _check_signable(plan, options, serves=http is not None, mounted=host is not None)
     if http is not None:
         _publish(cast("DocumentHost", http), advertisement)
-        for path, document in (documents or {}).items():
+        for path, document in _with_keys(documents or {}, signer).items():
             cast("DocumentHost", http).publish(path, document)
     for path, receive in (receivers or {}).items():
         if http is None:
@@ -455,6 +462,41 @@ def _addressed(
         return advertisement.card(context.origin.base_url if alone else "").supported_interfaces
 
     return rewrite_extended_card(interfaces, only_missing=only_missing, resumes=resumes)
+
+
+def _card_signer(options: ServeOptions) -> CardSigner | None:
+    """Signs the card; None without keys. Raises ValueError for keys that cannot."""
+    if not options.card_signing_keys:
+        return None
+    public = options.public_url.rstrip("/")
+    return CardSigner(options.card_signing_keys, jku=f"{public}{JWKS_PATH}" if public else "")
+
+
+def _check_signable(plan: Sequence[Mounted], options: ServeOptions, *, serves: bool, mounted: bool) -> None:
+    """Raises ValueError if the card would have no addresses of its own to sign. serves: whether there is an
+    HTTP listener. mounted: whether that is an application.
+    """
+    if not serves:
+        raise ValueError("a signed card needs an HTTP interface, which serves it")
+    if options.public_url:
+        return
+    named = [one.address for one in plan if one.family != "grpc" or not options.public_grpc]
+    wild = next((one for one in named if one.host in WILDCARDS), None)
+    if wild is not None or mounted:
+        where = "an ASGI application" if wild is None else str(wild)
+        raise ValueError(
+            f"a signed card needs `public_url`: callers choose the Host header, and {where} is no address"
+            " for a card"
+        )
+
+
+def _with_keys(documents: Mapping[str, Document], signer: CardSigner | None) -> Mapping[str, Document]:
+    """The documents with the keys of the signer, beside other keys at the same path."""
+    if signer is None:
+        return documents
+    own, others = signer.jwks(), documents.get(JWKS_PATH)
+    keys = own if others is None else merged_key_sets([others(""), own])
+    return {**documents, JWKS_PATH: lambda _: keys}
 
 
 def _publish(host: DocumentHost, advertisement: Advertisement) -> None:
@@ -540,7 +582,7 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
     scheme = target.partition("://")[0].lower() if "://" in target else ""
     if scheme in ("http", "https"):
         async with http_fetch(options) as fetch:
-            found = await locate(target, fetch, exact=options.exact)
+            found = await locate(target, fetch, exact=options.exact, check=options.check_card)
         if found.fallback:
             _log.warning(
                 "%s shows no card of its own; this is the agent %r of %s",

@@ -237,6 +237,21 @@ class AgentFlags(DialFlags, BridgeKeyFlags):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CardTrustFlags:
+    """Which signatures of an agent's card are trusted."""
+
+    card_keys: list[str] | None = flag(
+        None, "Keys (JWKS) that verify the agent's signed card; may be repeated.", "FILE|URL"
+    )
+    card_jku_host: list[str] | None = flag(
+        None, "Allow signatures of the card to name keys at this host, over https; may be repeated.", "HOST"
+    )
+    require_signed_card: bool = flag(
+        False, "Refuse a card without a valid signature, at the start and later."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerFlags(BridgeKeyFlags, StoreKeyFlags):
     """The flags that `serve` and `gateway` share: listeners, card, limits, stores, process."""
 
@@ -289,6 +304,11 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags):
     )
     card_versions: str = flag(
         "", "Protocol versions of the card; default: all served versions in one document.", "VERSION,…"
+    )
+    card_signing_key: list[Path] | None = flag(
+        None,
+        "Private key (PEM or JWK) that signs the card; may be repeated, the first one signs.",
+        "FILE",
     )
     forwarded_allow_ips: str = flag("", "Trust forwarded headers from these proxies; * for any.", "IP,…")
 

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from a2a_bridge.cli.envoy.flags import run_if_requested
-from a2a_bridge.cli.flags import AgentFlags, ServerFlags, flag, with_flags
+from a2a_bridge.cli.flags import AgentFlags, CardTrustFlags, ServerFlags, flag, with_flags
 from a2a_bridge.cli.options import PREFIX, check_binding, use_bridge_key
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatewayFlags(ServerFlags, AgentFlags):
+class GatewayFlags(ServerFlags, AgentFlags, CardTrustFlags):
     """The flags of `gateway`, with the defaults of ReplayOptions; a test compares them."""
 
     card: Path | None = flag(None, "Card of the agent, if the agent serves none.", "FILE")
@@ -90,6 +90,7 @@ def gateway(
     from a2a_bridge.cli.gateway_setup import bridge
     from a2a_bridge.cli.listen_options import ListenOptions
     from a2a_bridge.cli.output import guarded
+    from a2a_bridge.cli.signing_options import check_card
     from a2a_bridge.cli.store_options import push_options, store_options
     from a2a_bridge.cli.target import parse
     from a2a_bridge.gateway import ReplayOptions
@@ -127,6 +128,7 @@ def gateway(
         timeout=None,
         silence_timeout=flags.silence_timeout,
         forward=options.forward | {name.lower() for name in flags.forward or ()},
+        check_card=check_card(flags, flags.cacert),
     )
     with guarded(target):
         run_on(

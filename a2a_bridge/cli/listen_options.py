@@ -13,6 +13,7 @@ from a2a_bridge.cards import interface
 from a2a_bridge.cli.envoy.flags import address
 from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import known_dialect, listen_address
+from a2a_bridge.cli.signing_options import card_signing_keys
 from a2a_bridge.cli.tls_options import server_tls
 from a2a_bridge.cli.usage_recorder import UsageRecorder
 from a2a_bridge.cli.workers import Worker
@@ -109,6 +110,7 @@ class ListenOptions:
             push_relay=push_relay,
             advertise=listed,
             card_versions=card_versions,
+            card_signing_keys=card_signing_keys(flags),
             tls=None if envoy else server_tls(flags),
         )
         return cls(mounted, options, counting)
