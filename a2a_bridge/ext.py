@@ -19,6 +19,7 @@ from a2a_bridge.bindings import (
 )
 from a2a_bridge.bindings import find as find_binding
 from a2a_bridge.bindings import names as binding_names
+from a2a_bridge.card_trust import CardTrust
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.codec import JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations
@@ -117,6 +118,7 @@ __all__ = [
     "CancellingExecutor",
     "Candidate",
     "CardForm",
+    "CardTrust",
     "Client",
     "DialOptions",
     "Dialect",

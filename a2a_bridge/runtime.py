@@ -33,8 +33,8 @@ from a2a_bridge.bindings import (
     http_fetch,
     names,
 )
-from a2a_bridge.cards import Advertisement, Candidate, Mounted, interface, select
-from a2a_bridge.cards.build import WILDCARDS
+from a2a_bridge.card_signing import card_signer, check_signable, with_keys
+from a2a_bridge.cards import Advertisement, Candidate, interface, select
 from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
@@ -72,9 +72,8 @@ from a2a_bridge.planning import (
     jsonrpc_paths,
     placed,
 )
-from a2a_bridge.push import JWKS_PATH, Registrations, push_memory
+from a2a_bridge.push import Registrations, push_memory
 from a2a_bridge.shared_listener import note_other_workers
-from a2a_bridge.signing import CardSigner, merged_key_sets
 
 __all__ = [
     "EVERYTHING",
@@ -326,7 +325,7 @@ async def serve_service(
     if options.authentication is not None:
         card = options.authentication.describe(card)
         service = compose(service, describe_extended_card(options.authentication))
-    signer = _card_signer(options)
+    signer = card_signer(options)
     if rewrites_card:
         if signer is None:
             note_signatures(card)
@@ -376,10 +375,10 @@ async def serve_service(
             binding.mount(mounted, path, service, dialects)
     http = host or next((found for (family, _), found in hosts.items() if family == "http"), None)
     if signer is not None:
-        _check_signable(plan, options, serves=http is not None, mounted=host is not None)
+        check_signable(plan, options, serves=http is not None, mounted=host is not None)
     if http is not None:
         _publish(cast("DocumentHost", http), advertisement)
-        for path, document in _with_keys(documents or {}, signer).items():
+        for path, document in with_keys(documents or {}, signer).items():
             cast("DocumentHost", http).publish(path, document)
     for path, receive in (receivers or {}).items():
         if http is None:
@@ -462,41 +461,6 @@ def _addressed(
         return advertisement.card(context.origin.base_url if alone else "").supported_interfaces
 
     return rewrite_extended_card(interfaces, only_missing=only_missing, resumes=resumes)
-
-
-def _card_signer(options: ServeOptions) -> CardSigner | None:
-    """Signs the card; None without keys. Raises ValueError for keys that cannot."""
-    if not options.card_signing_keys:
-        return None
-    public = options.public_url.rstrip("/")
-    return CardSigner(options.card_signing_keys, jku=f"{public}{JWKS_PATH}" if public else "")
-
-
-def _check_signable(plan: Sequence[Mounted], options: ServeOptions, *, serves: bool, mounted: bool) -> None:
-    """Raises ValueError if the card would have no addresses of its own to sign. serves: whether there is an
-    HTTP listener. mounted: whether that is an application.
-    """
-    if not serves:
-        raise ValueError("a signed card needs an HTTP interface, which serves it")
-    if options.public_url:
-        return
-    named = [one.address for one in plan if one.family != "grpc" or not options.public_grpc]
-    wild = next((one for one in named if one.host in WILDCARDS), None)
-    if wild is not None or mounted:
-        where = "an ASGI application" if wild is None else str(wild)
-        raise ValueError(
-            f"a signed card needs `public_url`: callers choose the Host header, and {where} is no address"
-            " for a card"
-        )
-
-
-def _with_keys(documents: Mapping[str, Document], signer: CardSigner | None) -> Mapping[str, Document]:
-    """The documents with the keys of the signer, beside other keys at the same path."""
-    if signer is None:
-        return documents
-    own, others = signer.jwks(), documents.get(JWKS_PATH)
-    keys = own if others is None else merged_key_sets([others(""), own])
-    return {**documents, JWKS_PATH: lambda _: keys}
 
 
 def _publish(host: DocumentHost, advertisement: Advertisement) -> None:

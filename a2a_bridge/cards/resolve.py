@@ -57,6 +57,14 @@ class _Entry:
     fresh_until: float
 
 
+class _RefusedError(Exception):
+    """A card was found and refused: no other place is tried."""
+
+    def __init__(self, error: A2AError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class Resolver:
     """Resolves cards and caches them. clock: monotonic, in seconds. limit: cards in the cache. check: see
     `DialOptions.check_card`.
@@ -89,6 +97,12 @@ class Resolver:
 
         exact: do not fall back to the card of the origin.
         """
+        try:
+            return await self._located(url, exact=exact)
+        except _RefusedError as refused:
+            raise refused.error from None
+
+    async def _located(self, url: str, *, exact: bool) -> Located:
         tried: list[str] = []
         own = card_locations(url, exact=True)
         *earlier, last = own if exact else card_locations(url)
@@ -128,7 +142,10 @@ class Resolver:
             tried.append(f"{location} answered {reply.status}")
             return None
         if self._check is not None:
-            reply = replace(reply, body=await self._check(reply.body, location))
+            try:
+                reply = replace(reply, body=await self._check(reply.body, location))
+            except A2AError as error:
+                raise _RefusedError(error) from None
         card = parse(reply, location)
         members: Any = loads(reply.body)  # an object: it is a card
         profile = profiles().agent(reply.headers, frozenset(members))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import shutil
 from pathlib import Path
@@ -14,14 +15,18 @@ from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
-from a2a_bridge import agent, asgi, connect, interface, serve
+from a2a_bridge import Agent, agent, asgi, connect, interface, serve
 from a2a_bridge.bindings import DialOptions, ListenAddress
 from a2a_bridge.card_trust import CardTrust
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import serve_gateway
+from a2a_bridge.server_tls import ServerTls
+from a2a_bridge.signing import CardSigner
+from tests.certificates import new_identity
 from tests.interop.sdk_client import to_sdk
 from tests.patience import PATIENCE
 from tests.sdks.programs import BUILT
@@ -34,6 +39,27 @@ KEYS = "/.well-known/jwks.json"
 @agent
 async def weather(text: str) -> str:
     """Says é."""
+    return text
+
+
+@agent(push_notifications=True)
+async def notifies(text: str) -> str:
+    """Sends notifications."""
+    return text
+
+
+FLOW = hub.OAuthFlows(
+    client_credentials=hub.ClientCredentialsOAuthFlow(
+        token_url="https://idp.example/token",  # noqa: S106
+        scopes={"read": "reads", "write": "writes"},
+    )
+)
+SCHEMES = {"oauth": hub.SecurityScheme(oauth2_security_scheme=hub.OAuth2SecurityScheme(flows=FLOW))}
+
+
+@agent(security=SCHEMES)
+async def secured(text: str) -> str:
+    """Wants a token."""
     return text
 
 
@@ -93,8 +119,6 @@ async def test_callers_get_no_signature_for_addresses_of_theirs() -> None:
 
 
 def _decoded(text: str) -> bytes:
-    import base64
-
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
@@ -115,16 +139,8 @@ async def test_an_application_needs_a_public_url() -> None:
 
 async def test_one_document_has_the_keys_of_cards_and_of_notifications() -> None:
     first, second, push = new_key(kid="first"), new_key("EdDSA", kid="second"), new_key(kid="push")
-    from a2a_bridge import Agent
-    from a2a_bridge.pb import lf_a2a_v1 as hub
-
-    class Echo:
-        async def execute(self, run: Any) -> Any:
-            yield run.reply(run.text)
-
-    notifying = Agent(Echo(), name="n", capabilities=hub.AgentCapabilities(push_notifications=True))
     options = signing(first, second, push_options=PushOptions(signing_keys=(text_of(push),)))
-    async with serve(notifying, options=options) as server:
+    async with serve(notifies, options=options) as server:
         published = json.loads(await fetched(server, KEYS))["keys"]
         document = await fetched(server)
     assert {row["kid"] for row in published} == {"first", "second", "push"}
@@ -192,16 +208,11 @@ async def test_without_readable_keys_nothing_is_believed(tmp_path: Path) -> None
 
 
 async def test_keys_that_a_signature_names_count_for_allowed_hosts_only(tmp_path: Path) -> None:
-    from a2a_bridge.server_tls import ServerTls
-    from tests.certificates import new_identity
-
     key = new_key()
     certificate, private = new_identity().written(tmp_path, "server")
     async with serve(weather, options=signing(key, tls=ServerTls(certificate, private))) as server:
         place = str(server.http)
         # `jku` needs a public URL, which is known here only when the port is.
-        from a2a_bridge.signing import CardSigner
-
         signer = CardSigner([text_of(key)], jku=f"https://{place}{KEYS}")
         document = signer.sign(json.dumps(CARD).encode())
         plain = CardSigner([text_of(key)], jku=f"http://{place}{KEYS}").sign(json.dumps(CARD).encode())
@@ -216,20 +227,22 @@ async def test_keys_that_a_signature_names_count_for_allowed_hosts_only(tmp_path
                 await judge.check(refused, "here")
 
 
-async def test_the_verifier_of_the_python_sdk_accepts_ours() -> None:
+@pytest.mark.parametrize("kind", ["ES256", "EdDSA"])
+@pytest.mark.parametrize("shown", [weather, secured], ids=["plain", "secured"])
+async def test_the_verifier_of_the_python_sdk_accepts_ours(kind: str, shown: Agent) -> None:
     pytest.importorskip("jwt", reason="a2a-sdk[signing] is not installed")
     from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
     from jwt.api_jwk import PyJWK
 
-    key = new_key()
-    async with serve(weather, options=signing(key)) as server:
+    key = new_key(kind)
+    async with serve(shown, options=signing(key)) as server:
         async with httpx.AsyncClient() as http:
             rows = (await http.get(f"http://{server.http}{KEYS}")).json()["keys"]
             by_id = {row["kid"]: PyJWK(row) for row in rows}
-            verifier = create_signature_verifier(lambda kid, _jku: by_id[kid or ""], ["ES256"])
+            verifier = create_signature_verifier(lambda kid, _jku: by_id[kid or ""], [kind])
             resolver = A2ACardResolver(http, f"http://{server.http}")
             card = await resolver.get_agent_card(signature_verifier=verifier)
-        assert card.name == "weather"
+        assert card.name == shown.card.name
         card.supported_interfaces[0].url = "https://evil.example"
         with pytest.raises(InvalidSignaturesError):
             verifier(card)
@@ -243,6 +256,9 @@ async def test_signatures_of_the_python_sdk_are_accepted(empty: bool) -> None:
 
     key = new_key()
     card = ParseDict(CARD, AgentCard())
+    older = card.supported_interfaces.add()
+    older.CopyFrom(card.supported_interfaces[0])
+    older.protocol_version = "0.3"
     if empty:
         card.description = ""
         card.skills[0].ClearField("tags")
@@ -252,7 +268,8 @@ async def test_signatures_of_the_python_sdk_are_accepted(empty: bool) -> None:
     served = agent_card_to_dict(sign(card))  # with the members of 0.3 beside
     found = verified(served, key)
     document = json.loads(found.document)
-    assert document["supportedInterfaces"] == CARD["supportedInterfaces"]
+    assert document["supportedInterfaces"] == served["supportedInterfaces"]
+    assert served["url"] == "https://agent.example/"
     assert found.is_complete is False
     assert "url" not in document
     served["supportedInterfaces"][0]["url"] = "https://evil.example"
@@ -262,7 +279,7 @@ async def test_signatures_of_the_python_sdk_are_accepted(empty: bool) -> None:
 
 JS = """
 import { importJWK } from "jose";
-import { AgentCard, generateAgentCardSignature, verifyAgentCardSignature } from "a2a-js-1";
+import { generateAgentCardSignature, verifyAgentCardSignature } from "a2a-js-1";
 console.debug = () => {};
 const text = await new Promise((done) => {
   let all = ""; process.stdin.on("data", (part) => (all += part)).on("end", () => done(all));
@@ -275,21 +292,23 @@ const verify = verifyAgentCardSignature(async (kid) => {
 });
 const answers = [];
 for (const card of [served, forged]) {
-  answers.push(await verify(AgentCard.fromJSON(card)).then(() => true, () => false));
+  answers.push(await verify(card).then(() => true, () => false));
 }
 const header = { alg: "ES256", kid: key.kid, typ: "JOSE" };
 const sign = generateAgentCardSignature(await importJWK(key, "ES256"), header);
-console.log(JSON.stringify({ answers, signed: AgentCard.toJSON(await sign(AgentCard.fromJSON(own))) }));
+console.log(JSON.stringify({ answers, signed: await sign(own) }));
 """
 
 
 async def test_the_js_sdk_accepts_ours_and_we_accept_its_own() -> None:
+    """On JSON: of its own message it forgets the security schemes."""
     folder, node = BUILT / "js", shutil.which("node")
     if node is None or not (folder / "node_modules" / "a2a-js-1").is_dir():
         pytest.skip('node or the JS SDK is absent: make sdks ARGS="a2a-js"')
     key = new_key()
-    async with serve(weather, options=signing(key)) as server:
+    async with serve(secured, options=signing(key)) as server:
         served = json.loads(await fetched(server))
+    assert served["securitySchemes"]
     forged = {**served, "name": "Evil"}
     given = json.dumps({"served": served, "forged": forged, "own": CARD, "key": key.as_dict(private=True)})
     process = await asyncio.create_subprocess_exec(
