@@ -347,6 +347,18 @@ async def test_the_configuration_is_printed(verb: tuple[str, str]) -> None:
     assert manager["typed_config"]["http2_protocol_options"]["max_concurrent_streams"] == 55
 
 
+@pytest.mark.parametrize("reqs", ["required", "optional"])
+async def test_client_certificates_in_the_configuration(reqs: str, tmp_path: Path) -> None:
+    certificate, key = new_identity().written(tmp_path, "mine")
+    tls = ("--ssl-certfile", certificate, "--ssl-keyfile", key, "--ssl-ca-certs", certificate)
+    done = await command("serve", "x", *ENVOY, *tls, "--ssl-cert-reqs", reqs, "--print-envoy-config")
+    assert done.code == 0, done.err
+    (listener,) = json.loads(done.out)["static_resources"]["listeners"]
+    socket = listener["filter_chains"][0]["transport_socket"]["typed_config"]
+    assert socket["require_client_certificate"] is (reqs == "required")
+    assert socket["common_tls_context"]["validation_context"]["trusted_ca"]["filename"] == certificate
+
+
 def test_a_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(_host: str, port: int, **_: Any) -> list[Any]:
         return [(0, 0, 0, "", (address, port)) for address in ("192.0.2.1", "127.0.0.2", "127.0.0.1")]

@@ -20,6 +20,7 @@ from a2a_bridge import Agent, connect, interface, serve
 from a2a_bridge.auth import Authentication, ClientCertificates
 from a2a_bridge.bindings import DialOptions, HostOptions, TlsFiles
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.hosting import Run
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.runtime import Server
@@ -367,3 +368,28 @@ async def test_clients_say_what_is_wrong(
     assert error.reason is Reason.UNAVAILABLE
     assert error.metadata["phase"] == "connect"
     assert re.search(words, error.message), error.message
+
+
+def test_without_cryptography_dates_are_not_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def absent(module: str, extra: str) -> Any:
+        raise MissingExtraError(module, extra)
+
+    monkeypatch.setattr("a2a_bridge.server_tls.load", absent)
+    clock = Clock()
+    certificate, key = new_identity(ends=100).written(tmp_path, "server")
+    tls = ServerTls(certificate, key, clock=clock, now=clock.now)
+    expired = new_identity(begins=-2, ends=-1)
+    replaced(tmp_path, "server", expired)
+    clock.check_again()
+    assert tls.current().certificate == expired.certificate
+    assert tls.current().valid is None
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("given", [{"cert_reqs": "none"}, {"certificate": ""}])
+def test_other_values_are_refused(tmp_path: Path, given: dict[str, Any]) -> None:
+    certificate, key = SELF.written(tmp_path, "server")
+    with pytest.raises(ValueError, match=r"is required or optional|needs a certificate"):
+        ServerTls(**{"certificate": certificate, "key": key, **given})
