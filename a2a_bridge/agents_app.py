@@ -138,6 +138,7 @@ def options_of(name: str, options: ServeOptions, server: ServeOptions) -> ServeO
         http=SHARED,
         grpc=SHARED,
         host=replace(options.host, tls=server.host.tls),
+        tls=server.tls,
         grpc_tls=server.grpc_tls,
         authentication=server.authentication,
         allow_unauthenticated=server.allow_unauthenticated,
@@ -362,7 +363,7 @@ class Agents:
     @property
     def secure(self) -> bool:
         """Whether the listeners speak TLS."""
-        return self._options.host.tls is not None
+        return self._options.host_of("http").tls is not None
 
     @property
     def cards(self) -> Mapping[str, hub.AgentCard]:

@@ -71,6 +71,7 @@ class HostOptions:
     trust_forwarded: tuple[str, ...] = ()
     #: Access-Control-Allow-Origin of documents such as the card; empty: no such header
     cors: str = "*"
+    #: a ServerTls for either host; or an ssl.SSLContext (HTTP), grpc.ServerCredentials (gRPC); None: none
     tls: Any = None
     backlog: int = 1024
     #: let other processes listen at the same address (SO_REUSEPORT); the system spreads connections
@@ -145,6 +146,10 @@ class TlsFiles:
 IMPERSONAL = frozenset({"a2a-extensions", "traceparent", "tracestate", "baggage", SIDE_CHANNEL})
 
 
+#: (a card as it was received, where) → the part of it that may be read. Raises A2AError to refuse the card
+CheckCard = Callable[[bytes, str], Awaitable[bytes]]
+
+
 @dataclass(frozen=True, slots=True)
 class DialOptions:
     """Options of a client side. Sizes in bytes, times in seconds."""
@@ -188,6 +193,8 @@ class DialOptions:
     resolve: Resolve | None = None
     #: use the card at the given path only, not the one at the root of the host
     exact: bool = False
+    #: checks each card that is read, such as `CardTrust.check`; None: cards are not checked
+    check_card: CheckCard | None = None
     #: is called with every frame, credentials included; must not raise
     frame_observer: Callable[[Frame], None] | None = None
 

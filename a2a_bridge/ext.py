@@ -19,6 +19,7 @@ from a2a_bridge.bindings import (
 )
 from a2a_bridge.bindings import find as find_binding
 from a2a_bridge.bindings import names as binding_names
+from a2a_bridge.card_trust import CardTrust
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.codec import JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations
@@ -94,6 +95,7 @@ from a2a_bridge.peers import (
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import Server, asgi_gateway, serve_gateway, serve_service
+from a2a_bridge.server_tls import ServerTls, TlsFileError
 
 __all__ = [
     "EXTENSIONS_PARAMETER",
@@ -116,6 +118,7 @@ __all__ = [
     "CancellingExecutor",
     "Candidate",
     "CardForm",
+    "CardTrust",
     "Client",
     "DialOptions",
     "Dialect",
@@ -159,6 +162,7 @@ __all__ = [
     "Sent",
     "ServeOptions",
     "Server",
+    "ServerTls",
     "Service",
     "Store",
     "StoreBase",
@@ -167,6 +171,7 @@ __all__ = [
     "TaskChange",
     "TaskQuery",
     "TaskRecord",
+    "TlsFileError",
     "TlsFiles",
     "Unary",
     "add_profile",

@@ -22,6 +22,7 @@ from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
+from a2a_bridge.server_tls import ServerTls
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,16 @@ class ServeOptions:
     public_url: str = ""
     #: gRPC address in the card in place of the listening address
     public_grpc: str = ""
+    #: private keys (PEM or JWK; EC P-256 or P-384, Ed25519) that sign the card; the first signs, all are
+    #: published at `/.well-known/jwks.json`. The addresses in a signed card do not depend on the caller
+    card_signing_keys: tuple[str, ...] = ()
     #: seconds for running calls to finish at the end
     grace: float = 10.0
     #: further middleware, innermost, outermost of them first
     middleware: tuple[Middleware, ...] = ()
-    #: server credentials of gRPC, which cannot use `host.tls`
+    #: TLS of all listeners; None: as `host.tls` and `grpc_tls` say. Not for ASGI: its server has the TLS
+    tls: ServerTls | None = None
+    #: server credentials of gRPC, in place of `tls`; it cannot use an SSLContext in `host.tls`
     grpc_tls: Any = None
     #: counts calls by caller, if set
     usage: Usage | None = None
@@ -88,7 +94,7 @@ class ServeOptions:
             host = replace(host, authenticate=self.authentication)
         if family == "grpc" and self.grpc_tls is not None:
             return replace(host, tls=self.grpc_tls)
-        return host
+        return host if self.tls is None else replace(host, tls=self.tls)
 
 
 #: versions that are served by default: without 0.1, which needs memory for the ids of its callers

@@ -34,6 +34,7 @@ from a2a_bridge.bindings import (
     http_fetch,
     names,
 )
+from a2a_bridge.card_signing import card_signer, check_signable, with_keys
 from a2a_bridge.cards import Advertisement, Candidate, interface, select
 from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
@@ -365,18 +366,21 @@ async def serve_service(
     if options.authentication is not None:
         card = options.authentication.describe(card)
         service = compose(service, describe_extended_card(options.authentication))
+    signer = card_signer(options)
     if rewrites_card:
-        note_signatures(card)
+        if signer is None:
+            note_signatures(card)
         card = rewrite(card)
     if not interfaces:
         raise ValueError("no interfaces are declared, so there is nothing to serve")
     plan = [placed(one, options) for one in interfaces]
+    secure = options.host_of("http").tls is not None
     if host is not None:
         plan = [replace(one, address=options.http) for one in plan]
     for one in interfaces:
         # An error is better than plain text in place of TLS.
-        if host is None and one.url.lower().startswith("https://") and options.host.tls is None:
-            raise ValueError(f"{one.url!r} needs TLS, and HostOptions.tls is not set")
+        if host is None and one.url.lower().startswith("https://") and not secure:
+            raise ValueError(f"{one.url!r} needs TLS, and ServeOptions.tls is not set")
     hosts: dict[tuple[str, ListenAddress], Host] = {}
     advertisement = Advertisement(
         card,
@@ -384,7 +388,7 @@ async def serve_service(
         card_address=None if host is None else options.http,
         public_url=options.public_url,
         public_grpc=options.public_grpc,
-        secure=options.host.tls is not None,
+        secure=secure,
         grpc_urls=options.grpc_urls,
         bindings=options.advertise,
         versions=options.card_versions,
@@ -392,6 +396,7 @@ async def serve_service(
         carries=rewrites_card,
         grpc_here=shared.grpc_here if shared is not None else _grpc_of(host),
         prefix="" if shared is None else shared.prefix,
+        sign=None if signer is None else signer.sign,
     )
     if rewrites_card or card.capabilities.extended_agent_card:
         service = compose(
@@ -414,9 +419,11 @@ async def serve_service(
                 mounted = hosts[family, address] = own or binding.host(address, host_options)
             binding.mount(mounted, path, service, dialects)
     http = host or next((found for (family, _), found in hosts.items() if family == "http"), None)
+    if signer is not None:
+        check_signable(plan, options, serves=http is not None, mounted=host is not None)
     if http is not None:
         _publish(cast("DocumentHost", http), advertisement)
-        for path, document in (documents or {}).items():
+        for path, document in with_keys(documents or {}, signer).items():
             cast("DocumentHost", http).publish(path, document)
     for path, receive in (receivers or {}).items():
         if http is None:
@@ -432,7 +439,7 @@ async def serve_service(
             [replace(one, address=hosts[one.family, one.address].address) for one in plan],
             http.address if http is not None else None,
         )
-    server = Server(hosts, advertisement, close or _nothing, secure=options.host.tls is not None)
+    server = Server(hosts, advertisement, close or _nothing, secure=secure)
     try:
         yield server
     finally:
@@ -587,7 +594,7 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
     scheme = target.partition("://")[0].lower() if "://" in target else ""
     if scheme in ("http", "https"):
         async with http_fetch(options) as fetch:
-            found = await locate(target, fetch, exact=options.exact)
+            found = await locate(target, fetch, exact=options.exact, check=options.check_card)
         if found.fallback:
             _log.warning(
                 "%s shows no card of its own; this is the agent %r of %s",

@@ -128,7 +128,10 @@ class Advertisement:
     further bridges. Agents of this process never have any. grpc_here: for gRPC without a listener of its own:
     whether the server below can carry it. The card lists it then, at the host and port of the request, unless
     the application is mounted below a path, which gRPC does not have. prefix: the path of the agent on a host
-    that it shares with others, which base URLs have already; gRPC finds such an agent by its tenant.
+    that it shares with others, which base URLs have already; gRPC finds such an agent by its tenant. sign: signs a
+    card as JSON, except for readers of 0.2, which has no signatures. Then all addresses are those of
+    `public_url` and of the listeners: callers choose the Host header, and must not get a signature for a URL
+    of theirs.
     """
 
     def __init__(
@@ -147,6 +150,7 @@ class Advertisement:
         carries: bool = False,
         grpc_here: Callable[[], bool] | None = None,
         prefix: str = "",
+        sign: Callable[[bytes], bytes] | None = None,
     ) -> None:
         note_inexpressible(card)
         self._card = card
@@ -155,6 +159,7 @@ class Advertisement:
         self._carries = carries
         self._grpc_here = grpc_here
         self._prefix = prefix
+        self._sign = sign
         self._grpc_urls = grpc_urls
         self.mounted = tuple(mounted)
         self._card_address = card_address
@@ -260,7 +265,7 @@ class Advertisement:
         return tuple(dict.fromkeys(found or V1_0.card.paths))
 
     def _remembered(self, base_url: str, reader: str, wanted: _Wanted = _ALL) -> bytes:
-        base_url = base_url.rstrip("/")
+        base_url = base_url.rstrip("/") if self._sign is None else ""
         if self._grpc_here is not None and self._grpc_here():
             wanted = wanted._replace(grpc=True)
         known = self._documents.get((base_url, reader, wanted))
@@ -269,6 +274,8 @@ class Advertisement:
                 self._documents.clear()
             tree = self._tree(base_url, wanted)
             known = dumps(without_mutual_tls(tree) if reader == FOR_0_2 else tree)
+            if self._sign is not None and reader != FOR_0_2:
+                known = self._sign(known)
             self._documents[base_url, reader, wanted] = known
         return known
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from a2a_bridge.bindings import Fetch, Fetched
+from a2a_bridge.bindings import CheckCard, Fetch, Fetched
 from a2a_bridge.cards.read import parse_bytes, parse_tree
 from a2a_bridge.codec import loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -57,11 +57,29 @@ class _Entry:
     fresh_until: float
 
 
-class Resolver:
-    """Resolves cards and caches them. clock: monotonic, in seconds. limit: cards in the cache."""
+class _RefusedError(Exception):
+    """A card was found and refused: no other place is tried."""
 
-    def __init__(self, fetch: Fetch, clock: Callable[[], float] = monotonic, limit: int = 256) -> None:
+    def __init__(self, error: A2AError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Resolver:
+    """Resolves cards and caches them. clock: monotonic, in seconds. limit: cards in the cache. check: see
+    `DialOptions.check_card`.
+    """
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        clock: Callable[[], float] = monotonic,
+        limit: int = 256,
+        *,
+        check: CheckCard | None = None,
+    ) -> None:
         self._fetch = fetch
+        self._check = check
         self._clock = clock
         self._limit = limit
         self._entries: dict[str, _Entry] = {}
@@ -79,6 +97,12 @@ class Resolver:
 
         exact: do not fall back to the card of the origin.
         """
+        try:
+            return await self._located(url, exact=exact)
+        except _RefusedError as refused:
+            raise refused.error from None
+
+    async def _located(self, url: str, *, exact: bool) -> Located:
         tried: list[str] = []
         own = card_locations(url, exact=True)
         *earlier, last = own if exact else card_locations(url)
@@ -117,6 +141,11 @@ class Resolver:
         if reply.status != 200:
             tried.append(f"{location} answered {reply.status}")
             return None
+        if self._check is not None:
+            try:
+                reply = replace(reply, body=await self._check(reply.body, location))
+            except A2AError as error:
+                raise _RefusedError(error) from None
         card = parse(reply, location)
         members: Any = loads(reply.body)  # an object: it is a card
         profile = profiles().agent(reply.headers, frozenset(members))
@@ -136,9 +165,9 @@ async def resolve(url: str, fetch: Fetch) -> hub.AgentCard:
     return await Resolver(fetch).resolve(url)
 
 
-async def locate(url: str, fetch: Fetch, *, exact: bool = False) -> Located:
-    """The card behind a URL and where it was found, fetched once. See `Resolver.locate`."""
-    return await Resolver(fetch).locate(url, exact=exact)
+async def locate(url: str, fetch: Fetch, *, exact: bool = False, check: CheckCard | None = None) -> Located:
+    """The card behind a URL and where it was found, fetched once. See `Resolver`, and `Resolver.locate`."""
+    return await Resolver(fetch, check=check).locate(url, exact=exact)
 
 
 def card_locations(url: str, *, exact: bool = False) -> list[str]:

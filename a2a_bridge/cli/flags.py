@@ -41,6 +41,13 @@ class LoopKind(str, Enum):  # noqa: UP042
     UVLOOP = "uvloop"
 
 
+class ClientCertificate(str, Enum):  # noqa: UP042
+    """Whether callers need a client certificate."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+
+
 class GrpcUrlForm(str, Enum):  # noqa: UP042
     """The form of gRPC addresses in the card; see `cards.GrpcUrls`."""
 
@@ -256,7 +263,28 @@ class EdgeFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpstreamFlags(AgentFlags):
+class CardTrustFlags:
+    """Which signatures of an agent's card are trusted."""
+
+    card_keys: list[str] | None = flag(
+        None,
+        "Keys (JWKS) that verify the agent's signed card; may be repeated.",
+        "FILE|URL",
+        group="Security",
+    )
+    card_jku_host: list[str] | None = flag(
+        None,
+        "Allow signatures of the card to name keys at this host, over https; may be repeated.",
+        "HOST",
+        group="Security",
+    )
+    require_signed_card: bool = flag(
+        False, "Refuse a card without a valid signature, at the start and later.", group="Security"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpstreamFlags(AgentFlags, CardTrustFlags):
     """How a gateway calls one agent."""
 
     card: Path | None = flag(
@@ -324,7 +352,7 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
     )
     server: ServerKind = flag(
         ServerKind.BUILTIN,
-        "builtin: one port for HTTP, one for gRPC; envoy: one port for both, with TLS (extra `envoy`).",
+        "builtin: one port for HTTP, one for gRPC; envoy: one port for both (extra `envoy`).",
         group="Listen",
     )
     listen: str = flag(
@@ -334,16 +362,22 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         group="Listen",
     )
     ssl_certfile: Path | None = flag(
-        None, "Envoy: serve with TLS, with this certificate and its chain (PEM).", "FILE", group="Listen"
+        None,
+        "Serve HTTP and gRPC with TLS, with this certificate and its chain (PEM).",
+        "FILE",
+        group="Security",
+        common=True,
     )
     ssl_keyfile: Path | None = flag(
-        None, "Envoy: private key of --ssl-certfile, if it is not in the same file.", "FILE", group="Listen"
+        None, "Private key of --ssl-certfile, if it is not in the same file.", "FILE", group="Security"
     )
     ssl_ca_certs: Path | None = flag(
-        None,
-        "Envoy: refuse callers without a client certificate of these authorities (PEM).",
-        "FILE",
-        group="Listen",
+        None, "Ask callers for a client certificate of these authorities (PEM).", "FILE", group="Security"
+    )
+    ssl_cert_reqs: ClientCertificate = flag(
+        ClientCertificate.REQUIRED,
+        "Whether --ssl-ca-certs refuses callers without a certificate; optional: not over HTTP.",
+        group="Security",
     )
     print_envoy_config: bool = flag(
         False, "Print the configuration of Envoy and exit.", variable="", group="Listen", in_file=False
@@ -381,6 +415,12 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
     )
     forwarded_allow_ips: str = flag(
         "", "Trust forwarded headers from these proxies; * for any.", "IP,…", group="Listen"
+    )
+    card_signing_key: list[Path] | None = flag(
+        None,
+        "Private key (PEM or JWK) that signs the card; may be repeated, the first one signs.",
+        "FILE",
+        group="Card",
     )
 
     lease: float = flag(

@@ -99,6 +99,7 @@ def gateway(
     from a2a_bridge.cli.gateway_setup import bridge
     from a2a_bridge.cli.listen_options import ListenOptions
     from a2a_bridge.cli.output import guarded
+    from a2a_bridge.cli.signing_options import check_card
     from a2a_bridge.cli.store_options import push_options, store_options
     from a2a_bridge.cli.target import parse
     from a2a_bridge.gateway import ReplayOptions
@@ -137,6 +138,7 @@ def gateway(
         timeout=None,
         silence_timeout=flags.silence_timeout,
         forward=options.forward | {name.lower() for name in flags.forward or ()},
+        check_card=check_card(flags, flags.cacert),
     )
     with guarded(upstream):
         run_on(

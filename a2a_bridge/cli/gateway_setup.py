@@ -12,7 +12,7 @@ from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cards.select import unusable
-from a2a_bridge.cli.connect import card_file, found_at, grpc_interface, named
+from a2a_bridge.cli.connect import checked_card_file, found_at, grpc_interface, named
 from a2a_bridge.cli.listen_options import ListenOptions
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, print_message
@@ -51,7 +51,7 @@ async def bridge(
             f"a2a-bridge serve {target.place}",
         )
     if file is not None:
-        card = card_file(file)
+        card = await checked_card_file(file, options)
     else:
         card, options = await found_at(target, options, version)
     source_card = upstream_card(target, card, file is not None, binding, version)

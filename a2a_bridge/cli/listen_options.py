@@ -19,6 +19,8 @@ from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import known_dialect, listen_address
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.rule_settings import RuleSettings
+from a2a_bridge.cli.signing_options import card_signing_keys
+from a2a_bridge.cli.tls_options import server_tls
 from a2a_bridge.cli.usage_recorder import UsageRecorder
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
@@ -119,6 +121,8 @@ class ListenOptions:
             push_relay=push_relay,
             advertise=listed,
             card_versions=card_versions,
+            card_signing_keys=card_signing_keys(flags),
+            tls=None if envoy else server_tls(flags),
         )
         return cls(mounted, options, counting)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.flags import LoopKind, ServerFlags, ServerKind
+from a2a_bridge.cli.flags import ClientCertificate, LoopKind, ServerFlags, ServerKind
 from a2a_bridge.cli.options import Exit, listen_address
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.core.extras import MissingExtraError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 #: flags of each server that the other one does not have
-_OF_ENVOY = ("listen", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "print_envoy_config")
+_OF_ENVOY = ("listen", "print_envoy_config")
 _OF_BUILTIN = ("http", "grpc")
 _LISTEN = "127.0.0.1:8080"
 #: see HostOptions and the HTTP host: a test compares
@@ -98,23 +98,11 @@ def _tls(flags: ServerFlags) -> Tls | None:
     """The certificate files. Raises typer.BadParameter for files that cannot be used, because Envoy would
     only report that it cannot start.
     """
-    import ssl
-
     from a2a_bridge.cli.envoy.bootstrap import Tls
+    from a2a_bridge.cli.tls_options import server_tls
 
-    certificate, key, clients = flags.ssl_certfile, flags.ssl_keyfile, flags.ssl_ca_certs
-    if certificate is None:
-        for value, flag in ((key, "--ssl-keyfile"), (clients, "--ssl-ca-certs")):
-            if value:
-                raise typer.BadParameter("needs --ssl-certfile", param_hint=flag)
+    certificate = flags.ssl_certfile
+    if server_tls(flags) is None or certificate is None:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    flag = "--ssl-certfile"
-    try:
-        context.load_cert_chain(certificate, key)
-        flag = "--ssl-ca-certs"
-        if clients is not None:
-            context.load_verify_locations(clients)
-    except OSError as error:
-        raise typer.BadParameter(f"cannot be used: {error}", param_hint=flag) from None
-    return Tls(certificate, key or certificate, clients)
+    required = flags.ssl_cert_reqs is ClientCertificate.REQUIRED
+    return Tls(certificate, flags.ssl_keyfile or certificate, flags.ssl_ca_certs, required=required)
