@@ -87,18 +87,25 @@ class Listening(Protocol):
         ...
 
     @property
+    def admin(self) -> ListenAddress | None:
+        """The listener for operators."""
+        ...
+
+    @property
     def secure(self) -> bool:
         """Whether the HTTP listener speaks TLS."""
         ...
 
 
 def ready_line(server: Listening) -> str:
-    """`ready http=http://HOST:PORT grpc=HOST:PORT`, with the served families only."""
+    """`ready http=http://HOST:PORT grpc=HOST:PORT admin=http://HOST:PORT`, with what listens only."""
     parts = ["ready"]
     if server.http is not None:
         parts.append(f"http={'https' if server.secure else 'http'}://{server.http}")
     if server.grpc is not None:
         parts.append(f"grpc={server.grpc}")
+    if server.admin is not None:
+        parts.append(f"admin=http://{server.admin}")
     return " ".join(parts)
 
 

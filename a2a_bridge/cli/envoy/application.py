@@ -154,6 +154,7 @@ class Listening:
         self.http = address if "http" in families else None
         self.grpc = address if "grpc" in families else None
         self.secure = secure
+        self.admin = application.admin
 
     @property
     def card(self) -> Any:
