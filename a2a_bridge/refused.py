@@ -36,7 +36,13 @@ def log_refused(request: str, peer: str, version: str, error: A2AError, binding:
     declared = f", version {printable(version)}" if version else ""
     reason = ascii(error.message[: 2 * _LONGEST])[1:-1]
     _log.info(
-        "%s from %s%s: %s: %s", printable(request), peer or "an unknown peer", declared, error.name, reason
+        "%s from %s%s: %s: %s",
+        printable(request),
+        peer or "an unknown peer",
+        declared,
+        error.name,
+        reason,
+        extra={"binding": binding, "version": counted, "code": error.reason.name, "peer": peer},
     )
 
 

@@ -75,10 +75,11 @@ def gateway(
     """
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, open_logging, run_on
+    from a2a_bridge.cli.log_setup import configure_logging, open_logging
+    from a2a_bridge.cli.running import run_on
 
-    configure_logging(flags.log_level)
-    open_logging()
+    configure_logging(flags)
+    open_logging(flags)
     check_binding(flags.binding)
     store, push_relay = flags.store, flags.push_relay
     if workers.requested(flags):
@@ -92,6 +93,7 @@ def gateway(
     from a2a_bridge.cli.output import guarded
     from a2a_bridge.cli.store_options import push_options, store_options
     from a2a_bridge.cli.target import parse
+    from a2a_bridge.cli.tracing_setup import configure_tracing
     from a2a_bridge.gateway import ReplayOptions
     from a2a_bridge.hosting.stores.opening import MEMORY
 
@@ -118,6 +120,7 @@ def gateway(
             store=store or None,
             store_options=store_options(flags),
             push_options=push_options(flags),
+            tracing=configure_tracing(flags.tracing),
         ),
     )
     options = dial_options(flags)

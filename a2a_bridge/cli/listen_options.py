@@ -104,12 +104,20 @@ class ListenOptions:
             public_url=flags.public_url,
             public_grpc=flags.public_grpc,
             grpc_urls=flags.grpc_urls.value,
+            admin=_admin(flags, worker),
             usage=counting.table if counting is not None else None,
             push_relay=push_relay,
             advertise=listed,
             card_versions=card_versions,
         )
         return cls(mounted, options, counting)
+
+
+def _admin(flags: ServerFlags, worker: Worker | None) -> ListenAddress | None:
+    """Where operators ask. The supervisor asks workers, each at a port of its own."""
+    if not flags.admin:
+        return None
+    return ListenAddress() if worker is not None else ListenAddress(*listen_address(flags.admin, "--admin"))
 
 
 def _check_proxy(text: str) -> None:

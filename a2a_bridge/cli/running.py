@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from time import gmtime
 from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.flags import LogLevel, LoopKind
+from a2a_bridge.cli.flags import LoopKind
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, print_message
 from a2a_bridge.cli.workers import Worker
@@ -22,58 +22,6 @@ if TYPE_CHECKING:
     from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
-
-
-#: libraries of the bridge: below WARNING some of them log headers, and with them credentials
-_LIBRARIES = (
-    "aiohttp",
-    "alembic",
-    "asyncio",
-    "grpc",
-    "h2",
-    "hpack",
-    "httpcore",
-    "httpx",
-    "psycopg",
-    "sqlalchemy",
-)
-
-
-class _Format(logging.Formatter):
-    """Lines with the time in UTC, in milliseconds (RFC 3339)."""
-
-    converter = staticmethod(gmtime)
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-
-
-def configure_logging(level: LogLevel) -> None:
-    """Sends the bridge's log to stderr. To be called before the agent's code is loaded, which may configure
-    logging; then `open_logging` for all other loggers.
-    """
-    bridge = logging.getLogger("a2a_bridge")
-    bridge.setLevel(level.value.upper())
-    bridge.propagate = False
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Format("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    bridge.handlers[:] = [handler]
-
-
-def open_logging() -> None:
-    """Lets the agent's loggers work. If its code has configured the root logger, the bridge logs there, too;
-    otherwise all loggers have the bridge's format and level, except libraries below WARNING.
-    """
-    bridge, root = logging.getLogger("a2a_bridge"), logging.getLogger()
-    handlers, bridge.handlers[:] = list(bridge.handlers), []
-    bridge.propagate = True
-    if root.handlers:
-        return
-    root.handlers[:] = handlers
-    root.setLevel(bridge.level)
-    for name in _LIBRARIES:
-        library = logging.getLogger(name)
-        if library.level == logging.NOTSET:
-            library.setLevel(max(logging.WARNING, bridge.level))
 
 
 def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
@@ -134,6 +82,7 @@ async def run(
             raise cannot_listen(error) from error
         try:
             line = ready_line(server) + (f" usage=http://{usage}" if usage is not None else "")
+            logger.info("started as process %d: %s", os.getpid(), line)
             if worker is None:
                 data(line)
                 _announce(server)
@@ -142,10 +91,11 @@ async def run(
                 stack.enter_context(worker.attached())
             with watched_loop():
                 await stop.wait()
-            logger.info("draining for at most %g s", grace)
+            logger.info("%s: draining for at most %g s", stop.cause, grace)
             if worker is None and sys.stderr.isatty():
                 print_message("draining; again to end at once")
             await server.drain(grace)
+            logger.info("stopped, because of %s", stop.cause)
         finally:
             await opening.__aexit__(None, None, None)
 

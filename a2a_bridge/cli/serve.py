@@ -56,9 +56,10 @@ def serve(
     """
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, open_logging, run, run_on, serving
+    from a2a_bridge.cli.log_setup import configure_logging, open_logging
+    from a2a_bridge.cli.running import run, run_on, serving
 
-    configure_logging(flags.log_level)
+    configure_logging(flags)
     if workers.requested(flags):
         workers.check_store(flags.store)
         raise workers.supervise(flags)
@@ -70,6 +71,7 @@ def serve(
     from a2a_bridge.cli.output import fail, guarded
     from a2a_bridge.cli.store_options import push_options, store_options, store_url
     from a2a_bridge.cli.target import parse
+    from a2a_bridge.cli.tracing_setup import configure_tracing
     from a2a_bridge.hosting.options import EngineOptions
 
     listening = ListenOptions.of(flags)
@@ -85,7 +87,7 @@ def serve(
                 f"a2a-bridge gateway {target}",
             )
         agent = load(parsed)
-        open_logging()
+        open_logging(flags)
         engine = EngineOptions(
             tasks=flags.max_tasks,
             history=flags.max_history,
@@ -100,6 +102,7 @@ def serve(
             engine=engine,
             push=flags.push,
             push_options=posted,
+            tracing=configure_tracing(flags.tracing),
         )
         interfaces = listening.interfaces
         opening = serving(
