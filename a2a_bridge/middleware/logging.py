@@ -16,13 +16,11 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.middleware.outcome import asked_task, code_of, seen_task
+from a2a_bridge.middleware.outcome import LONGEST, asked_task, code_of, seen_task
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _log = logging.getLogger("a2a_bridge.access")
 
-#: characters of an id or a name that are logged
-_LONGEST_ID = 64
 #: attributes of a record: names, and duration_ms as a number
 FIELDS = (
     "agent",
@@ -154,7 +152,7 @@ def _printable(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text[:_LONGEST_ID]
+    return text[:LONGEST]
 
 
 def _state_name(state: int) -> str:

@@ -20,7 +20,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import ALL, Req, Res
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.middleware.outcome import code_of
+from a2a_bridge.middleware.outcome import LONGEST, OK, code_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -35,8 +35,6 @@ Gather = Callable[[], Awaitable[Sequence["Metric"]]]
 PREFIX = "a2a_bridge_"
 #: upper bounds in seconds: agents answer in milliseconds or in minutes
 DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-#: characters of the name of an agent
-_LONGEST_NAME = 64
 #: seconds that the gauges of one source may take
 _PATIENCE = 2.0
 #: stands for operations that are not of A2A
@@ -112,7 +110,7 @@ class Metrics:
 def label(agent: str) -> str:
     """The name of an agent as the value of a label."""
     printable = "".join(character if character.isprintable() else "�" for character in agent)
-    return printable[:_LONGEST_NAME]
+    return printable[:LONGEST]
 
 
 def merged(metrics: Iterable[Metric]) -> list[Metric]:
@@ -223,7 +221,7 @@ class _Measured:
         except BaseException as error:
             cell.count(code_of(error), perf_counter() - began)
             raise
-        cell.count("OK", perf_counter() - began)
+        cell.count(OK, perf_counter() - began)
         return response
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
@@ -242,7 +240,7 @@ class _Measured:
                     yield event
                     # The time that the reader takes is not the agent's.
                     before = perf_counter()
-            code = "OK"
+            code = OK
         except BaseException as error:
             code = code_of(error, last)
             raise

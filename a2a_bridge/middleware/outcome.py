@@ -10,6 +10,8 @@ from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 OK = "OK"
+#: characters of an id or a name that are kept
+LONGEST = 64
 
 
 def code_of(error: BaseException | None, last: Event | None = None) -> str:

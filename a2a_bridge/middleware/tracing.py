@@ -22,7 +22,7 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.extras import DISTRIBUTION, load
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.middleware.outcome import OK, asked_task, code_of, seen_task
+from a2a_bridge.middleware.outcome import LONGEST, OK, asked_task, code_of, seen_task
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _Span:
         attributes["rpc.method"] = operation
         task_id = asked_task(call.request)
         if task_id:
-            attributes["a2a.task_id"] = task_id
+            attributes["a2a.task_id"] = task_id[:LONGEST]
         parent = _parent(call)
         kind = SpanKind.SERVER if client is None else SpanKind.CLIENT
         self._is_server = client is None
@@ -193,8 +193,8 @@ class _Span:
     def saw(self, response: object) -> None:
         """Notes the task of a response."""
         found = seen_task(response)
-        if found is not None and self._span.is_recording():
-            self._span.set_attribute("a2a.task_id", found[0])
+        if found is not None and found[0] and self._span.is_recording():
+            self._span.set_attribute("a2a.task_id", found[0][:LONGEST])
 
     def end(self, code: str, events: int | None = None) -> None:
         """Ends the span. events: of a stream."""

@@ -65,6 +65,7 @@ PUBLIC = {
     ],
     "a2a_bridge.middleware": [
         "Limits",
+        "Metrics",
         "Usage",
         "access_log",
         "deadline",
