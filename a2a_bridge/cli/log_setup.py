@@ -131,7 +131,7 @@ def _configure(file: Path) -> None:
         logging.config.dictConfig({"disable_existing_loggers": False, **tree})
     except OSError as error:
         raise output.fail(Exit.USAGE, f"--log-config {file} cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, ImportError, IniError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ImportError, RuntimeError, IniError) as error:
         cause = f": {error.__cause__}" if error.__cause__ is not None else ""
         text = f"--log-config {file} is no configuration of logging: {error}{cause}"
         remedy = (
