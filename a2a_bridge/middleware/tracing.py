@@ -180,7 +180,7 @@ class _Span:
         task_id = asked_task(call.request)
         if task_id:
             attributes["a2a.task_id"] = task_id[:LONGEST]
-        parent = _parent(call)
+        parent = _parent(call, is_server=client is None)
         kind = SpanKind.SERVER if client is None else SpanKind.CLIENT
         self._is_server = client is None
         self._span: Span = tracer.start_span(f"{SERVICE}/{operation}", parent, kind, attributes)
@@ -212,19 +212,23 @@ class _Span:
         span.end()
 
 
-def _parent(call: Call[Any, Any]) -> Context:
+def _parent(call: Call[Any, Any], *, is_server: bool) -> Context:
     """The context in which the span of a call begins."""
     from opentelemetry.context import get_current
     from opentelemetry.trace import get_current_span
 
-    current = get_current_span()
     here = get_current()
-    is_open = current.get_span_context().is_valid and current.is_recording()
+    span = get_current_span()
+    current = span.get_span_context()
+    # A server may have been started inside of a span, which has ended since. One that is not sampled never
+    # records.
+    is_own = not is_server or not call.context.origin.binding
+    is_open = current.is_valid and (is_own or span.is_recording() or not current.trace_flags.sampled)
     given = _given(call)
     if given is None:
         return here if is_open else type(here)()
     # The caller's trace has come here already, in an instrumented ASGI server or in an agent that calls on.
-    same = current.get_span_context().trace_id == get_current_span(given).get_span_context().trace_id
+    same = current.trace_id == get_current_span(given).get_span_context().trace_id
     return here if is_open and same else given
 
 

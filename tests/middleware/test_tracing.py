@@ -194,6 +194,24 @@ async def test_a_span_of_the_process_is_the_parent(traces: Traces) -> None:
         assert ours.parent.span_id == http.context.span_id
 
 
+async def test_what_is_not_sampled_stays_so_and_a_span_that_has_ended_is_no_parent(traces: Traces) -> None:
+    probe = Probe()
+    unsampled = trace.SpanContext(int(TRACE, 16), int(PARENT, 16), False, trace.TraceFlags(0))
+    with trace.use_span(trace.NonRecordingSpan(unsampled)):
+        for service in (traces.serving(probe), client_spans(traces.tracer, "GRPC", "1.0", "a:1")(probe)):
+            await ask(service, called_with({}))
+            assert probe.last.context.parameters["traceparent"].startswith(f"00-{TRACE}-")
+            assert probe.last.context.parameters["traceparent"].endswith("-00")
+    assert traces.spans == ()
+    with traces.tracer.start_as_current_span("start of the server", end_on_exit=False) as start:
+        start.end()
+        await ask(traces.serving(probe), called_with({}))
+        await ask(traces.serving(probe), Call(get().operation, get().request, CallContext()))
+    _, alone, inside = traces.spans
+    assert alone.parent is None
+    assert inside.parent is not None
+
+
 async def test_the_span_is_current_for_the_agent_and_not_for_the_reader(traces: Traces) -> None:
     probe = Probe()
     seen: list[int] = []
