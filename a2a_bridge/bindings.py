@@ -197,6 +197,9 @@ class DialOptions:
     check_card: CheckCard | None = None
     #: is called with every frame, credentials included; must not raise
     frame_observer: Callable[[Frame], None] | None = None
+    #: whether calls are traced: "auto", with the OpenTelemetry provider that the application has configured,
+    #: if any; "off"; or a provider. A gateway follows ServeOptions.tracing instead
+    tracing: Any = "auto"
 
     @property
     def profile(self) -> Profile:
@@ -241,6 +244,21 @@ Document = Callable[[str], bytes]
 #: the query.
 Variant = Callable[[str, str, str], bytes]
 
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A document that is not JSON, or changes with each request."""
+
+    #: HTTP status
+    status: int
+    #: value of the header Content-Type
+    content_type: str
+    body: bytes
+
+
+#: (value of the header Accept, empty if there is none) → a page, which nobody caches
+Render = Callable[[str], Awaitable[Page]]
+
 #: the query for readers that refuse a whole card because of gRPC; without effect on a card of gRPC alone
 HTTP_ONLY = "bindings=JSONRPC,HTTP%2BJSON"
 
@@ -259,6 +277,10 @@ class DocumentHost(Host, Protocol):
 
         variant: the document for requests with a query or A2A-Version; None: the same.
         """
+        ...
+
+    def show(self, path: str, render: Render) -> None:
+        """Serves a page at an absolute path."""
         ...
 
     def receive(self, path: str, receive: Receive) -> None:
@@ -356,6 +378,10 @@ class ApplicationHost(DocumentHost, Protocol):
     trailers: bool | None
     #: the card that a caller at a base URL gets, once the application has started
     card: Callable[[str], hub.AgentCard] | None
+    #: True once the server has begun to drain
+    draining: bool
+    #: the listener for operators, once the application has started; None without one
+    admin: ListenAddress | None
 
 
 def asgi_host(

@@ -78,7 +78,7 @@ from a2a_bridge.hosting.ports import Scope, Sent, Store, TaskQuery
 from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.store_base import Found, StoreBase, TaskChange, TaskRecord
-from a2a_bridge.middleware import Limits
+from a2a_bridge.middleware import Limits, Metrics
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer, request_of
 from a2a_bridge.peers import (
@@ -144,6 +144,7 @@ __all__ = [
     "ListenAddress",
     "Loss",
     "MemoryStore",
+    "Metrics",
     "Middleware",
     "Operation",
     "Origin",

@@ -18,14 +18,14 @@ from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.annotation import finality
-from a2a_bridge.gateway import Dial, Route, Router, StreamSharing, dialled
+from a2a_bridge.gateway import Dial, Failover, Route, Router, StreamSharing, dialled
 from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.silence import SilenceLimit
 from a2a_bridge.gateway.unstreamed import Unstreamed
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
-from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.ports import Outbox, Store
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH, Webhook, WebhookResolver, push_service
@@ -46,6 +46,11 @@ class GatewayApp:
     documents: Mapping[str, Document]
     #: sends the pending notifications, within a grace in seconds
     close: Callable[[float], Awaitable[None]]
+    #: the connections to the agent
+    upstreams: Failover
+    memory: MemoryAccount
+    #: of the relay; None without a store
+    outbox: Outbox | None = None
 
 
 @asynccontextmanager
@@ -75,13 +80,14 @@ async def gateway_app(
         dialect = first.dialect
         is_final = finality(dialect, first.interface.protocol_binding) if dialect.final_events else None
         limit = dial_options.silence_timeout
+        memory = MemoryAccount(options.store_options.max_memory) if store is None else store.memory
         sharing = StreamSharing(
             Unstreamed(SilenceLimit(upstream, limit) if limit else upstream),
             options.replay,
             forward=dial_options.forward,
             is_final=is_final,
             resumes=resumes,
-            memory=MemoryAccount(options.store_options.max_memory) if store is None else store.memory,
+            memory=memory,
         )
         service: Service = Contexts(sharing)
         if first.interface.tenant:
@@ -95,7 +101,8 @@ async def gateway_app(
             service = relay.wrap(service)
             receivers[RELAY_PATH] = relay.receive
         stack.push_async_callback(sharing.aclose)
-        yield GatewayApp(service, receivers, documents, close)
+        outbox = store.outbox if store is not None else None
+        yield GatewayApp(service, receivers, documents, close, upstream, memory, outbox)
 
 
 async def _relay(

@@ -18,8 +18,9 @@ from a2a_bridge.gateway import REMEMBERED, ReplayOptions
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.middleware import Limits, Usage
+from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.middleware.limits import LiveLimits
+from a2a_bridge.middleware.tracing import Tracing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 from a2a_bridge.server_tls import ServerTls
@@ -84,6 +85,12 @@ class ServeOptions:
     pass_credentials: bool = False
     #: limits of one principal; LiveLimits can change while the server runs
     limits: Limits | LiveLimits = field(default_factory=Limits)
+    #: the listener for operators: metrics, probes and, with `usage`, call counts. None: none
+    admin: ListenAddress | None = None
+    #: the metrics of this server; None: those of `admin`, if that is set, else none
+    metrics: Metrics | None = None
+    #: whether calls are traced; see `middleware.tracing`
+    tracing: Tracing = "auto"
     #: the replay buffers of a gateway, for readers that resume or join
     replay: ReplayOptions = field(default_factory=ReplayOptions)
 

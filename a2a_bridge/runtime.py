@@ -16,6 +16,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Protocol, cast
 
+from a2a_bridge.admin import Admin, admin_listener, announced
 from a2a_bridge.agent_app import agent_app, build_agent_app, start_lazily
 from a2a_bridge.asgi_lifetime import Lifetime
 from a2a_bridge.auth import UncheckedCredentialsError, authorise, describe_extended_card
@@ -59,10 +60,13 @@ from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway_app import gateway_app
+from a2a_bridge.gauges import agent_gauges, gateway_gauges
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
 from a2a_bridge.middleware.limits import LiveLimits
+from a2a_bridge.middleware.metrics import Gather
 from a2a_bridge.middleware.stream_compat import stream_compat
+from a2a_bridge.observation import observed, observed_dial, server_middleware
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 from a2a_bridge.planning import (
@@ -150,6 +154,8 @@ class Server:
         secure: bool = False,
     ) -> None:
         self._hosts = hosts
+        #: the listener for operators; None without `ServeOptions.admin`
+        self.admin: ListenAddress | None = None
         self._secure = secure
         self._advertisement = advertisement
         self._close = close
@@ -164,6 +170,11 @@ class Server:
     def grpc(self) -> ListenAddress | None:
         """The first gRPC listener."""
         return next((host.address for (family, _), host in self._hosts.items() if family == "grpc"), None)
+
+    @property
+    def draining(self) -> bool:
+        """True once `drain` has begun."""
+        return self._drained
 
     @property
     def secure(self) -> bool:
@@ -206,6 +217,7 @@ def guarded(
     rounded.on_first = _log_rounding
     bounds = options.limits
     counted = () if options.usage is None else (usage(options.usage),)
+    watched = server_middleware(options, card.name)
     older: tuple[Middleware, ...] = ()
     if older_versions(dialects):
         remembered = remembered or Remembered(dialects)
@@ -214,8 +226,9 @@ def guarded(
         older = (*remembered.legacy.middleware, *memory, stream_compat(dialects))
     return compose(
         service,
+        *watched,
         *counted,
-        access_log(),
+        access_log(agent=card.name),
         # Outside of the middleware that looks tasks up: a caller without access learns nothing of them.
         authorise(options.access_rules, options.name),
         deadline(),
@@ -244,10 +257,11 @@ async def serve_agent(
     StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a card that demands
     credentials which nothing here checks.
     """
-    options = options or ServeOptions()
+    options = observed(options or ServeOptions())
     check_credentials(agent.card, options)
     remembered = Remembered(declared_dialects(interfaces), registers=False)
     async with (
+        admin_listener(options) as admin,
         agent_app(agent, options, remembered.legacy.names) as one,
         serve_service(
             one.service,
@@ -259,6 +273,8 @@ async def serve_agent(
             documents=one.documents,
             host=host,
             shared=shared,
+            admin=admin,
+            gauges=agent_gauges(one),
         ) as server,
     ):
         in_asgi = host is not None or (shared is not None and shared.grpc_here is not None)
@@ -281,14 +297,16 @@ async def serve_gateway(
     """Serves a remote agent. candidates: its interfaces to dial, best first. host, shared: see
     `serve_service`.
     """
-    options = options or ServeOptions()
+    options = observed(options or ServeOptions())
     dial_options = dial_options or DialOptions(timeout=None)
     if options.authentication is not None and not options.pass_credentials:
         forward = dial_options.forward - options.authentication.parameters
         dial_options = replace(dial_options, forward=forward)
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
     remembered = Remembered(declared_dialects(interfaces), visible_to)
-    dialling = _dialling(options.list_tasks_memory)
+    dialling = _dialling(
+        observed_dial(dial, options.tracing, options.metrics, card.name), options.list_tasks_memory
+    )
     names = remembered.legacy.names
     if candidates:
         first = candidates[0]
@@ -297,6 +315,7 @@ async def serve_gateway(
     if options.replay.tasks:
         card = offer_resume(card)
     async with (
+        admin_listener(options) as admin,
         gateway_app(candidates, options, dial_options, dial=dialling, resumes=resumes, names=names) as one,
         serve_service(
             one.service,
@@ -310,6 +329,8 @@ async def serve_gateway(
             documents=one.documents,
             host=host,
             shared=shared,
+            admin=admin,
+            gauges=gateway_gauges(card.name, one),
         ) as server,
     ):
         yield server
@@ -331,7 +352,7 @@ def check_credentials(card: hub.AgentCard, options: ServeOptions) -> None:
         raise UncheckedCredentialsError(card.name, tuple(schemes))
 
 
-def _dialling(remembered: int = REMEMBERED) -> Dial:
+def _dialling(dial: Dial, remembered: int = REMEMBERED) -> Dial:
     """Dials agents of any version so that all behave like 1.0."""
     return polyfilled(remembered=remembered, dial=legacy.dialling(dial))
 
@@ -350,6 +371,8 @@ async def serve_service(
     documents: Mapping[str, Document] | None = None,
     host: ApplicationHost | None = None,
     shared: Shared | None = None,
+    admin: Admin | None = None,
+    gauges: Gather | None = None,
 ) -> AsyncIterator[Server]:
     """Serves any service on the declared interfaces; see `serve_agent`.
 
@@ -359,9 +382,10 @@ async def serve_service(
     memory of callers of 0.x, if it is shared. receivers: handlers of POST requests below these paths of the
     first HTTP listener; without one: ValueError. documents: documents at these paths of the first HTTP
     listener, if any. host: an application that takes all interfaces in place of listeners; of their
-    declarations only the paths count. Its owner starts and drains it. shared: see `Shared`.
+    declarations only the paths count. Its owner starts and drains it. shared: see `Shared`. admin: the
+    listener of `options.admin`, if it is open already. gauges: further metrics.
     """
-    options = options or ServeOptions()
+    options = observed(options or ServeOptions())
     paths = jsonrpc_paths(card)
     if options.authentication is not None:
         card = options.authentication.describe(card)
@@ -441,7 +465,8 @@ async def serve_service(
         )
     server = Server(hosts, advertisement, close or _nothing, secure=secure)
     try:
-        yield server
+        async with announced(server, options, admin, host, gauges):
+            yield server
     finally:
         await server.drain(options.grace)
 
@@ -585,7 +610,7 @@ async def connect(
         text = f"no interface of the card may be used: {'; '.join(other.refusal for other in refused)}"
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
     rounded.on_first = _log_rounding
-    async with dialled(candidates, options, dial=_dialling()) as service:
+    async with dialled(candidates, options, dial=_dialling(observed_dial(dial, options.tracing))) as service:
         yield Peer(service, target, candidates[0].interface)
 
 

@@ -128,8 +128,8 @@ class Advertisement:
     further bridges. Agents of this process never have any. grpc_here: for gRPC without a listener of its own:
     whether the server below can carry it. The card lists it then, at the host and port of the request, unless
     the application is mounted below a path, which gRPC does not have. prefix: the path of the agent on a host
-    that it shares with others, which base URLs have already; gRPC finds such an agent by its tenant. sign: signs a
-    card as JSON, except for readers of 0.2, which has no signatures. Then all addresses are those of
+    that it shares with others, which base URLs have already; gRPC finds such an agent by its tenant. sign:
+    signs a card as JSON, except for readers of 0.2, which has no signatures. Then all addresses are those of
     `public_url` and of the listeners: callers choose the Host header, and must not get a signature for a URL
     of theirs.
     """

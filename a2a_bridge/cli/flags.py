@@ -80,6 +80,21 @@ class LogLevel(str, Enum):  # noqa: UP042
     DEBUG = "debug"
 
 
+class LogFormat(str, Enum):  # noqa: UP042
+    """The format of the log on stderr."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class TracingMode(str, Enum):  # noqa: UP042
+    """Whether calls are traced."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 @dataclass(frozen=True, kw_only=True)
 class OutputFlags:
     """How a command prints its result."""
@@ -504,6 +519,27 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
     loop: LoopKind = flag(LoopKind.AUTO, "Event loop; auto: uvloop if installed.", group="Process")
     log_level: LogLevel = flag(
         LogLevel.WARNING, "Log level on stderr.", group="Process", common=True, live=True
+    )
+    log_format: LogFormat = flag(
+        LogFormat.TEXT, "Log format on stderr; json: one object a line.", group="Process"
+    )
+    log_config: Path | None = flag(
+        None,
+        "Configure logging from this file instead: dictConfig (.json, .toml) or fileConfig (.ini, .conf).",
+        "FILE",
+        group="Process",
+    )
+    admin: str = flag(
+        "",
+        "Serve metrics and probes for operators here; port 0 takes a free port.",
+        "HOST:PORT",
+        group="Process",
+        common=True,
+    )
+    tracing: TracingMode = flag(
+        TracingMode.AUTO,
+        "Trace calls with OpenTelemetry; auto: if the agent configures it; on: as OTEL_… variables say.",
+        group="Process",
     )
 
     rules: tuple[RuleSettings, ...] = table(tuple, "Which callers may use which operations.")

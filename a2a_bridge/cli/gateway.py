@@ -83,11 +83,12 @@ def gateway(
     note_open(flags)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, open_logging, reloader_of, run_on
+    from a2a_bridge.cli.log_setup import configure_logging, open_logging
+    from a2a_bridge.cli.running import reloader_of, run_on
 
-    configure_logging(flags.log_level)
+    configure_logging(flags)
     reloader = reloader_of(context)
-    open_logging()
+    open_logging(flags)
     check_binding(flags.binding)
     store, push_relay = flags.store, flags.push_relay
     if workers.requested(flags):
@@ -102,6 +103,7 @@ def gateway(
     from a2a_bridge.cli.signing_options import check_card
     from a2a_bridge.cli.store_options import push_options, store_options
     from a2a_bridge.cli.target import parse
+    from a2a_bridge.cli.tracing_setup import configure_tracing
     from a2a_bridge.gateway import ReplayOptions
     from a2a_bridge.hosting.stores.opening import MEMORY
 
@@ -129,6 +131,7 @@ def gateway(
             store=store or None,
             store_options=store_options(flags),
             push_options=push_options(flags),
+            tracing=configure_tracing(flags.tracing),
         ),
     )
     options = dial_options(flags)

@@ -114,6 +114,7 @@ class ListenOptions:
             public_url=flags.public_url,
             public_grpc=flags.public_grpc,
             grpc_urls=flags.grpc_urls.value,
+            admin=_admin(flags, worker),
             usage=counting.table if counting is not None else None,
             authentication=authentication(flags),
             allow_unauthenticated=flags.allow_unauthenticated,
@@ -149,6 +150,13 @@ def rules_of(rules: Sequence[RuleSettings]) -> tuple[Rule, ...]:
         except ValueError as error:
             raise typer.BadParameter(f"[[rules]] {number}: {error}", param_hint="--config") from None
     return tuple(made)
+
+
+def _admin(flags: ServerFlags, worker: Worker | None) -> ListenAddress | None:
+    """Where operators ask. The supervisor asks workers, each at a port of its own."""
+    if not flags.admin:
+        return None
+    return ListenAddress() if worker is not None else ListenAddress(*listen_address(flags.admin, "--admin"))
 
 
 def _check_proxy(text: str) -> None:

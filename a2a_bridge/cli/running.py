@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from time import gmtime
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.flags import LogLevel, LoopKind, ServerFlags
+from a2a_bridge.cli.flags import LoopKind
+from a2a_bridge.cli.log_setup import change_level
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, print_message
 from a2a_bridge.cli.reading import Reading
@@ -28,58 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-#: libraries of the bridge: below WARNING some of them log headers, and with them credentials
-_LIBRARIES = (
-    "aiohttp",
-    "alembic",
-    "asyncio",
-    "grpc",
-    "h2",
-    "hpack",
-    "httpcore",
-    "httpx",
-    "psycopg",
-    "sqlalchemy",
-)
-
-
-class _Format(logging.Formatter):
-    """Lines with the time in UTC, in milliseconds (RFC 3339)."""
-
-    converter = staticmethod(gmtime)
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-
-
-def configure_logging(level: LogLevel) -> None:
-    """Sends the bridge's log to stderr. To be called before the agent's code is loaded, which may configure
-    logging; then `open_logging` for all other loggers.
-    """
-    bridge = logging.getLogger("a2a_bridge")
-    bridge.setLevel(level.value.upper())
-    bridge.propagate = False
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Format("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    bridge.handlers[:] = [handler]
-
-
-def open_logging() -> None:
-    """Lets the agent's loggers work. If its code has configured the root logger, the bridge logs there, too;
-    otherwise all loggers have the bridge's format and level, except libraries below WARNING.
-    """
-    bridge, root = logging.getLogger("a2a_bridge"), logging.getLogger()
-    handlers, bridge.handlers[:] = list(bridge.handlers), []
-    bridge.propagate = True
-    if root.handlers:
-        return
-    root.handlers[:] = handlers
-    root.setLevel(bridge.level)
-    for name in _LIBRARIES:
-        library = logging.getLogger(name)
-        if library.level == logging.NOTSET:
-            library.setLevel(max(logging.WARNING, bridge.level))
-
-
 def reloader_of(context: typer.Context) -> Reloader | None:
     """Follows the configuration file of the running command; None if it has none."""
     if Reading.of_context(context).path is None:
@@ -87,21 +36,6 @@ def reloader_of(context: typer.Context) -> Reloader | None:
     from a2a_bridge.cli.reload import Reloader  # loads the parser of TOML
 
     return Reloader.of(context)
-
-
-def _change_level(old: ServerFlags, new: ServerFlags) -> None:
-    """Gives other loggers a new level as far as `configure_logging` and `open_logging` gave them theirs."""
-    before, after = (logging.getLevelName(one.log_level.value.upper()) for one in (old, new))
-    names = ["a2a_bridge"]
-    root = logging.getLogger()
-    if any(isinstance(one.formatter, _Format) for one in root.handlers):
-        root.setLevel(after)
-        names += _LIBRARIES
-    for name in names:
-        logger = logging.getLogger(name)
-        least = logging.NOTSET if name == "a2a_bridge" else logging.WARNING
-        if logger.level == max(least, before):
-            logger.setLevel(max(least, after))
 
 
 def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
@@ -165,9 +99,10 @@ async def run(
             raise cannot_listen(error) from error
         try:
             if reloader is not None and worker is None:  # else the supervisor starts a successor
-                reloader.on_change(_change_level)
+                reloader.on_change(change_level)
                 await stack.enter_async_context(reloader.attached(None if envoy is None else envoy.hangups))
             line = ready_line(server) + (f" usage=http://{usage}" if usage is not None else "")
+            logger.info("started as process %d: %s", os.getpid(), line)
             if worker is None:
                 data(line)
                 _announce(server)
@@ -176,10 +111,11 @@ async def run(
                 stack.enter_context(worker.attached())
             with watched_loop():
                 await stop.wait()
-            logger.info("draining for at most %g s", grace)
+            logger.info("%s: draining for at most %g s", stop.cause, grace)
             if worker is None and sys.stderr.isatty():
                 print_message("draining; again to end at once")
             await server.drain(grace)
+            logger.info("stopped, because of %s", stop.cause)
         finally:
             await opening.__aexit__(None, None, None)
 

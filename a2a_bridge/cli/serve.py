@@ -84,9 +84,10 @@ def serve(
     note_open(flags)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, open_logging, reloader_of, run, run_on, serving
+    from a2a_bridge.cli.log_setup import configure_logging, open_logging
+    from a2a_bridge.cli.running import reloader_of, run, run_on, serving
 
-    configure_logging(flags.log_level)
+    configure_logging(flags)
     reloader = reloader_of(context)
     if workers.requested(flags):
         workers.check_store(flags.store)
@@ -99,6 +100,7 @@ def serve(
     from a2a_bridge.cli.output import fail, guarded
     from a2a_bridge.cli.store_options import push_options, store_options, store_url
     from a2a_bridge.cli.target import parse
+    from a2a_bridge.cli.tracing_setup import configure_tracing
     from a2a_bridge.hosting.options import EngineOptions
 
     listening = ListenOptions.of(flags)
@@ -115,7 +117,7 @@ def serve(
                 f"a2a-bridge gateway {code}",
             )
         agent = load(parsed)
-        open_logging()
+        open_logging(flags)
         engine = EngineOptions(
             tasks=flags.max_tasks,
             history=flags.max_history,
@@ -130,6 +132,7 @@ def serve(
             engine=engine,
             push=flags.push,
             push_options=posted,
+            tracing=configure_tracing(flags.tracing),
         )
         check_card(agent, options)
         interfaces = listening.interfaces

@@ -146,13 +146,17 @@ def supervise(flags: ServerFlags, reloader: Reloader | None = None) -> typer.Exi
         return fail(Exit.USAGE, "--workers needs SO_REUSEPORT, which this system lacks")
     http, grpc = "" if flags.no_http else flags.http, "" if flags.no_grpc else flags.grpc
     try:
-        supervisor = _Supervisor(flags.workers, http, grpc, flags.timeout_graceful_shutdown)
+        admin = listen_address(flags.admin, "--admin") if flags.admin else None
+        supervisor = _Supervisor(flags.workers, http, grpc, flags.timeout_graceful_shutdown, admin)
         if reloader is not None:
             supervisor.reloader = reloader.for_successors(_OF_SUPERVISOR)
     except OSError as error:
         return cannot_listen(error)
     with asyncio.Runner() as runner:
-        return typer.Exit(runner.run(supervisor.run()))
+        try:
+            return typer.Exit(runner.run(supervisor.run()))
+        except OSError as error:
+            return cannot_listen(error)
 
 
 @dataclass(slots=True, eq=False)
@@ -203,11 +207,16 @@ class _NotReadyError(Exception):
 class _Supervisor:
     """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on.
 
-    http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain.
+    http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain. admin:
+    host and port of the listener for operators, if there is one.
     """
 
-    def __init__(self, count: int, http: str, grpc: str, grace: float) -> None:
+    def __init__(
+        self, count: int, http: str, grpc: str, grace: float, admin: tuple[str, int] | None = None
+    ) -> None:
         self._grace = grace
+        self._admin = admin
+        self._has_started = False
         self._http, self._grpc = http, grpc
         listeners: list[socket.socket | None] = [None] * count
         if http:
@@ -230,7 +239,27 @@ class _Supervisor:
         self._key = os.environ.get(PREFIX + "KEY") or secrets.token_hex(32)
 
     async def run(self) -> int:
-        """Runs until a signal; the exit code."""
+        """Runs until a signal; the exit code. Raises OSError if --admin cannot be listened on."""
+        if self._admin is None:
+            return await self._run_workers("")
+        from a2a_bridge.bindings import ListenAddress  # loads protobuf, as the listener does
+        from a2a_bridge.cli.worker_admin import worker_admin
+
+        listen = ListenAddress(*self._admin)
+        async with worker_admin(listen, self._places, lambda: self._has_started) as address:
+            return await self._run_workers(f" admin=http://{address}")
+
+    def _places(self) -> dict[str, str]:
+        """The listeners for operators of the workers that are ready."""
+        found = {}
+        for slot in self._slots:
+            line = slot.current.line if slot.current is not None else ""
+            if " admin=" in line:
+                found[str(slot.number)] = line.partition(" admin=")[2].split(" ")[0]
+        return found
+
+    async def _run_workers(self, admin: str) -> int:
+        """admin: the part of the ready line for --admin."""
         loop = asyncio.get_running_loop()
         for number in _STOP:
             loop.add_signal_handler(number, self._on_stop, number)
@@ -242,7 +271,10 @@ class _Supervisor:
         try:
             await asyncio.wait([starting, stop], return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
-                data(starting.result())
+                line = starting.result().partition(" admin=")[0] + admin
+                self._has_started = True
+                logger.info("started %d workers as process %d: %s", len(self._slots), os.getpid(), line)
+                data(line)
                 await stop
         except _NotReadyError as error:
             if error.reason:
@@ -365,6 +397,8 @@ class _Supervisor:
             worker.signal(signal.SIGKILL)
         codes = [code, *await asyncio.gather(*waiting)]
         # As a shell gives it for a process that was ended by a signal.
+        if self._stopped is not None:
+            logger.info("stopped, because of %s", signal.Signals(self._stopped).name)
         return next((one if one > 0 else 128 - one for one in codes if one), 0)
 
     def _on_stop(self, number: int) -> None:
@@ -374,6 +408,7 @@ class _Supervisor:
             return
         self._stopped = number
         self._stop.set()
+        logger.info("%s: draining for at most %g s", signal.Signals(number).name, self._grace)
         if sys.stderr.isatty():
             print_message("draining; again to end at once")
         for worker in self._alive:

@@ -66,6 +66,7 @@ PUBLIC = {
     ],
     "a2a_bridge.middleware": [
         "Limits",
+        "Metrics",
         "Usage",
         "access_log",
         "deadline",

@@ -39,11 +39,11 @@ def working(state: hub.TaskState = hub.TASK_STATE_WORKING) -> hub.StreamResponse
 
 
 ANSWERS = [
-    (get(), TASK, "in-process GetTask task=t-1 state=WORKING ok 12.5 ms"),
-    (send(), hub.SendMessageResponse(task=TASK), "in-process SendMessage task=t-1 state=WORKING ok 12.5 ms"),
-    (send(), hub.SendMessageResponse(message=hub.Message()), "in-process SendMessage ok 12.5 ms"),
+    (get(), TASK, "in-process GetTask task=t-1 state=WORKING OK 12.5 ms"),
+    (send(), hub.SendMessageResponse(task=TASK), "in-process SendMessage task=t-1 state=WORKING OK 12.5 ms"),
+    (send(), hub.SendMessageResponse(message=hub.Message()), "in-process SendMessage OK 12.5 ms"),
     (get(), A2AError(Reason.TASK_NOT_FOUND), "in-process GetTask task=t-1 TASK_NOT_FOUND 12.5 ms"),
-    (get(), RuntimeError("a secret"), "in-process GetTask task=t-1 crash 12.5 ms"),
+    (get(), RuntimeError("a secret"), "in-process GetTask task=t-1 INTERNAL_ERROR 12.5 ms"),
     (
         Call(
             ops.GET_PUSH_CONFIG,
@@ -51,7 +51,7 @@ ANSWERS = [
             CallContext(origin=Origin("JSONRPC", "1.0", "127.0.0.1")),
         ),
         hub.TaskPushNotificationConfig(url="https://secret.example/"),
-        "JSONRPC 1.0 GetTaskPushNotificationConfig task=t-1 ok 12.5 ms",
+        "JSONRPC 1.0 GetTaskPushNotificationConfig task=t-1 OK 12.5 ms peer=127.0.0.1",
     ),
 ]
 
@@ -70,10 +70,10 @@ async def test_a_call_is_a_line(call: Any, answer: Any, line: str, lines: Callab
 
 
 STREAMS = [
-    ([working(), working(hub.TASK_STATE_COMPLETED)], "task=t-1 state=COMPLETED ok 2 events"),
-    ([], "task=t-1 ok 0 events"),
+    ([working(), working(hub.TASK_STATE_COMPLETED)], "task=t-1 state=COMPLETED OK 2 events"),
+    ([], "task=t-1 OK 0 events"),
     ([working(), A2AError(Reason.UNAVAILABLE)], "task=t-1 state=WORKING UNAVAILABLE 1 events"),
-    ([RuntimeError("a secret")], "task=t-1 crash 0 events"),
+    ([RuntimeError("a secret")], "task=t-1 INTERNAL_ERROR 0 events"),
 ]
 
 
@@ -102,8 +102,8 @@ async def test_abandoned_calls_count_as_cancelled(lines: Callable[[], list[str]]
     await anext(events)
     await events.aclose()
     assert lines() == [
-        "in-process GetTask task=t-1 cancelled 12.5 ms",
-        "in-process SubscribeToTask task=t-1 state=WORKING cancelled 1 events 12.5 ms",
+        "in-process GetTask task=t-1 CANCELLED 12.5 ms",
+        "in-process SubscribeToTask task=t-1 state=WORKING CANCELLED 1 events 12.5 ms",
     ]
 
 

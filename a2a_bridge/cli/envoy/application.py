@@ -34,6 +34,7 @@ _FLUSH, _FAREWELL = 2.0, 0.25
 
 if TYPE_CHECKING:
     from a2a_bridge.pb import lf_a2a_v1 as hub
+    from a2a_bridge.process import Stop
 
 _log = logging.getLogger(__name__)
 
@@ -46,8 +47,8 @@ class Inside:
     def __init__(self, handover: Handover) -> None:
         self._handover = handover
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
-        self._stop = asyncio.Event()
         self._on_hangup: Callable[[], None] = _ignore
+        self._stop: Stop | None = None
         #: resolved when requests can be answered
         self._ready = asyncio.Event()
         self._ended = asyncio.Event()
@@ -63,20 +64,24 @@ class Inside:
         asyncio.run_coroutine_threadsafe(main, self._loop.result()).result()
 
     @contextmanager
-    def stop_signals(self, _grace: float) -> Iterator[asyncio.Event]:
+    def stop_signals(self, _grace: float) -> Iterator[Stop]:
         """The event that the supervisor sets. The supervisor also limits the time of the end."""
+        from a2a_bridge.process import Stop  # loads protobuf
+
         loop = asyncio.get_running_loop()
+        stop = self._stop = Stop()
 
         def on_readable() -> None:
-            if os.read(self._handover.stop, 1) == HANGUP:
+            number = os.read(self._handover.stop, 1)
+            if number == HANGUP:
                 self._on_hangup()
                 return
             loop.remove_reader(self._handover.stop)
-            self._stop.set()
+            stop.request(signal.Signals(number[0]).name if number else "the end of its supervisor")
 
         loop.add_reader(self._handover.stop, on_readable)
         try:
-            yield self._stop
+            yield stop
         finally:
             loop.remove_reader(self._handover.stop)
 
@@ -117,7 +122,8 @@ class Inside:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         # Envoy was stopped by another process: its listeners are closed already.
-        self._stop.set()
+        if self._stop is not None:
+            self._stop.request("the end of Envoy")
         await self._ended.wait()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -162,6 +168,7 @@ class Listening:
         self.http = address if "http" in families else None
         self.grpc = address if "grpc" in families else None
         self.secure = secure
+        self.admin = application.admin
 
     @property
     def card(self) -> Any:

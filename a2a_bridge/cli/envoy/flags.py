@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.flags import ClientCertificate, LoopKind, ServerFlags, ServerKind
+from a2a_bridge.cli.flags import ClientCertificate, LogFormat, LoopKind, ServerFlags, ServerKind
 from a2a_bridge.cli.options import Exit, listen_address
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.core.extras import MissingExtraError
@@ -56,8 +56,10 @@ def run_if_requested(context: typer.Context, flags: ServerFlags) -> None:
 def _run(flags: ServerFlags) -> int:
     from a2a_bridge.cli.envoy import supervisor
     from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
+    from a2a_bridge.cli.log_setup import configure_logging
     from a2a_bridge.cli.output import cannot_listen, fail
 
+    configure_logging(flags)
     host, port = listen_address(address(flags), "--listen")
     tls = _tls(flags)
     try:
@@ -84,7 +86,11 @@ def _run(flags: ServerFlags) -> int:
         for one in hosts:
             supervisor.check_free(one, port)
         return supervisor.run(
-            options, flags.log_level, flags.timeout_graceful_shutdown, reloads=flags.config is not None
+            options,
+            flags.log_level,
+            flags.timeout_graceful_shutdown,
+            json_log=flags.log_format is LogFormat.JSON,
+            reloads=flags.config is not None,
         )
     except MissingExtraError as error:
         raise fail(Exit.USAGE, f"--server envoy: {error.text}", error.remedy) from None

@@ -104,6 +104,8 @@ class AsgiHost(Mounts):
         self.running: set[AsgiRequest] = set()
         #: the card that a caller at a base URL gets, once the application has started
         self.card: Callable[[str], hub.AgentCard] | None = None
+        #: the listener for operators, once the application has started
+        self.admin: ListenAddress | None = None
         #: gRPC, if it is mounted
         self.calls: Calls | None = None
         #: whether the server can send trailers, which gRPC needs; None before the first request

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import parse_qs, quote, unquote
 
-from a2a_bridge.bindings import HTTP_ONLY, Document, HostOptions, Receive, Variant
+from a2a_bridge.bindings import HTTP_ONLY, Document, HostOptions, Receive, Render, Variant
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.peers import READER_HEADER, reader
 from a2a_bridge_transports._http.exchange import (
@@ -131,6 +131,11 @@ class Mounts:
         """
         served = _Published(document, variant, self.options.cors)
         self.mount(path, {"GET": served.get, "HEAD": served.get, "OPTIONS": served.options})
+
+    def show(self, path: str, render: Render) -> None:
+        """Serves a page at an absolute path. Raises ValueError if it is taken."""
+        shown = _Shown(render).get
+        self.mount(path, {"GET": shown, "HEAD": shown})
 
     def receive(self, path: str, receive: Receive) -> None:
         """Passes posts below an absolute path to a function. Raises ValueError if it is taken."""
@@ -300,6 +305,22 @@ class _Published:
             ("Access-Control-Max-Age", "86400"),
         )
         return Reply(204, self._cors + preflight)
+
+
+class _Shown:
+    """One page, rendered for each request and never cached."""
+
+    def __init__(self, render: Render) -> None:
+        self._render = render
+
+    async def get(self, request: Request) -> Reply:
+        try:
+            page = await self._render(request.headers.get("Accept", ""))
+        except Exception:  # noqa: BLE001  the application's function
+            _log.exception("the page at %s failed", request.path)
+            return refuse(internal_error())
+        headers = (("Content-Type", page.content_type), ("Cache-Control", "no-store"))
+        return Reply(page.status, headers, page.body)
 
 
 class _Received:
