@@ -53,6 +53,7 @@ from a2a_bridge.gateway import (
     rewrite_extended_card,
     without_lacking,
 )
+from a2a_bridge.gateway.credentials import TokenExchange, UpstreamCredentials, note_mismatch, sending
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
@@ -68,6 +69,7 @@ from a2a_bridge.planning import (
     declared_dialects,
     dialects_of,
     grouped,
+    identifies,
     jsonrpc_paths,
     placed,
 )
@@ -243,15 +245,22 @@ async def serve_gateway(
     *,
     host: ApplicationHost | None = None,
 ) -> AsyncIterator[Server]:
-    """Serves a remote agent. candidates: its interfaces to dial, best first. host: see `serve_service`."""
+    """Serves a remote agent. candidates: its interfaces to dial, best first. host: see `serve_service`.
+
+    Raises ValueError for contradictory options.
+    """
     options = options or ServeOptions()
     dial_options = dial_options or DialOptions(timeout=None)
     if options.authentication is not None and not options.pass_credentials:
         forward = dial_options.forward - options.authentication.parameters
         dial_options = replace(dial_options, forward=forward)
+    credentials = options.upstream.credentials
+    if isinstance(credentials, TokenExchange) and not identifies(options):
+        raise ValueError("token exchange needs a gateway that authenticates its callers with bearer tokens")
+    note_mismatch(card, credentials, dial_options.tls)
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
     remembered = Remembered(declared_dialects(interfaces), visible_to)
-    dialling = _dialling(options.list_tasks_memory)
+    dialling = _dialling(options.list_tasks_memory, credentials)
     names = remembered.legacy.names
     if candidates:
         first = candidates[0]
@@ -279,9 +288,7 @@ async def serve_gateway(
 
 def _note_unchecked(card: hub.AgentCard, options: ServeOptions) -> None:
     """Logs that a card asks for credentials which nothing here checks."""
-    if card.security_requirements and not (
-        options.authentication or options.middleware or options.host.authenticate
-    ):
+    if card.security_requirements and not identifies(options):
         schemes = dict.fromkeys(name for one in card.security_requirements for name in one.schemes)
         _log.warning(
             "the card of %r asks for credentials (%s), and nothing here checks them: every caller is let in",
@@ -290,9 +297,10 @@ def _note_unchecked(card: hub.AgentCard, options: ServeOptions) -> None:
         )
 
 
-def _dialling(remembered: int = REMEMBERED) -> Dial:
+def _dialling(remembered: int = REMEMBERED, credentials: UpstreamCredentials | None = None) -> Dial:
     """Dials agents of any version so that all behave like 1.0."""
-    return polyfilled(remembered=remembered, dial=legacy.dialling(dial))
+    dialling = dial if credentials is None else sending(credentials, dial)
+    return polyfilled(remembered=remembered, dial=legacy.dialling(dialling))
 
 
 @asynccontextmanager

@@ -12,10 +12,11 @@ import typer
 from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import AgentFlags, ServerFlags, flag, with_flags
 from a2a_bridge.cli.options import PREFIX, check_binding, use_bridge_key
+from a2a_bridge.cli.upstream_flags import UpstreamFlags
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatewayFlags(ServerFlags, AgentFlags):
+class GatewayFlags(ServerFlags, AgentFlags, UpstreamFlags):
     """The flags of `gateway`, with the defaults of ReplayOptions; a test compares them."""
 
     card: Path | None = flag(None, "Card of the agent, if the agent serves none.", "FILE")
@@ -92,6 +93,7 @@ def gateway(
     from a2a_bridge.cli.output import guarded
     from a2a_bridge.cli.store_options import push_options, store_options
     from a2a_bridge.cli.target import parse
+    from a2a_bridge.cli.upstream_options import with_upstream
     from a2a_bridge.gateway import ReplayOptions
     from a2a_bridge.hosting.stores.opening import MEMORY
 
@@ -128,6 +130,8 @@ def gateway(
         silence_timeout=flags.silence_timeout,
         forward=options.forward | {name.lower() for name in flags.forward or ()},
     )
+    ca = str(flags.cacert or "")
+    listening = replace(listening, options=with_upstream(listening.options, flags, options.parameters, ca=ca))
     with guarded(target):
         run_on(
             flags.loop,

@@ -21,7 +21,7 @@ PREFIX = "A2A_BRIDGE_"
 #: prefix of variables that hold a header to send; suffix of variables that name a file with the value
 _HEADER, _FILE = PREFIX + "HEADER_", "_FILE"
 #: variables with a secret, which can be read from a file instead
-_SECRETS = frozenset({PREFIX + "STORE", PREFIX + "STORE_KEY", PREFIX + "KEY"})
+_SECRETS = frozenset(PREFIX + name for name in ("STORE", "STORE_KEY", "KEY", "UPSTREAM_CLIENT_SECRET"))
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
 EXIT_CODES = (

@@ -7,6 +7,7 @@ from a2a_bridge.gateway.cards import (
     synthesised,
     without_lacking,
 )
+from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.gateway.polyfill import REMEMBERED, polyfilled
 from a2a_bridge.gateway.replay_buffer import ReplayOptions
 from a2a_bridge.gateway.router import Route, Router
@@ -23,6 +24,7 @@ __all__ = [
     "Router",
     "StreamSharing",
     "Upstream",
+    "UpstreamOptions",
     "dialled",
     "failed_to_connect",
     "note_signatures",

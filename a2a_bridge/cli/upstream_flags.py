@@ -1,0 +1,53 @@
+"""The flags of `gateway` for its agent: credentials, and what happens when the agent fails.
+
+`--version` loads this module, so it imports nothing but the other flags.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from a2a_bridge.cli.flags import flag
+
+
+class UpstreamAuth(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices
+    """What is sent to the agent to prove who calls."""
+
+    PASS_THROUGH = "pass-through"  # noqa: S105  no secret
+    STATIC = "static"
+    CLIENT_CREDENTIALS = "client-credentials"
+    TOKEN_EXCHANGE = "token-exchange"  # noqa: S105  no secret
+    NONE = "none"
+
+
+class ClientAuth(str, Enum):  # noqa: UP042
+    """How the gateway proves its identity to the token endpoint."""
+
+    AUTO = "auto"
+    BASIC = "basic"
+    POST = "post"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpstreamFlags:
+    """How a gateway calls its agent."""
+
+    upstream_auth: UpstreamAuth | None = flag(
+        None,
+        "Credentials for the agent; default: those of callers, unless this gateway authenticates callers.",
+    )
+    upstream_token_url: str = flag("", "Token endpoint (OAuth 2) of the agent's identity provider.", "URL")
+    upstream_issuer: str = flag(
+        "", "Identity provider of the agent, whose discovery document names the token endpoint.", "URL"
+    )
+    upstream_client_id: str = flag("", "Client id of this gateway at the token endpoint.", "ID")
+    upstream_client_secret: str = flag(
+        "", "Client secret of this gateway; from a file or the variable only.", "@FILE"
+    )
+    upstream_client_auth: ClientAuth = flag(
+        ClientAuth.AUTO, "How the secret is sent to the token endpoint; auto: as the issuer says, else basic."
+    )
+    upstream_scope: str = flag("", "Scopes of the token, separated by spaces.", "SCOPES")
+    upstream_audience: str = flag("", "Audience of the token.", "AUDIENCE")
+    upstream_resource: str = flag("", "Resource of the token (RFC 8707).", "URI")
