@@ -38,7 +38,7 @@ from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.resume import offer_resume, offers_resume
+from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.core.scope import scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect, older_versions
@@ -51,15 +51,16 @@ from a2a_bridge.gateway import (
     polyfilled,
     rewrite,
     rewrite_extended_card,
-    without_lacking,
 )
+from a2a_bridge.gateway.card_refresh import CardReading
 from a2a_bridge.gateway.credentials import TokenExchange, UpstreamCredentials, note_mismatch, sending
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
-from a2a_bridge.gateway_app import gateway_app
+from a2a_bridge.gateway_app import gateway_app, offered, refreshed
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, limits, usage, validate
+from a2a_bridge.middleware.extensions import Offer
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
@@ -118,10 +119,12 @@ class Server:
         hosts: dict[tuple[str, ListenAddress], Host],
         advertisement: Advertisement,
         close: Callable[[float], Awaitable[None]],
+        replace_card: Callable[[hub.AgentCard], None],
         *,
         secure: bool = False,
     ) -> None:
         self._hosts = hosts
+        self._replace_card = replace_card
         self._secure = secure
         self._advertisement = advertisement
         self._close = close
@@ -147,6 +150,10 @@ class Server:
         """The card as a caller on this machine sees it."""
         return self._advertisement.card()
 
+    def replace_card(self, card: hub.AgentCard) -> None:
+        """Shows another card from now on, with the same interfaces, and offers its extensions."""
+        self._replace_card(card)
+
     async def drain(self, grace: float) -> None:
         """Refuses new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
         repeated.
@@ -168,12 +175,13 @@ def guarded(
     remembered: Remembered | None = None,
     *,
     elsewhere: bool = False,
+    offer: Offer | None = None,
 ) -> Service:
     """A service behind the middleware of every server.
 
     dialects: the served versions; middleware for 0.x is added only with them. remembered: the memory of
     callers of
-    0.x, if it is shared. elsewhere: see `validate`.
+    0.x, if it is shared. elsewhere: see `validate`. offer: the extensions of the card, if it can change.
     """
     rounded.on_first = _log_rounding
     bounds = options.limits
@@ -193,7 +201,7 @@ def guarded(
         deadline(),
         *older,
         validate(elsewhere=elsewhere),
-        extensions(card),
+        extensions(offer or card),
         *options.middleware,
         # Inside the middleware of the options, which may authenticate the caller.
         limits(calls=bounds.calls, streams=bounds.streams, parts=bounds.parts),
@@ -262,17 +270,12 @@ async def serve_gateway(
     remembered = Remembered(declared_dialects(interfaces), visible_to)
     dialling = _dialling(options.list_tasks_memory, credentials)
     names = remembered.legacy.names
-    if candidates:
-        first = candidates[0]
-        card = without_lacking(card, first.dialect, first.interface.protocol_binding)
     resumes = offers_resume(card)
-    if options.replay.tasks:
-        card = offer_resume(card)
     async with (
         gateway_app(candidates, options, dial_options, dial=dialling, resumes=resumes, names=names) as one,
         serve_service(
             one.service,
-            card,
+            offered(card, candidates, options),
             interfaces,
             options,
             close=one.close,
@@ -282,6 +285,7 @@ async def serve_gateway(
             documents=one.documents,
             host=host,
         ) as server,
+        refreshed(one, CardReading(card, candidates), options, server.replace_card),
     ):
         yield server
 
@@ -330,11 +334,17 @@ async def serve_service(
     options = options or ServeOptions()
     paths = jsonrpc_paths(card)
     if options.authentication is not None:
-        card = options.authentication.describe(card)
         service = compose(service, describe_extended_card(options.authentication))
-    if rewrites_card:
-        note_signatures(card)
-        card = rewrite(card)
+
+    def shown(card: hub.AgentCard) -> hub.AgentCard:
+        if options.authentication is not None:
+            card = options.authentication.describe(card)
+        if rewrites_card:
+            note_signatures(card)
+            card = rewrite(card)
+        return card
+
+    card = shown(card)
     if not interfaces:
         raise ValueError("no interfaces are declared, so there is nothing to serve")
     plan = [placed(one, options) for one in interfaces]
@@ -364,7 +374,17 @@ async def serve_service(
             service,
             _addressed(advertisement, only_missing=not rewrites_card, resumes=offers_resume(card)),
         )
-    service = guarded(service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card)
+    offer = Offer(card) if rewrites_card else None
+    service = guarded(
+        service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card, offer=offer
+    )
+
+    def replace_card(card: hub.AgentCard) -> None:
+        card = shown(card)
+        if offer is not None:
+            offer.replace(card)
+        advertisement.replace(card)
+
     if host is not None:
         host.options = replace(options.host_of("http"), jsonrpc_paths=paths)
         host.card = advertisement.card
@@ -395,7 +415,8 @@ async def serve_service(
             [replace(one, address=hosts[one.family, one.address].address) for one in plan],
             http.address if http is not None else None,
         )
-    server = Server(hosts, advertisement, close or _nothing, secure=options.host.tls is not None)
+    secure = options.host.tls is not None
+    server = Server(hosts, advertisement, close or _nothing, replace_card, secure=secure)
     try:
         yield server
     finally:

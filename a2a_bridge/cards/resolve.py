@@ -12,7 +12,7 @@ Rules (spec 8.2, 8.6):
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -43,6 +43,8 @@ class Located:
     fallback: bool = False
     #: the implementation that the response shows
     profile: Profile = UNKNOWN
+    #: seconds for which the document is fresh, by its Cache-Control; 0 if it does not say
+    fresh_for: float = 0.0
 
 
 @dataclass(slots=True)
@@ -74,11 +76,14 @@ class Resolver:
         """
         return (await self.locate(url)).card
 
-    async def locate(self, url: str, *, exact: bool = False) -> Located:
+    async def locate(self, url: str, *, exact: bool = False, revalidate: bool = False) -> Located:
         """The card behind a base URL or card URL, and where it was found. Raises A2AError as `resolve` does.
 
-        exact: do not fall back to the card of the origin.
+        exact: do not fall back to the card of the origin. revalidate: ask, even if the known card is fresh.
         """
+        if revalidate:
+            for entry in self._entries.values():
+                entry.fresh_until = 0.0
         tried: list[str] = []
         own = card_locations(url, exact=True)
         *earlier, last = own if exact else card_locations(url)
@@ -92,13 +97,18 @@ class Resolver:
                 tried.append(error.message)
             else:
                 if found is not None:
-                    return Located(found[0], location, location not in own, found[1])
+                    return self._located(location, own, found)
         found = await self._at(last, tried)
         if found is not None:
-            return Located(found[0], last, last not in own, found[1])
+            return self._located(last, own, found)
         raise A2AError(
             Reason.INVALID_AGENT_RESPONSE, f"no agent card at {url}: {'; '.join(tried)}", blame=Blame.PEER
         )
+
+    def _located(self, location: str, own: Sequence[str], found: tuple[hub.AgentCard, Profile]) -> Located:
+        entry = self._entries.get(location)
+        fresh_for = 0.0 if entry is None else max(0.0, entry.fresh_until - self._clock())
+        return Located(found[0], location, location not in own, found[1], fresh_for)
 
     async def _at(self, location: str, tried: list[str]) -> tuple[hub.AgentCard, Profile] | None:
         entry = self._entries.get(location)
