@@ -51,3 +51,22 @@ class UpstreamFlags:
     upstream_scope: str = flag("", "Scopes of the token, separated by spaces.", "SCOPES")
     upstream_audience: str = flag("", "Audience of the token.", "AUDIENCE")
     upstream_resource: str = flag("", "Resource of the token (RFC 8707).", "URI")
+    # The defaults are those of UpstreamOptions; a test compares them.
+    endpoint: list[str] | None = flag(
+        None, "Further address of the agent, to share the calls with; may be repeated.", "URL|HOST:PORT"
+    )
+    affinity: bool = flag(
+        True,
+        "Send calls about a task to the endpoint that has it.",
+        None,
+        "--affinity/--no-affinity",
+    )
+    retries: int = flag(
+        2,
+        "Repetitions of a call that did not reach the agent, and of a read that it was not ready for.",
+        "N",
+        least=0,
+    )
+    card_refresh: float = flag(
+        300.0, "Read the card of the agent again after this time at the latest; 0: never.", "SECONDS", least=0
+    )

@@ -19,7 +19,8 @@ from a2a_bridge.gateway.credentials import (
     TokenExchange,
     UpstreamCredentials,
 )
-from a2a_bridge.planning import ServeOptions
+from a2a_bridge.gateway.endpoints import check_endpoint
+from a2a_bridge.planning import ServeOptions, identifies
 
 _SECRET = "--upstream-client-secret"  # noqa: S105  the name of a flag
 #: the kinds that ask a token endpoint
@@ -34,7 +35,24 @@ def with_upstream(
     parameters: those of every call. ca: PEM file of trusted authorities for the token endpoint. Raises
     typer.BadParameter.
     """
-    upstream = replace(options.upstream, credentials=_credentials(flags, parameters, ca))
+    for text in flags.endpoint or ():
+        try:
+            check_endpoint(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--endpoint") from None
+    if flags.upstream_auth is UpstreamAuth.TOKEN_EXCHANGE and not identifies(options):
+        raise typer.BadParameter(
+            "is token-exchange, which needs callers that this gateway authenticates by bearer tokens",
+            param_hint="--upstream-auth",
+        )
+    upstream = replace(
+        options.upstream,
+        credentials=_credentials(flags, parameters, ca),
+        endpoints=tuple(flags.endpoint or ()),
+        affinity=flags.affinity,
+        retries=flags.retries,
+        card_refresh=flags.card_refresh,
+    )
     passes = flags.upstream_auth is UpstreamAuth.PASS_THROUGH
     return replace(options, upstream=upstream, pass_credentials=options.pass_credentials or passes)
 

@@ -119,8 +119,9 @@ class Connections:
         if made.shape == before.shape:
             offered = made.failover.upstreams
             gone = await before.failover.replace(offered)
-            self._close_later(gone, _closing(gone))
-            await _closing([one for one in offered if one not in before.failover.upstreams])()
+            spare = [one for one in offered if one not in before.failover.upstreams]
+            if gone or spare:
+                self._close_later(gone, _closing([*gone, *spare]))
             return
         self._current = made
 
@@ -186,8 +187,6 @@ class Connections:
 
     def _close_later(self, used: Sequence[Upstream], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Closes connections after the last call that uses them."""
-        if not used:
-            return
         task = asyncio.create_task(_close_idle(used, close), name="close connections of an older card")
         self._closing[task] = close
         task.add_done_callback(self._closed)

@@ -162,7 +162,7 @@ class Failover:
                 self._on_doubt()
             pause = None if self._retries is None else self._retries.pause(call, failure, number)
             if pause is None:
-                raise failure
+                raise _told(failure) if self._discreet else failure
             await self._sleep(pause)
             failures, failure = {}, None
 
@@ -293,6 +293,13 @@ async def _opened(upstream: Upstream, call: Call[Any, Any]) -> tuple[Event, Even
 def _content(result: Any) -> Any:
     """The message of an answer or of the first event of a stream; None for an empty stream."""
     return result[0].message if isinstance(result, tuple) else result
+
+
+def _told(error: A2AError) -> A2AError:
+    """The error for callers of a gateway: an answer that is none of A2A names no one who is at fault."""
+    if error.message != Reason.INTERNAL_ERROR.text or not hasattr(error, "__notes__"):
+        return error
+    return A2AError(Reason.INTERNAL_ERROR, "the agent failed with an internal error", blame=Blame.PEER)
 
 
 def _is_doubtful(error: A2AError) -> bool:
