@@ -64,6 +64,15 @@ from a2a_bridge.dialects import (
     by_version,
 )
 from a2a_bridge.dialects.detect import detect
+from a2a_bridge.gateway import UpstreamOptions
+from a2a_bridge.gateway.card_refresh import CardReading
+from a2a_bridge.gateway.credentials import (
+    ClientCredentials,
+    StaticCredentials,
+    TokenEndpoint,
+    TokenExchange,
+    UpstreamCredentials,
+)
 from a2a_bridge.hosting import (
     AgentExecutor,
     CancellingExecutor,
@@ -116,7 +125,9 @@ __all__ = [
     "CancellingExecutor",
     "Candidate",
     "CardForm",
+    "CardReading",
     "Client",
+    "ClientCredentials",
     "DialOptions",
     "Dialect",
     "DirectExecutor",
@@ -160,6 +171,7 @@ __all__ = [
     "ServeOptions",
     "Server",
     "Service",
+    "StaticCredentials",
     "Store",
     "StoreBase",
     "StoreOptions",
@@ -168,7 +180,11 @@ __all__ = [
     "TaskQuery",
     "TaskRecord",
     "TlsFiles",
+    "TokenEndpoint",
+    "TokenExchange",
     "Unary",
+    "UpstreamCredentials",
+    "UpstreamOptions",
     "add_profile",
     "asgi_gateway",
     "asked_after",
