@@ -168,11 +168,14 @@ class Connections:
 
     def _above(self, failover: Failover, shape: _Shape) -> _Generation:
         limit = self._options.silence_timeout
+        credentials = self._upstream.credentials
+        made_from: frozenset[str] = frozenset() if credentials is None else credentials.made_from
         is_final = finality(shape.dialect, shape.binding) if shape.dialect.final_events else None
         sharing = StreamSharing(
             Unstreamed(SilenceLimit(failover, limit) if limit else failover),
             self._replay,
-            forward=self._options.forward,
+            # A stream that it opens again needs what the credentials of its caller are made from.
+            forward=self._options.forward | made_from,
             is_final=is_final,
             resumes=shape.resumes,
             memory=self._memory,

@@ -472,6 +472,46 @@ async def test_the_token_of_each_caller_is_exchanged_once(provider: Provider, up
     assert {one["subject_token_type"].rpartition(":")[2] for one in provider.grants} == {"access_token"}
 
 
+@pytest.mark.parametrize("upstream", BINDINGS)
+async def test_a_stream_that_is_opened_again_is_still_that_of_its_caller(
+    provider: Provider, upstream: str
+) -> None:
+    status = hub.TaskStatus(state=hub.TASK_STATE_WORKING)
+    working = hub.StreamResponse(task=hub.Task(id="t", context_id="c", status=status))
+    done = hub.TaskStatus(state=hub.TASK_STATE_COMPLETED)
+    probe = Probe()
+    names: list[str] = []
+
+    async def subscribed(call: Any) -> Any:
+        names.append(call.operation.name)
+        if call.operation.name == "SendStreamingMessage":
+            yield working
+            raise A2AError(Reason.UNAVAILABLE, "the connection broke")
+        yield hub.StreamResponse(task=hub.Task(id="t", context_id="c", status=done))
+
+    probe.on_stream = subscribed
+    probe.on_unary = answering(hub.Task(id="t", context_id="c", status=status))
+    credentials = TokenExchange(endpoint(provider), audience=AUDIENCE)
+    edge = checking(provider).authentication
+    caller = DialOptions(parameters={"authorization": f"Bearer {provider.token()}"})
+    async with (
+        serve_service(probe, probe_card(), [interface(upstream)], ServeOptions(grace=0)) as agent,
+        gateway(agent.card, credentials, authentication=edge) as server,
+        connect(server.card, options=caller) as peer,
+    ):
+        request = hub.SendMessageRequest(
+            message=hub.Message(message_id="1", role=hub.ROLE_USER, parts=[hub.Part(text="x")])
+        )
+        async with asyncio.timeout(PATIENCE):
+            events = [event async for event in peer.send_streaming_message(request)]
+    assert events[-1].task.status.state == hub.TASK_STATE_COMPLETED
+    assert names == ["SendStreamingMessage", "SubscribeToTask"]
+    sent = {call.context.parameters["authorization"] for call in probe.calls}
+    assert len(sent) == 1
+    assert sent != {caller.parameters["authorization"]}
+    assert len(provider.grants) == 1
+
+
 async def test_callers_without_a_token_of_their_own_are_told(provider: Provider, tmp_path: Path) -> None:
     edge = Edge(tmp_path, provider)
     credentials = TokenExchange(endpoint(provider))

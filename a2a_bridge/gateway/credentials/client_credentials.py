@@ -18,6 +18,7 @@ class ClientCredentials:
     """
 
     names = frozenset({"authorization"})
+    made_from: frozenset[str] = frozenset()
     is_own = True
 
     def __init__(

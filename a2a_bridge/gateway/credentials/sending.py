@@ -44,6 +44,11 @@ class UpstreamCredentials(Protocol):
         """Whether they are those of the gateway, not of its caller."""
         ...
 
+    @property
+    def made_from(self) -> frozenset[str]:
+        """The service parameters of callers from which they are made, in lower case."""
+        ...
+
     async def of(self, context: CallContext) -> Mapping[str, str]:
         """The service parameters for a call. Raises UNAUTHENTICATED if the caller lacks what they are made
         from, UNAVAILABLE while there are none.

@@ -13,6 +13,7 @@ class StaticCredentials:
     with credentials that the options of the client side set.
     """
 
+    made_from: frozenset[str] = frozenset()
     is_own = True
 
     def __init__(self, parameters: Mapping[str, str], *, also: frozenset[str] = frozenset()) -> None:

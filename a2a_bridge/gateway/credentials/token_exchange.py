@@ -44,6 +44,7 @@ class TokenExchange:
     """
 
     names = frozenset({"authorization"})
+    made_from = frozenset({"authorization"})
     is_own = False
 
     def __init__(
