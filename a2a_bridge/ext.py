@@ -65,6 +65,15 @@ from a2a_bridge.dialects import (
     by_version,
 )
 from a2a_bridge.dialects.detect import detect
+from a2a_bridge.gateway import UpstreamOptions
+from a2a_bridge.gateway.card_refresh import CardReading
+from a2a_bridge.gateway.credentials import (
+    ClientCredentials,
+    StaticCredentials,
+    TokenEndpoint,
+    TokenExchange,
+    UpstreamCredentials,
+)
 from a2a_bridge.hosting import (
     AgentExecutor,
     CancellingExecutor,
@@ -118,8 +127,10 @@ __all__ = [
     "CancellingExecutor",
     "Candidate",
     "CardForm",
+    "CardReading",
     "CardTrust",
     "Client",
+    "ClientCredentials",
     "DialOptions",
     "Dialect",
     "DirectExecutor",
@@ -165,6 +176,7 @@ __all__ = [
     "Server",
     "ServerTls",
     "Service",
+    "StaticCredentials",
     "Store",
     "StoreBase",
     "StoreOptions",
@@ -174,7 +186,11 @@ __all__ = [
     "TaskRecord",
     "TlsFileError",
     "TlsFiles",
+    "TokenEndpoint",
+    "TokenExchange",
     "Unary",
+    "UpstreamCredentials",
+    "UpstreamOptions",
     "add_profile",
     "asgi_gateway",
     "asked_after",

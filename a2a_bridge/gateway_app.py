@@ -9,30 +9,38 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from a2a_bridge.agent_app import open_store_of
 from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
+from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects.annotation import finality
-from a2a_bridge.gateway import Dial, Failover, Route, Router, StreamSharing, dialled
-from a2a_bridge.gateway.contexts import Contexts
+from a2a_bridge.gateway import Dial, without_lacking
+from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
+from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.relay_store import RelayStore
-from a2a_bridge.gateway.silence import SilenceLimit
-from a2a_bridge.gateway.unstreamed import Unstreamed
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
 from a2a_bridge.hosting.ports import Outbox, Store
 from a2a_bridge.memory import MemoryAccount
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH, Webhook, WebhookResolver, push_service
 from a2a_bridge.push.notification import Names
 
 #: seconds that one attempt to pass a notification on may take
 _PUSH_TIMEOUT = 10.0
+
+
+class Replace(Protocol):
+    """See `GatewayApp.replace`."""
+
+    async def __call__(self, candidates: Sequence[Candidate], *, resumes: bool) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +54,10 @@ class GatewayApp:
     documents: Mapping[str, Document]
     #: sends the pending notifications, within a grace in seconds
     close: Callable[[float], Awaitable[None]]
-    #: the connections to the agent
-    upstreams: Failover
+    #: to the agent
+    connections: Connections
+    #: uses other interfaces of the agent from now on; see `Connections.replace`
+    replace: Replace
     memory: MemoryAccount
     #: of the relay; None without a store
     outbox: Outbox | None = None
@@ -72,37 +82,71 @@ async def gateway_app(
     """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store_of(options)) if options.push_relay else None
-        upstream = await stack.enter_async_context(
-            dialled(candidates, dial_options, discreet=True, dial=dial)
-        )
-        await upstream.open()
-        first = upstream.upstreams[0].candidate
-        dialect = first.dialect
-        is_final = finality(dialect, first.interface.protocol_binding) if dialect.final_events else None
-        limit = dial_options.silence_timeout
         memory = MemoryAccount(options.store_options.max_memory) if store is None else store.memory
-        sharing = StreamSharing(
-            Unstreamed(SilenceLimit(upstream, limit) if limit else upstream),
+        connections = Connections(
+            candidates,
+            dial_options,
+            options.upstream,
             options.replay,
-            forward=dial_options.forward,
-            is_final=is_final,
+            dial=dial,
             resumes=resumes,
             memory=memory,
         )
-        service: Service = Contexts(sharing)
-        if first.interface.tenant:
-            service = Router(Route(service, first.interface.tenant))
+        stack.push_async_callback(connections.aclose)
+        await connections.open()
+        service: Service = connections
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
+        relay: Relay | None = None
         if options.push_relay:
-            version = first.dialect.version
-            relay, documents, close = await _relay(stack, options, store, version, names)
+            relay, documents, close = await _relay(stack, options, store, connections.version, names)
             service = relay.wrap(service)
             receivers[RELAY_PATH] = relay.receive
-        stack.push_async_callback(sharing.aclose)
+        stack.push_async_callback(connections.aclose_streams)
+
+        async def replace(candidates: Sequence[Candidate], *, resumes: bool) -> None:
+            await connections.replace(candidates, resumes=resumes)
+            if relay is not None:
+                relay.agent_version = connections.version
+
         outbox = store.outbox if store is not None else None
-        yield GatewayApp(service, receivers, documents, close, upstream, memory, outbox)
+        yield GatewayApp(service, receivers, documents, close, connections, replace, memory, outbox)
+
+
+def offered(card: hub.AgentCard, candidates: Sequence[Candidate], options: ServeOptions) -> hub.AgentCard:
+    """The card of an agent with what a gateway in front of it offers."""
+    if candidates:
+        first = candidates[0]
+        card = without_lacking(card, first.dialect, first.interface.protocol_binding)
+    return offer_resume(card) if options.replay.tasks else card
+
+
+@asynccontextmanager
+async def refreshed(
+    app: GatewayApp, known: CardReading, options: ServeOptions, show: Callable[[hub.AgentCard], None]
+) -> AsyncIterator[None]:
+    """Follows the changes of the agent's card while the context is open, if it can be read again. show: shows
+    a card to callers.
+    """
+    upstream = options.upstream
+    if upstream.read_card is None or not upstream.card_refresh:
+        yield
+        return
+
+    async def apply(found: CardReading) -> None:
+        await app.replace(found.candidates, resumes=offers_resume(found.card))
+        # Between two calls: nothing is awaited after the change.
+        show(offered(found.card, found.candidates, options))
+
+    refresh = CardRefresh(upstream.read_card, known, apply, upstream.card_refresh)
+    app.connections.on_doubt = refresh.doubt
+    task = asyncio.create_task(refresh.run(), name="read the agent's card again")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _relay(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.agent_app import AgentApp
 from a2a_bridge.core.extras import DISTRIBUTION
-from a2a_bridge.gateway.upstream import Failover
+from a2a_bridge.gateway.failover import Failover
 from a2a_bridge.gateway_app import GatewayApp
 from a2a_bridge.hosting.phases import Phase
 from a2a_bridge.hosting.ports import MeasuresWrites, Outbox, Store
@@ -59,7 +59,7 @@ def gateway_gauges(agent: str, one: GatewayApp) -> Gather:
 
     async def read() -> Sequence[Metric]:
         outbox = [] if one.outbox is None else await _outbox(name, one.outbox)
-        return [_reachable(name, one.upstreams), *_memory(name, one.memory), *outbox]
+        return [_reachable(name, one.connections.failover), *_memory(name, one.memory), *outbox]
 
     return read
 

@@ -14,7 +14,7 @@ from a2a_bridge.bindings import HostOptions, ListenAddress, find
 from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, by_version
-from a2a_bridge.gateway import REMEMBERED, ReplayOptions
+from a2a_bridge.gateway import REMEMBERED, ReplayOptions, UpstreamOptions
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores.options import StoreOptions
@@ -93,6 +93,8 @@ class ServeOptions:
     tracing: Tracing = "auto"
     #: the replay buffers of a gateway, for readers that resume or join
     replay: ReplayOptions = field(default_factory=ReplayOptions)
+    #: what a gateway sends to its agent, and what it does when the agent fails
+    upstream: UpstreamOptions = field(default_factory=UpstreamOptions)
 
     def host_of(self, family: str) -> HostOptions:
         """The options of the hosts of a binding family."""
@@ -102,6 +104,11 @@ class ServeOptions:
         if family == "grpc" and self.grpc_tls is not None:
             return replace(host, tls=self.grpc_tls)
         return host if self.tls is None else replace(host, tls=self.tls)
+
+
+def identifies(options: ServeOptions) -> bool:
+    """Whether something may identify the callers."""
+    return bool(options.authentication or options.middleware or options.host.authenticate)
 
 
 #: versions that are served by default: without 0.1, which needs memory for the ids of its callers

@@ -41,7 +41,7 @@ from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.resume import offer_resume, offers_resume
+from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.core.scope import scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect, older_versions
@@ -54,15 +54,17 @@ from a2a_bridge.gateway import (
     polyfilled,
     rewrite,
     rewrite_extended_card,
-    without_lacking,
 )
+from a2a_bridge.gateway.card_refresh import CardReading
+from a2a_bridge.gateway.credentials import TokenExchange, UpstreamCredentials, note_mismatch, sending
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
-from a2a_bridge.gateway_app import gateway_app
+from a2a_bridge.gateway_app import gateway_app, offered, refreshed
 from a2a_bridge.gauges import agent_gauges, gateway_gauges
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
+from a2a_bridge.middleware.extensions import Offer
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.metrics import Gather
 from a2a_bridge.middleware.stream_compat import stream_compat
@@ -75,6 +77,7 @@ from a2a_bridge.planning import (
     declared_dialects,
     dialects_of,
     grouped,
+    identifies,
     jsonrpc_paths,
     placed,
 )
@@ -150,12 +153,14 @@ class Server:
         hosts: dict[tuple[str, ListenAddress], Host],
         advertisement: Advertisement,
         close: Callable[[float], Awaitable[None]],
+        replace_card: Callable[[hub.AgentCard], None],
         *,
         secure: bool = False,
     ) -> None:
         self._hosts = hosts
         #: the listener for operators; None without `ServeOptions.admin`
         self.admin: ListenAddress | None = None
+        self._replace_card = replace_card
         self._secure = secure
         self._advertisement = advertisement
         self._close = close
@@ -186,6 +191,10 @@ class Server:
         """The card as a caller on this machine sees it."""
         return self._advertisement.card()
 
+    def replace_card(self, card: hub.AgentCard) -> None:
+        """Shows another card from now on, with the same interfaces, and offers its extensions."""
+        self._replace_card(card)
+
     async def drain(self, grace: float) -> None:
         """Refuses new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
         repeated.
@@ -207,12 +216,13 @@ def guarded(
     remembered: Remembered | None = None,
     *,
     elsewhere: bool = False,
+    offer: Offer | None = None,
 ) -> Service:
     """A service behind the middleware of every server.
 
     dialects: the served versions; middleware for 0.x is added only with them. remembered: the memory of
     callers of
-    0.x, if it is shared. elsewhere: see `validate`.
+    0.x, if it is shared. elsewhere: see `validate`. offer: the extensions of the card, if it can change.
     """
     rounded.on_first = _log_rounding
     bounds = options.limits
@@ -234,7 +244,7 @@ def guarded(
         deadline(),
         *older,
         validate(elsewhere=elsewhere),
-        extensions(card),
+        extensions(offer or card),
         *options.middleware,
         # Inside the middleware of the options, which may authenticate the caller.
         bounds.limited if isinstance(bounds, LiveLimits) else LiveLimits(bounds).limited,
@@ -295,31 +305,32 @@ async def serve_gateway(
     shared: Shared | None = None,
 ) -> AsyncIterator[Server]:
     """Serves a remote agent. candidates: its interfaces to dial, best first. host, shared: see
-    `serve_service`.
+    `serve_service`. Raises ValueError for contradictory options.
     """
     options = observed(options or ServeOptions())
     dial_options = dial_options or DialOptions(timeout=None)
     if options.authentication is not None and not options.pass_credentials:
         forward = dial_options.forward - options.authentication.parameters
         dial_options = replace(dial_options, forward=forward)
+    credentials = options.upstream.credentials
+    if isinstance(credentials, TokenExchange) and not identifies(options):
+        raise ValueError("token exchange needs a gateway that authenticates its callers with bearer tokens")
+    note_mismatch(card, credentials, dial_options.tls)
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
     remembered = Remembered(declared_dialects(interfaces), visible_to)
     dialling = _dialling(
-        observed_dial(dial, options.tracing, options.metrics, card.name), options.list_tasks_memory
+        observed_dial(dial, options.tracing, options.metrics, card.name),
+        options.list_tasks_memory,
+        credentials,
     )
     names = remembered.legacy.names
-    if candidates:
-        first = candidates[0]
-        card = without_lacking(card, first.dialect, first.interface.protocol_binding)
     resumes = offers_resume(card)
-    if options.replay.tasks:
-        card = offer_resume(card)
     async with (
         admin_listener(options) as admin,
         gateway_app(candidates, options, dial_options, dial=dialling, resumes=resumes, names=names) as one,
         serve_service(
             one.service,
-            card,
+            offered(card, candidates, options),
             interfaces,
             options,
             close=one.close,
@@ -332,6 +343,7 @@ async def serve_gateway(
             admin=admin,
             gauges=gateway_gauges(card.name, one),
         ) as server,
+        refreshed(one, CardReading(card, candidates), options, server.replace_card),
     ):
         yield server
 
@@ -342,19 +354,17 @@ def _grpc_of(host: ApplicationHost | None) -> Callable[[], bool] | None:
 
 def check_credentials(card: hub.AgentCard, options: ServeOptions) -> None:
     """Raises UncheckedCredentialsError for a card that demands credentials which nothing here checks."""
-    if card.security_requirements and not (
-        options.authentication
-        or options.middleware
-        or options.host.authenticate
-        or options.allow_unauthenticated
-    ):
+    if card.security_requirements and not (identifies(options) or options.allow_unauthenticated):
         schemes = dict.fromkeys(name for one in card.security_requirements for name in one.schemes)
         raise UncheckedCredentialsError(card.name, tuple(schemes))
 
 
-def _dialling(dial: Dial, remembered: int = REMEMBERED) -> Dial:
+def _dialling(
+    dial: Dial, remembered: int = REMEMBERED, credentials: UpstreamCredentials | None = None
+) -> Dial:
     """Dials agents of any version so that all behave like 1.0."""
-    return polyfilled(remembered=remembered, dial=legacy.dialling(dial))
+    dialling = dial if credentials is None else sending(credentials, dial)
+    return polyfilled(remembered=remembered, dial=legacy.dialling(dialling))
 
 
 @asynccontextmanager
@@ -388,13 +398,19 @@ async def serve_service(
     options = observed(options or ServeOptions())
     paths = jsonrpc_paths(card)
     if options.authentication is not None:
-        card = options.authentication.describe(card)
         service = compose(service, describe_extended_card(options.authentication))
     signer = card_signer(options)
-    if rewrites_card:
-        if signer is None:
-            note_signatures(card)
-        card = rewrite(card)
+
+    def shown(card: hub.AgentCard) -> hub.AgentCard:
+        if options.authentication is not None:
+            card = options.authentication.describe(card)
+        if rewrites_card:
+            if signer is None:
+                note_signatures(card)
+            card = rewrite(card)
+        return card
+
+    card = shown(card)
     if not interfaces:
         raise ValueError("no interfaces are declared, so there is nothing to serve")
     plan = [placed(one, options) for one in interfaces]
@@ -427,9 +443,19 @@ async def serve_service(
             service,
             _addressed(advertisement, only_missing=not rewrites_card, resumes=offers_resume(card)),
         )
-    service = guarded(service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card)
+    offer = Offer(card) if rewrites_card else None
+    service = guarded(
+        service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card, offer=offer
+    )
     if shared is not None:
         service = shared.wrap(service)
+
+    def replace_card(card: hub.AgentCard) -> None:
+        card = shown(card)
+        if offer is not None:
+            offer.replace(card)
+        advertisement.replace(card)
+
     if host is not None:
         host.options = replace(options.host_of("http"), jsonrpc_paths=paths)
         host.card = advertisement.card
@@ -463,7 +489,7 @@ async def serve_service(
             [replace(one, address=hosts[one.family, one.address].address) for one in plan],
             http.address if http is not None else None,
         )
-    server = Server(hosts, advertisement, close or _nothing, secure=secure)
+    server = Server(hosts, advertisement, close or _nothing, replace_card, secure=secure)
     try:
         async with announced(server, options, admin, host, gauges):
             yield server

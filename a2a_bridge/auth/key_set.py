@@ -4,28 +4,23 @@ Rules:
 1. The last good keys count while the provider is down or sends nonsense.
 2. Keys are read again after `REFRESH` seconds, beside the calls; for an unknown key id at once, but at most
    once in `UNKNOWN_INTERVAL` seconds, so that callers cannot make us ask the provider as often as they like.
-3. The operator named the issuer or the URL of the keys, so these may be private addresses. A `jwks_uri` in a
-   discovery document is not the operator's: its host is the issuer's, or has public addresses only.
+3. The operator named the issuer or the URL of the keys; for a `jwks_uri` see `a2a_bridge.discovery`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from ipaddress import ip_address
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from socket import SOCK_STREAM
 from typing import Any
 from urllib.parse import urlsplit
 
-from a2a_bridge.bindings import MIB, DialOptions, TlsFiles, http_fetch
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.extras import load
-from a2a_bridge.push.ssrf_policy import is_public
+from a2a_bridge.discovery import endpoint, fetch, json_object
 
 _log = logging.getLogger("a2a_bridge.auth")
 
@@ -35,12 +30,9 @@ REFRESH = 300.0
 UNKNOWN_INTERVAL = 60.0
 #: seconds between two attempts while no keys are known
 _RETRY = 2.0
-#: seconds for one document
-_TIMEOUT = 5.0
 #: keys of one set
 _MOST_KEYS = 100
 _SMALLEST_RSA = 2048
-_DISCOVERY = ("/.well-known/openid-configuration", "/.well-known/oauth-authorization-server")
 
 
 class KeySetSource:
@@ -139,45 +131,13 @@ class KeySetSource:
         if self._is_file:
             return await asyncio.to_thread(Path(self._source).read_bytes)
         if self._source:
-            return await self._fetch(self._source, named=True)
-        problem: Exception | None = None
-        for path in _DISCOVERY:
-            try:
-                document = _object(await self._fetch(_below(self._issuer, path), named=True))
-            except (A2AError, ValueError) as error:
-                problem = problem or error
-                continue
-            if document.get("issuer") != self._issuer:
-                raise ValueError(
-                    f"its discovery document is that of another issuer: {document.get('issuer')!r:.200}"
-                )
-            url = document.get("jwks_uri")
-            if not isinstance(url, str):
-                raise ValueError("its discovery document has no jwks_uri")  # noqa: TRY004  it is at fault
-            if urlsplit(self._issuer).scheme == "https" and urlsplit(url).scheme != "https":
-                raise ValueError("its jwks_uri is no https URL")
-            same = urlsplit(url).hostname == urlsplit(self._issuer).hostname
-            return await self._fetch(url, named=same)
-        raise problem or ValueError("it has no discovery document")
-
-    async def _fetch(self, url: str, *, named: bool) -> bytes:
-        """A document at a URL. named: the operator named its host. Raises A2AError, ValueError."""
-        options = DialOptions(
-            timeout=_TIMEOUT,
-            connect_timeout=_TIMEOUT,
-            max_message=MIB,
-            tls=TlsFiles(ca=self._ca) if self._ca else None,
-            resolve=None if named else _resolve_public,
-        )
-        async with asyncio.timeout(2 * _TIMEOUT), http_fetch(options) as fetch:
-            found = await fetch(url, {"accept": "application/json"})
-        if found.status != 200:
-            raise ValueError(f"{url} answers {found.status}")
-        return found.body
+            return await fetch(self._source, named=True, ca=self._ca)
+        place = await endpoint(self._issuer, "jwks_uri", ca=self._ca)
+        return await fetch(place.url, named=place.named, ca=self._ca)
 
     def _import(self, raw: bytes) -> tuple[Any, ...]:
         """The usable public keys of a document. Raises ValueError without any."""
-        rows = _object(raw).get("keys")
+        rows = json_object(raw).get("keys")
         if not isinstance(rows, list):
             raise ValueError("it is no JWKS: it has no array `keys`")  # noqa: TRY004  a document is at fault
         keys = [key for row in rows[:_MOST_KEYS] if (key := self._key(row)) is not None]
@@ -204,25 +164,3 @@ class KeySetSource:
             _log.warning("a key of %s is not used: %s", self._issuer, type(error).__name__)
             return None
         return key
-
-
-def _object(raw: bytes) -> Mapping[str, Any]:
-    found = json.loads(raw)
-    if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004  a document is at fault
-    return found
-
-
-def _below(issuer: str, path: str) -> str:
-    return issuer.rstrip("/") + path
-
-
-async def _resolve_public(host: str, port: int) -> Sequence[str]:
-    """The addresses of a host that only a document named. Raises UNAVAILABLE if one of them is not public."""
-    loop = asyncio.get_running_loop()
-    found: Iterable[Any] = await loop.getaddrinfo(host, port, type=SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
-    for text in addresses:
-        if not is_public(ip_address(text.partition("%")[0])):
-            raise A2AError(Reason.UNAVAILABLE, f"the jwks_uri leads to {host}, which is not public")
-    return addresses

@@ -171,6 +171,12 @@ class Advertisement:
         self._scheme = "https" if secure else "http"
         self._documents: dict[tuple[str, str, _Wanted], bytes] = {}
 
+    def replace(self, card: hub.AgentCard) -> None:
+        """Shows another card from now on; its interfaces do not count."""
+        note_inexpressible(card)
+        self._card = card
+        self._documents.clear()
+
     def settle(self, mounted: Sequence[Mounted], card_address: ListenAddress | None) -> None:
         """Set the addresses that the system assigned when the listeners were opened."""
         self.mounted = tuple(mounted)

@@ -12,7 +12,7 @@ Rules (spec 8.2, 8.6):
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
@@ -43,6 +43,8 @@ class Located:
     fallback: bool = False
     #: the implementation that the response shows
     profile: Profile = UNKNOWN
+    #: seconds for which the document is fresh, by its Cache-Control; 0 if it does not say
+    fresh_for: float = 0.0
 
 
 @dataclass(slots=True)
@@ -55,6 +57,8 @@ class _Entry:
     validators: dict[str, str]
     #: seconds, by the clock of the resolver
     fresh_until: float
+    #: as it was received, if it is checked again with each answer that it has not changed
+    body: bytes = b""
 
 
 class _RefusedError(Exception):
@@ -92,17 +96,20 @@ class Resolver:
         """
         return (await self.locate(url)).card
 
-    async def locate(self, url: str, *, exact: bool = False) -> Located:
+    async def locate(self, url: str, *, exact: bool = False, revalidate: bool = False) -> Located:
         """The card behind a base URL or card URL, and where it was found. Raises A2AError as `resolve` does.
 
-        exact: do not fall back to the card of the origin.
+        exact: do not fall back to the card of the origin. revalidate: ask, even if the known card is fresh.
         """
+        if revalidate:
+            for entry in self._entries.values():
+                entry.fresh_until = 0.0
         try:
-            return await self._located(url, exact=exact)
+            return await self._search(url, exact=exact)
         except _RefusedError as refused:
             raise refused.error from None
 
-    async def _located(self, url: str, *, exact: bool) -> Located:
+    async def _search(self, url: str, *, exact: bool) -> Located:
         tried: list[str] = []
         own = card_locations(url, exact=True)
         *earlier, last = own if exact else card_locations(url)
@@ -116,13 +123,18 @@ class Resolver:
                 tried.append(error.message)
             else:
                 if found is not None:
-                    return Located(found[0], location, location not in own, found[1])
+                    return self._located(location, own, found)
         found = await self._at(last, tried)
         if found is not None:
-            return Located(found[0], last, last not in own, found[1])
+            return self._located(last, own, found)
         raise A2AError(
             Reason.INVALID_AGENT_RESPONSE, f"no agent card at {url}: {'; '.join(tried)}", blame=Blame.PEER
         )
+
+    def _located(self, location: str, own: Sequence[str], found: tuple[hub.AgentCard, Profile]) -> Located:
+        entry = self._entries.get(location)
+        fresh_for = 0.0 if entry is None else max(0.0, entry.fresh_until - self._clock())
+        return Located(found[0], location, location not in own, found[1], fresh_for)
 
     async def _at(self, location: str, tried: list[str]) -> tuple[hub.AgentCard, Profile] | None:
         entry = self._entries.get(location)
@@ -133,6 +145,8 @@ class Resolver:
             headers |= entry.validators
         reply = await self._fetch(location, headers)
         if reply.status == 304 and entry is not None:
+            if self._check is not None:  # its keys may have changed
+                await self._checked(entry.body, location)
             entry.fresh_until = self._clock() + _max_age(reply.headers)
             return entry.card, entry.profile
         if reply.status in (401, 403):
@@ -141,11 +155,8 @@ class Resolver:
         if reply.status != 200:
             tried.append(f"{location} answered {reply.status}")
             return None
-        if self._check is not None:
-            try:
-                reply = replace(reply, body=await self._check(reply.body, location))
-            except A2AError as error:
-                raise _RefusedError(error) from None
+        received = reply.body if self._check is not None else b""
+        reply = replace(reply, body=await self._checked(reply.body, location))
         card = parse(reply, location)
         members: Any = loads(reply.body)  # an object: it is a card
         profile = profiles().agent(reply.headers, frozenset(members))
@@ -155,9 +166,17 @@ class Resolver:
         if location not in self._entries and len(self._entries) >= self._limit:
             self._entries.pop(next(iter(self._entries)))
         self._entries[location] = _Entry(
-            card, profile, _validators(reply.headers), self._clock() + _max_age(reply.headers)
+            card, profile, _validators(reply.headers), self._clock() + _max_age(reply.headers), received
         )
         return card, profile
+
+    async def _checked(self, body: bytes, location: str) -> bytes:
+        if self._check is None:
+            return body
+        try:
+            return await self._check(body, location)
+        except A2AError as error:
+            raise _RefusedError(error) from None
 
 
 async def resolve(url: str, fetch: Fetch) -> hub.AgentCard:

@@ -14,7 +14,7 @@ import typer
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.cards import interface
-from a2a_bridge.cards.resolve import locate, parse_bytes
+from a2a_bridge.cards.resolve import Resolver, parse_bytes
 from a2a_bridge.cli.flags import AgentFlags, DialFlags
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.options import known_dialect, known_peer, parameters
@@ -80,16 +80,20 @@ async def card_of(target: Target, options: DialOptions, version: str = "") -> hu
 
 
 async def found_at(
-    target: Target, options: DialOptions, version: str = ""
+    target: Target, options: DialOptions, version: str = "", *, resolver: Resolver | None = None
 ) -> tuple[hub.AgentCard, DialOptions]:
     """The card of an agent, and the options for the recognised implementation. Raises
     A2AError; BadTargetError for a file that holds no card.
 
-    For a bare gRPC address the extended card is requested; without one, a minimal card is used.
+    For a bare gRPC address the extended card is requested; without one, a minimal card is used. resolver:
+    reads the card of a URL.
     """
     if target.sort is TargetKind.URL:
-        async with http_fetch(options) as fetch:
-            found = await locate(target.place, fetch, exact=options.exact, check=options.check_card)
+        async with AsyncExitStack() as stack:
+            if resolver is None:
+                fetch = await stack.enter_async_context(http_fetch(options))
+                resolver = Resolver(fetch, check=options.check_card)
+            found = await resolver.locate(target.place, exact=options.exact)
         if found.fallback:
             print_message(
                 f"note: {target.place} shows no card of its own; this is the agent {found.card.name!r} of "

@@ -16,6 +16,7 @@ from pathlib import Path
 from a2a_bridge.cli.declared import flag as flag  # noqa: PLC0414
 from a2a_bridge.cli.declared import table
 from a2a_bridge.cli.rule_settings import RuleSettings
+from a2a_bridge.cli.upstream_flags import ReachFlags
 from a2a_bridge.cli.with_flags import with_flags as with_flags  # noqa: PLC0414
 
 
@@ -299,7 +300,7 @@ class CardTrustFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpstreamFlags(AgentFlags, CardTrustFlags):
+class UpstreamFlags(AgentFlags, CardTrustFlags, ReachFlags):
     """How a gateway calls one agent."""
 
     card: Path | None = flag(

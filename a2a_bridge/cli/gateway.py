@@ -104,6 +104,7 @@ def gateway(
     from a2a_bridge.cli.store_options import push_options, store_options
     from a2a_bridge.cli.target import parse
     from a2a_bridge.cli.tracing_setup import configure_tracing
+    from a2a_bridge.cli.upstream_options import with_upstream
     from a2a_bridge.gateway import ReplayOptions
     from a2a_bridge.hosting.stores.opening import MEMORY
 
@@ -143,6 +144,8 @@ def gateway(
         forward=options.forward | {name.lower() for name in flags.forward or ()},
         check_card=check_card(flags, flags.cacert),
     )
+    ca = str(flags.cacert or "")
+    listening = replace(listening, options=with_upstream(listening.options, flags, options.parameters, ca=ca))
     with guarded(upstream):
         run_on(
             flags.loop,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 from a2a_bridge import runtime
-from a2a_bridge.bindings import DialOptions, names
-from a2a_bridge.cards import Candidate, interface, select
+from a2a_bridge.bindings import DialOptions, http_fetch, names
+from a2a_bridge.cards import Candidate, Resolver, interface, select
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.connect import checked_card_file, found_at, grpc_interface, named
 from a2a_bridge.cli.listen_options import ListenOptions
@@ -22,7 +25,9 @@ from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.operations import GET_TASK
+from a2a_bridge.gateway.card_refresh import CardReading
 from a2a_bridge.gateway.destinations import Destinations
+from a2a_bridge.gateway.endpoints import with_endpoints
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -50,30 +55,58 @@ async def bridge(
             f"{target.place} is Python code, not a running agent",
             f"a2a-bridge serve {target.place}",
         )
-    if file is not None:
-        card = await checked_card_file(file, options)
-    else:
-        card, options = await found_at(target, options, version)
-    source_card = upstream_card(target, card, file is not None, binding, version)
-    for text in unusable(source_card, known=names()):
-        print_message(f"warning: the card's interface {text}; it is not used", "yellow")
-    candidates = select(
-        source_card,
-        known=names(),
-        binding=binding,
-        version=version,
-    )
-    if file is None:
-        options = named(target, options)
-    candidates = await _settled(candidates, options)
-    arguments = (card, candidates, listening.interfaces, listening.options, options)
-    opening = serving(
-        lambda: runtime.serve_gateway(*arguments),
-        lambda: runtime.asgi_gateway(*arguments),
-        listening.interfaces,
-        listening.options.host.drain_window,
-    )
-    await run(opening, grace, listening.counting, reloader)
+    async with AsyncExitStack() as stack:
+        resolver: Resolver | None = None
+        if target.sort is TargetKind.URL and file is None:
+            # It keeps the ETag of the card for as long as the gateway runs.
+            fetch = await stack.enter_async_context(http_fetch(options))
+            resolver = Resolver(fetch, check=options.check_card)
+        if file is not None:
+            card = await checked_card_file(file, options)
+        else:
+            card, options = await found_at(target, options, version, resolver=resolver)
+        source_card = upstream_card(target, card, file is not None, binding, version)
+        for text in unusable(source_card, known=names()):
+            print_message(f"warning: the card's interface {text}; it is not used", "yellow")
+        candidates = select(
+            source_card,
+            known=names(),
+            binding=binding,
+            version=version,
+        )
+        if file is None:
+            options = named(target, options)
+        candidates = await _settled(candidates, options)
+        served = listening.options
+        try:
+            with_endpoints(candidates, served.upstream.endpoints)
+        except ValueError as error:
+            raise fail(Exit.USAGE, str(error), "--endpoint") from None
+        if resolver is not None:
+            read = partial(_read_again, resolver, target.place, options, binding, version)
+            served = replace(served, upstream=replace(served.upstream, read_card=read))
+        arguments = (card, candidates, listening.interfaces, served, options)
+        opening = serving(
+            lambda: runtime.serve_gateway(*arguments),
+            lambda: runtime.asgi_gateway(*arguments),
+            listening.interfaces,
+            listening.options.host.drain_window,
+        )
+        await run(opening, grace, listening.counting, reloader)
+
+
+async def _read_again(
+    resolver: Resolver, url: str, options: DialOptions, binding: str, version: str
+) -> CardReading:
+    """The card behind a URL and its interfaces to dial, as at the start. Raises A2AError."""
+    found = await resolver.locate(url, exact=options.exact, revalidate=True)
+    offered = select(found.card, known=names(), binding=binding, version=version)
+    settled = await Destinations(options).settled(offered)
+    candidates = [one.candidate for one in settled if not one.refusal]
+    if not candidates:
+        text = f"no interface of the card may be used: {'; '.join(one.refusal for one in settled)}"
+        raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
+    return CardReading(found.card, candidates, found.fresh_for)
 
 
 async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:

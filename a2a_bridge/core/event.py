@@ -48,7 +48,7 @@ class HandedOver(AsyncGenerator[Event, None]):
     read directly, without a frame in between.
     """
 
-    __slots__ = ("_opening", "inner")
+    __slots__ = ("__weakref__", "_opening", "inner")
 
     def __init__(self, opening: Opening) -> None:
         self._opening: Opening | None = opening

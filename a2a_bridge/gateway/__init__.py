@@ -7,11 +7,13 @@ from a2a_bridge.gateway.cards import (
     synthesised,
     without_lacking,
 )
+from a2a_bridge.gateway.failover import Failover, dialled
+from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.gateway.polyfill import REMEMBERED, polyfilled
 from a2a_bridge.gateway.replay_buffer import ReplayOptions
 from a2a_bridge.gateway.router import Route, Router
 from a2a_bridge.gateway.stream_sharing import StreamSharing
-from a2a_bridge.gateway.upstream import Dial, Failover, Health, Upstream, dialled, failed_to_connect
+from a2a_bridge.gateway.upstream import Dial, Health, Upstream, failed_to_connect
 
 __all__ = [
     "REMEMBERED",
@@ -23,6 +25,7 @@ __all__ = [
     "Router",
     "StreamSharing",
     "Upstream",
+    "UpstreamOptions",
     "dialled",
     "failed_to_connect",
     "note_signatures",

@@ -120,7 +120,8 @@ class Relay:
         self._addresses = Addresses(secrets.token_bytes(32)) if store is None else store.addresses
         self._most = most
         self._free = at_once
-        self._agent_version = agent_version
+        #: see above; it changes with the agent's card
+        self.agent_version = agent_version
         self._names = names or {}
         self._older = older_versions()
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
@@ -304,7 +305,7 @@ class Relay:
             return _refused(503, "too many notifications are being passed on")
         self._free -= 1
         try:
-            event = read(body, self._agent_version)
+            event = read(body, self.agent_version)
             taken = await self._pass_on(relay_id, relayed, event)
         except A2AError as error:
             logger.warning("a notification of the agent was refused: %s", error)

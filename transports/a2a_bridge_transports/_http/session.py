@@ -387,13 +387,17 @@ async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
     DEADLINE_EXCEEDED, also where calls may take as long as they want.
     """
     limit = DOCUMENT_TIME if options.timeout is None else min(options.timeout, DOCUMENT_TIME)
-    async with opened(options) as session:
+    resolver = checked(options.resolve)
+    async with opened(options, resolver) as session:
         exchanger = Exchanger(session, options)
 
         async def fetch(url: str, headers: Mapping[str, str]) -> Fetched:
             sent = {**options.parameters, **headers}
+            target = parsed(url_of(url, None))
+            if resolver is not None:
+                await resolver.check_literal(target)
             try:
-                fetched = await exchanger.call("GET", parsed(url_of(url, None)), sent, None, limit)
+                fetched = await exchanger.call("GET", target, sent, None, limit)
             except A2AError as error:
                 if error.reason is not Reason.DEADLINE_EXCEEDED:
                     raise
@@ -408,15 +412,18 @@ async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
 @asynccontextmanager
 async def poster(options: DialOptions, resolve: Resolve | None = None) -> AsyncIterator[Post]:
     """A Post with a session of its own. resolve: see bindings.http_post."""
-    resolver = Checked(resolve) if resolve is not None else None
+    receiver = checked(resolve)
+    resolver = receiver or checked(options.resolve)
     async with opened(options, resolver) as session:
         exchanger = Exchanger(session, options)
 
         async def post(url: str, headers: Mapping[str, str], body: bytes) -> Fetched:
             target = parsed(url)
-            if resolver is None:
-                return await exchanger.call("POST", target, headers, body, options.timeout)
-            return await exchanger.post_unread(target, headers, body, options.timeout, resolver)
+            if receiver is not None:
+                return await exchanger.post_unread(target, headers, body, options.timeout, receiver)
+            if resolver is not None:
+                await resolver.check_literal(target)
+            return await exchanger.call("POST", target, headers, body, options.timeout)
 
         yield post
 

@@ -1,10 +1,10 @@
-"""Circuit breakers: how many notifications each target may get at present. It sends nothing and knows no
-notification.
+"""Circuit breakers: how many requests each target may get at present. It sends nothing. Targets are receivers
+of notifications, or the endpoints of an agent.
 
 Rules:
 1. The circuit of a target that fails several times in a row opens: the target gets nothing for a pause. Then
-   one notification is tried; if it fails, the pause grows, otherwise the circuit closes.
-2. A target that has failed for longer than `patience` is given up: its pending notifications get one attempt
+   one request is tried; if it fails, the pause grows, otherwise the circuit closes.
+2. A target that has failed for longer than `patience` is given up: its pending requests get one attempt
    each, and none is kept after that. This applies only while the target is tried: if its last failure is
    longer ago than the longest pause between two attempts, its state is unknown, and the next failure starts a
    new series.
@@ -45,7 +45,7 @@ class _Circuit:
 class Circuits:
     """All targets. Times in seconds.
 
-    each: concurrent notifications per target. trip: failures in a row that open a circuit. pause: the first
+    each: concurrent requests per target. trip: failures in a row that open a circuit. pause: the first
     pause of an open circuit, doubled each time up to `longest`. patience: time after which a target is
     given up. most: targets with a known state.
     """
@@ -77,7 +77,7 @@ class Circuits:
         return len(self._circuits)
 
     def capacity_of(self, target: str) -> int:
-        """The number of notifications that the target may get now."""
+        """The number of requests that the target may get now."""
         circuit = self._circuits.get(target)
         if circuit is None:
             return self._each
@@ -86,18 +86,18 @@ class Circuits:
         return 1 if circuit.in_flight == 0 and self._now() >= circuit.open_until else 0
 
     def given_up(self, target: str) -> bool:
-        """True if the target has failed for so long that notifications are given up at their next failure."""
+        """True if the target has failed for so long that requests are given up at their next failure."""
         circuit = self._circuits.get(target)
         if circuit is None or circuit.failing_since is None or circuit.open_until is None:
             return False
         return not self._is_stale(circuit) and self._now() - circuit.failing_since > self._patience
 
     def begin(self, target: str) -> None:
-        """Counts a started delivery."""
+        """Counts a started request."""
         self._circuits.setdefault(target, _Circuit()).in_flight += 1
 
     def end(self, target: str, target_works: bool | None) -> bool:
-        """Counts a finished delivery. target_works: whether the target works; None if that is unknown.
+        """Counts a finished request. target_works: whether the target works; None if that is unknown.
 
         Returns True if the circuit has just opened.
         """

@@ -1,0 +1,227 @@
+"""The connections of a gateway to its agent, with the services right above them. They change with its card.
+
+Rules:
+1. Another address of the agent replaces connections only. What else the services depend on (`_Shape`:
+   version, tenant, resumption) replaces the services, too.
+2. A change happens between two calls. Calls and streams that run finish where they began; what they use is
+   closed after the last of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cards.select import Candidate
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.event import Events
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import Dialect
+from a2a_bridge.dialects.annotation import finality
+from a2a_bridge.gateway.affinity import Affinity
+from a2a_bridge.gateway.contexts import Contexts
+from a2a_bridge.gateway.endpoints import with_endpoints
+from a2a_bridge.gateway.failover import Failover, circuits
+from a2a_bridge.gateway.options import UpstreamOptions
+from a2a_bridge.gateway.replay_buffer import ReplayOptions
+from a2a_bridge.gateway.retries import Retries, RetryBudget
+from a2a_bridge.gateway.router import Route, Router
+from a2a_bridge.gateway.silence import SilenceLimit
+from a2a_bridge.gateway.stream_sharing import StreamSharing
+from a2a_bridge.gateway.unstreamed import Unstreamed
+from a2a_bridge.gateway.upstream import Dial, Upstream
+from a2a_bridge.memory import MemoryAccount
+
+logger = logging.getLogger(__name__)
+
+#: seconds between two looks at connections that wait for their last call
+_LOOK = 0.25
+
+
+class _Shape(NamedTuple):
+    """What the services above the connections depend on."""
+
+    dialect: Dialect
+    binding: str
+    tenant: str
+    #: whether the agent's card offers to resume streams
+    resumes: bool
+
+
+class _Generation(NamedTuple):
+    """The services of one shape."""
+
+    shape: _Shape
+    failover: Failover
+    sharing: StreamSharing
+    service: Service
+
+
+class Connections:
+    """See above. Implements Service; to be opened first.
+
+    resumes: whether the agent's card offers to resume streams after an event id. on_doubt: called when the
+    agent may have another card by now.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        options: DialOptions,
+        upstream: UpstreamOptions,
+        replay: ReplayOptions,
+        *,
+        dial: Dial,
+        resumes: bool,
+        memory: MemoryAccount,
+    ) -> None:
+        self._options = options
+        self._upstream = upstream
+        self._replay = replay
+        self._dial = dial
+        self._memory = memory
+        self._retries = None
+        if upstream.retries:
+            budget = RetryBudget(upstream.retry_share, upstream.retry_burst)
+            self._retries = Retries(upstream.retries, budget)
+        self._affinity = Affinity() if upstream.endpoints and upstream.affinity else None
+        self._circuits = circuits(upstream.trip, upstream.pause, upstream.longest_pause)
+        self._closing: dict[asyncio.Task[None], Callable[[], Coroutine[Any, Any, None]]] = {}
+        #: called when the agent may have another card by now
+        self.on_doubt: Callable[[], None] = _nothing
+        self._current = self._made(candidates, resumes=resumes)
+
+    @property
+    def version(self) -> str:
+        """The protocol version of the preferred interface."""
+        return self._current.shape.dialect.version
+
+    @property
+    def failover(self) -> Failover:
+        """The connections that new calls use."""
+        return self._current.failover
+
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        return self._current.service.unary(call)
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        return self._current.service.stream(call)
+
+    async def open(self) -> None:
+        """Raises UNSUPPORTED_OPERATION if none of the interfaces can be dialled."""
+        self._current = await self._opened(self._current)
+
+    async def replace(self, candidates: Sequence[Candidate], *, resumes: bool) -> None:
+        """Uses other interfaces from now on. Raises UNSUPPORTED_OPERATION or ValueError, and changes nothing,
+        if none can be dialled.
+        """
+        made = await self._opened(self._made(candidates, resumes=resumes))
+        before = self._current
+        if made.shape == before.shape:
+            offered = made.failover.upstreams
+            gone = await before.failover.replace(offered)
+            spare = [one for one in offered if one not in before.failover.upstreams]
+            if gone or spare:
+                self._close_later(gone, _closing([*gone, *spare]))
+            return
+        self._current = made
+
+        async def close() -> None:
+            await before.sharing.aclose()
+            await before.failover.aclose()
+
+        self._close_later(before.failover.upstreams, close)
+
+    async def aclose_streams(self) -> None:
+        """Ends the streams."""
+        await self._current.sharing.aclose()
+
+    async def aclose(self) -> None:
+        """Closes all connections. Running calls fail."""
+        waiting = dict(self._closing)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for close in waiting.values():
+            await close()
+        await self._current.failover.aclose()
+
+    def _made(self, candidates: Sequence[Candidate], *, resumes: bool) -> _Generation:
+        upstreams = [
+            Upstream(candidate, self._options, dial=self._dial, rank=rank)
+            for rank, candidate in with_endpoints(candidates, self._upstream.endpoints)
+        ]
+        failover = Failover(
+            upstreams,
+            discreet=True,
+            circuits=self._circuits,
+            retries=self._retries,
+            affinity=self._affinity,
+            on_doubt=self._doubt,
+        )
+        return self._above(failover, _shape(upstreams[0].candidate, resumes=resumes))
+
+    async def _opened(self, made: _Generation) -> _Generation:
+        """Leaves out the interfaces that cannot be dialled at all. Raises UNSUPPORTED_OPERATION."""
+        await made.failover.open()
+        shape = _shape(made.failover.upstreams[0].candidate, resumes=made.shape.resumes)
+        return made if shape == made.shape else self._above(made.failover, shape)
+
+    def _above(self, failover: Failover, shape: _Shape) -> _Generation:
+        limit = self._options.silence_timeout
+        credentials = self._upstream.credentials
+        made_from: frozenset[str] = frozenset() if credentials is None else credentials.made_from
+        is_final = finality(shape.dialect, shape.binding) if shape.dialect.final_events else None
+        sharing = StreamSharing(
+            Unstreamed(SilenceLimit(failover, limit) if limit else failover),
+            self._replay,
+            # A stream that it opens again needs what the credentials of its caller are made from.
+            forward=self._options.forward | made_from,
+            is_final=is_final,
+            resumes=shape.resumes,
+            memory=self._memory,
+        )
+        service: Service = Contexts(sharing)
+        if shape.tenant:
+            service = Router(Route(service, shape.tenant))
+        return _Generation(shape, failover, sharing, service)
+
+    def _doubt(self) -> None:
+        self.on_doubt()
+
+    def _close_later(self, used: Sequence[Upstream], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Closes connections after the last call that uses them."""
+        task = asyncio.create_task(_close_idle(used, close), name="close connections of an older card")
+        self._closing[task] = close
+        task.add_done_callback(self._closed)
+
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        self._closing.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("connections of an older card cannot be closed", exc_info=error)
+
+
+async def _close_idle(used: Sequence[Upstream], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    while any(one.is_busy for one in used):  # noqa: ASYNC110  the end of a stream is no event here
+        await asyncio.sleep(_LOOK)
+    await close()
+
+
+def _closing(upstreams: Sequence[Upstream]) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def close() -> None:
+        for one in upstreams:
+            await one.aclose()
+
+    return close
+
+
+def _shape(first: Candidate, *, resumes: bool) -> _Shape:
+    return _Shape(first.dialect, first.interface.protocol_binding, first.interface.tenant, resumes)
+
+
+def _nothing() -> None:
+    """Nobody reads the card again."""

@@ -1,0 +1,139 @@
+"""Calls with the credentials that an agent expects: their interface, and the service that adds them.
+
+Rules:
+1. Only interfaces whose host the operator named get credentials (`Candidate.credentials`).
+2. The caller's `authorization` is never sent in place of, or beside, the credentials.
+3. A call that the agent refuses as unauthenticated has not been processed. It is repeated once, with fresh
+   credentials, if there are any.
+4. If the agent refuses credentials of the gateway, that is no fault of the caller: it gets UNAVAILABLE.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cards.select import Candidate
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_AUTHORIZATION = frozenset({"authorization"})
+
+Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
+
+
+class UpstreamCredentials(Protocol):
+    """The credentials for one agent."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The service parameters that it sets, in lower case."""
+        ...
+
+    @property
+    def is_own(self) -> bool:
+        """Whether they are those of the gateway, not of its caller."""
+        ...
+
+    @property
+    def made_from(self) -> frozenset[str]:
+        """The service parameters of callers from which they are made, in lower case."""
+        ...
+
+    async def of(self, context: CallContext) -> Mapping[str, str]:
+        """The service parameters for a call. Raises UNAUTHENTICATED if the caller lacks what they are made
+        from, UNAVAILABLE while there are none.
+        """
+        ...
+
+    def invalidate(self, refused: Mapping[str, str], context: CallContext) -> bool:
+        """Forgets parameters of `of` that the agent has refused. Returns whether a repetition can help."""
+        ...
+
+    def fits(self, scheme: hub.SecurityScheme) -> bool:
+        """Whether they can satisfy a security scheme of an agent's card."""
+        ...
+
+
+def sending(credentials: UpstreamCredentials, dial: Dial) -> Dial:
+    """How to dial interfaces so that calls have these credentials. Dialling raises ValueError if the options
+    set one of the parameters, too.
+    """
+
+    @asynccontextmanager
+    async def dial_sending(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
+        options = replace(options, forward=(options.forward - _AUTHORIZATION) | credentials.names)
+        if not candidate.credentials or not credentials.names:
+            async with dial(candidate, options) as service:
+                yield service
+            return
+        if twice := sorted(credentials.names.intersection(options.parameters)):
+            raise ValueError(f"{', '.join(twice)} is set for all calls, and by the credentials")
+        async with dial(candidate, options) as service:
+            yield _Sending(service, credentials)
+
+    return dial_sending
+
+
+class _Sending:
+    """Implements Service."""
+
+    def __init__(self, service: Service, credentials: UpstreamCredentials) -> None:
+        self._service = service
+        self._credentials = credentials
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        sent = await self._credentials.of(call.context)
+        try:
+            return await self._service.unary(_with(call, sent))
+        except A2AError as error:
+            if not self._can_repeat(error, sent, call):
+                raise self._told(error) from None
+        sent = await self._credentials.of(call.context)
+        try:
+            return await self._service.unary(_with(call, sent))
+        except A2AError as error:
+            raise self._told(error) from None
+
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        return HandedOver(partial(self._open_stream, call))
+
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        sent = await self._credentials.of(call.context)
+        try:
+            return await opened(self._service.stream(_with(call, sent)))
+        except A2AError as error:
+            if not self._can_repeat(error, sent, call):
+                raise self._told(error) from None
+        sent = await self._credentials.of(call.context)
+        try:
+            return await opened(self._service.stream(_with(call, sent)))
+        except A2AError as error:
+            raise self._told(error) from None
+
+    def _can_repeat(self, error: A2AError, sent: Mapping[str, str], call: Call[Any, Any]) -> bool:
+        return error.reason is Reason.UNAUTHENTICATED and self._credentials.invalidate(sent, call.context)
+
+    def _told(self, error: A2AError) -> A2AError:
+        """The error for the caller."""
+        if error.reason is not Reason.UNAUTHENTICATED or not self._credentials.is_own:
+            return error
+        told = A2AError(
+            Reason.UNAVAILABLE, "the agent does not accept the credentials of this gateway", blame=Blame.PEER
+        )
+        told.add_note(f"the agent said: {error.message[:200]}")
+        return told
+
+
+def _with(call: Call[Req, Res], sent: Mapping[str, str]) -> Call[Req, Res]:
+    parameters: Any = sent, call.context.parameters
+    return Call(call.operation, call.request, call.context.replace(parameters=ChainMap(*parameters)))

@@ -1,0 +1,218 @@
+"""The token endpoint of an identity provider (RFC 6749, 3.2), as its client.
+
+Rules:
+1. Requests go to the URL that the operator named, or that the discovery document of the named issuer names
+   (`a2a_bridge.discovery`). Redirects are not followed.
+2. After a failure the endpoint is left alone for a pause, which grows. One log line for the first failure of
+   a series, one for its end.
+3. Tokens and secrets, and texts of the endpoint that may repeat them, are never logged. Error codes are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import math
+import random
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+from a2a_bridge.bindings import Fetched, http_post
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.discovery import Endpoint, endpoint, fetch_options, json_object
+from a2a_bridge.gateway.credentials.tokens import Token
+
+_log = logging.getLogger("a2a_bridge.gateway")
+
+#: how a client proves its identity: `client_secret_basic`, `client_secret_post`, or as the issuer says
+ClientMethod = Literal["", "basic", "post"]
+
+#: seconds for one request
+_TIMEOUT = 10.0
+#: the first and the longest pause after failures, in seconds
+_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+#: the longest pause that an endpoint may ask for, in seconds
+_LONGEST_WISH = 300.0
+#: the lifetime of a token whose answer has none, and the longest one, in seconds
+_LIFETIME, _LONGEST_LIFETIME = 300.0, 24 * 3600.0
+#: characters of a token (RFC 6750, 2.1)
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,16384}")
+_CODE = re.compile(r"[a-z_]{1,60}")
+
+
+class TokenRefusedError(Exception):
+    """The endpoint refused a request. code: of RFC 6749, 5.2."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class TokenEndpoint:
+    """A token endpoint and our identity there.
+
+    url: the endpoint; empty: the one that `issuer` names. secret: reads the secret, which may change. method:
+    empty: as the issuer says, else `basic`. ca: PEM file of trusted authorities; empty: those of the system.
+    clock: seconds. Raises ValueError without an URL, issuer or client id.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str = "",
+        issuer: str = "",
+        client_id: str,
+        secret: Callable[[], str],
+        method: ClientMethod = "",
+        ca: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        named = url or issuer
+        if urlsplit(named).scheme not in ("http", "https") or not urlsplit(named).hostname:
+            raise ValueError("a token endpoint needs its http(s) URL, or that of its issuer")
+        if not client_id:
+            raise ValueError("a token endpoint needs a client id")
+        self._url = url
+        self._issuer = issuer
+        self._client_id = client_id
+        self._secret = secret
+        self._method = method
+        self._ca = ca
+        self._clock = clock
+        self._chance = chance
+        self._found: Endpoint | None = Endpoint(url, named=True, document={}) if url else None
+        self._failures = 0
+        self._closed_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"<TokenEndpoint {self._url or self._issuer}>"
+
+    async def request(self, grant: Mapping[str, str], *, refusals: Sequence[str] = ()) -> Token:
+        """A token for a grant, which is the request's form.
+
+        refusals: error codes that concern this grant only. Raises TokenRefusedError for these, UNAVAILABLE
+        for every other failure.
+        """
+        left = self._closed_until - self._clock()
+        if left > 0:
+            raise _unavailable(left)
+        wish: float | None = None
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                answer = await self._post(grant)
+            wish = _wish(answer)
+            token = _token(answer)
+        except TokenRefusedError as error:
+            if error.code in refusals:
+                self._note_success()
+                raise
+            problem = f"it refuses this gateway: {error.code}"
+        except TimeoutError:
+            problem = f"no answer in {_TIMEOUT:g} s"
+        except (A2AError, OSError, ValueError) as error:
+            problem = str(error)
+        else:
+            self._note_success()
+            return token
+        raise _unavailable(self._note_failure(problem, wish)) from None
+
+    async def _post(self, grant: Mapping[str, str]) -> Fetched:
+        """The answer to a grant. Raises A2AError, OSError, ValueError."""
+        place = self._found
+        if place is None:
+            place = self._found = await endpoint(self._issuer, "token_endpoint", ca=self._ca)
+        form = dict(grant)
+        headers = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
+        secret = self._secret()
+        if self._authenticates_in_form(place):
+            form |= {"client_id": self._client_id, "client_secret": secret}
+        else:
+            pair = f"{quote_plus(self._client_id)}:{quote_plus(secret)}"
+            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        async with http_post(fetch_options(named=place.named, ca=self._ca)) as post:
+            return await post(place.url, headers, urlencode(form).encode())
+
+    def _authenticates_in_form(self, place: Endpoint) -> bool:
+        if self._method:
+            return self._method == "post"
+        # RFC 8414, 2: without the member it is client_secret_basic.
+        offered = place.document.get("token_endpoint_auth_methods_supported")
+        return (
+            isinstance(offered, list)
+            and "client_secret_post" in offered
+            and "client_secret_basic" not in offered
+        )
+
+    def _note_success(self) -> None:
+        if self._failures:
+            _log.warning("%r answers again", self)
+        self._failures = 0
+        self._closed_until = 0.0
+
+    def _note_failure(self, problem: str, wish: float | None) -> float:
+        """Starts a pause. Returns its seconds."""
+        now = self._clock()
+        if now < self._closed_until:  # another request has just failed, too
+            return self._closed_until - now
+        if not self._failures:
+            _log.warning("%r gives no token: %s", self, problem)
+        if not self._url:
+            self._found = None  # it may have moved
+        pause = min(_PAUSE * 2.0**self._failures, _LONGEST_PAUSE) * (0.5 + 0.5 * self._chance())
+        self._failures = min(self._failures + 1, 30)
+        pause = max(pause, min(wish or 0.0, _LONGEST_WISH))
+        self._closed_until = now + pause
+        return pause
+
+
+def _unavailable(pause: float) -> A2AError:
+    text = "this gateway has no credentials for the agent at present"
+    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=max(pause, 0.001))
+
+
+def _wish(answer: Fetched) -> float | None:
+    """The seconds of a Retry-After header."""
+    text = answer.headers.get("Retry-After", "").strip()
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _token(answer: Fetched) -> Token:
+    """The token in an answer. Raises TokenRefusedError, ValueError without the content of the answer."""
+    if answer.status in (400, 401, 403):
+        try:
+            code = json_object(answer.body).get("error")
+        except ValueError:
+            code = None
+        if isinstance(code, str) and _CODE.fullmatch(code):
+            raise TokenRefusedError(code)
+    if answer.status != 200:
+        raise ValueError(f"it answers {answer.status}")
+    try:
+        found = json_object(answer.body)
+    except ValueError:
+        raise ValueError("its answer is no JSON object") from None
+    value, kind = found.get("access_token"), found.get("token_type")
+    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+        raise ValueError("its answer has no access_token that a header can hold")
+    if not isinstance(kind, str) or kind.lower() != "bearer":
+        raise ValueError("its answer has a token_type other than Bearer")
+    return Token(value, _lifetime(found.get("expires_in")))
+
+
+def _lifetime(stated: Any) -> float:
+    """Raises ValueError for a lifetime that is none."""
+    if stated is None:
+        return _LIFETIME
+    try:
+        # Some providers write it as text.
+        seconds = float(stated) if not isinstance(stated, bool) else math.nan
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if math.isnan(seconds) or seconds < 0:
+        raise ValueError("its answer has an expires_in that is no time")
+    return min(seconds, _LONGEST_LIFETIME)

@@ -1,0 +1,130 @@
+"""A token for the agent on behalf of the caller: token exchange (RFC 8693).
+
+Rules:
+1. Only a bearer token that the edge has verified is exchanged: the principal of the call has its claims. Any
+   other caller gets UNAUTHENTICATED.
+2. Tokens are kept by the digest of the caller's token, at most `MOST`, the least recently used ones go first.
+3. A token that the identity provider does not exchange is UNAUTHENTICATED, and not tried again for `REFUSED`
+   seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from cachetools import LRUCache
+
+from a2a_bridge.core.call import CallContext, entries_of
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.gateway.credentials.schemes import takes_bearer_token
+from a2a_bridge.gateway.credentials.token_endpoint import TokenEndpoint, TokenRefusedError
+from a2a_bridge.gateway.credentials.tokens import CachedToken, Token
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_log = logging.getLogger("a2a_bridge.gateway")
+
+#: callers' tokens whose exchanged ones are kept
+MOST = 4096
+#: seconds for which a refused token is not tried again
+REFUSED = 30.0
+
+_ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  the name of a type
+#: the codes of a subject token that is not accepted (RFC 8693, 2.2.2; providers say invalid_grant, too)
+_NOT_ACCEPTED = ("invalid_request", "invalid_grant")
+_DENIED = "access_denied"
+
+
+class TokenExchange:
+    """See `UpstreamCredentials`. scope, audience, resource: of the wanted token (RFC 8693, 2.1).
+    subject_type: the type of callers' tokens. clock: seconds.
+    """
+
+    names = frozenset({"authorization"})
+    made_from = frozenset({"authorization"})
+    is_own = False
+
+    def __init__(
+        self,
+        endpoint: TokenEndpoint,
+        *,
+        scope: str = "",
+        audience: str = "",
+        resource: str = "",
+        subject_type: str = _ACCESS_TOKEN,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._endpoint = endpoint
+        form = {
+            "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+            "subject_token_type": subject_type,
+            "requested_token_type": _ACCESS_TOKEN,
+            "scope": scope,
+            "audience": audience,
+            "resource": resource,
+        }
+        self._form = {name: value for name, value in form.items() if value}
+        self._clock = clock
+        self._tokens: LRUCache[bytes, CachedToken] = LRUCache(MOST)
+        #: refused tokens: when they were refused, and whether that was for lack of permission
+        self._refused: LRUCache[bytes, tuple[float, bool]] = LRUCache(MOST)
+
+    async def of(self, context: CallContext) -> Mapping[str, str]:
+        """The token for the caller. Raises UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE."""
+        subject = _subject(context)
+        key = hashlib.sha256(subject.encode()).digest()
+        refused = self._refused.get(key)
+        if refused is not None:
+            if self._clock() - refused[0] < REFUSED:
+                raise _refusal(is_denied=refused[1])
+            del self._refused[key]
+        cached = self._tokens.get(key)
+        if cached is None:
+            cached = self._tokens[key] = CachedToken(self._clock)
+        token = await cached.get(partial(self._request, key, subject))
+        return {"authorization": f"Bearer {token}"}
+
+    def invalidate(self, refused: Mapping[str, str], context: CallContext) -> bool:
+        """Forgets the token of the caller."""
+        cached = self._tokens.get(hashlib.sha256(_subject(context).encode()).digest())
+        return cached is None or cached.invalidate(refused["authorization"].removeprefix("Bearer "))
+
+    def fits(self, scheme: hub.SecurityScheme) -> bool:
+        """Whether the scheme takes bearer tokens."""
+        return scheme.WhichOneof("scheme") == "oauth2_security_scheme" or takes_bearer_token(scheme)
+
+    async def _request(self, key: bytes, subject: str) -> Token:
+        try:
+            return await self._endpoint.request(
+                {**self._form, "subject_token": subject}, refusals=(*_NOT_ACCEPTED, _DENIED)
+            )
+        except TokenRefusedError as error:
+            _log.info("%r does not exchange the token of a caller: %s", self._endpoint, error.code)
+            is_denied = error.code == _DENIED
+            self._refused[key] = self._clock(), is_denied
+            self._tokens.pop(key, None)
+            raise _refusal(is_denied=is_denied) from None
+
+
+def _subject(context: CallContext) -> str:
+    """The verified token of the caller. Raises UNAUTHENTICATED without one."""
+    header = context.parameters.get("authorization", "")
+    scheme, _, token = header.partition(" ")
+    token = token.strip()
+    # Of the methods of the edge, only the one for bearer tokens gives claims of an issuer.
+    verified = context.principal is not None and "iss" in context.principal.claims
+    if not verified or scheme.lower() != "bearer" or not token or len(entries_of(header)) > 1:
+        text = "the agent is called on behalf of its caller, which needs a bearer token for that"
+        raise A2AError(Reason.UNAUTHENTICATED, text, blame=Blame.CALLER)
+    return token
+
+
+def _refusal(*, is_denied: bool) -> A2AError:
+    if is_denied:
+        text = "the identity provider does not let this caller use the agent"
+        return A2AError(Reason.PERMISSION_DENIED, text, blame=Blame.CALLER)
+    text = "the identity provider does not exchange this caller's bearer token for one of the agent"
+    return A2AError(Reason.UNAUTHENTICATED, text, blame=Blame.CALLER)

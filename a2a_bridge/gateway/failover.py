@@ -1,0 +1,350 @@
+"""Several interfaces and endpoints of one agent as one service.
+
+Rules:
+1. Another interface is tried only if a connection could not be made, so an agent never gets a call twice.
+   What may be repeated otherwise, `retries` decides.
+2. Interfaces are tried in the order of preference, those that failed recently last. Of the endpoints of one
+   interface, the one with the fewest running calls comes first, or the one that has the task (`affinity`).
+3. An interface that fails several times in a row gets nothing for a pause, then one call that shows whether
+   it is back (`circuit`). While all are in a pause, calls fail at once.
+4. An agent that cannot be reached is one warning, with the causes of all its interfaces, and its return is
+   another.
+5. If the endpoint of a task cannot be reached, the answer of another one that it has no such task is no news
+   about the task: the call is UNAVAILABLE.
+6. The interfaces can be replaced at any time; calls that run finish where they began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
+
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cards.select import Candidate
+from a2a_bridge.circuit import Circuits
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
+from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.gateway.affinity import Affinity
+from a2a_bridge.gateway.retries import Retries, UnreachableError
+from a2a_bridge.gateway.upstream import Dial, Health, Upstream, dial, failed_to_connect
+
+logger = logging.getLogger(__name__)
+
+#: seconds during which an interface that refused a connection is tried after the others
+COOL_DOWN = 5.0
+
+#: the reasons of an agent that are a sign of another version than its card says
+_VERSIONS = frozenset({Reason.VERSION_NOT_SUPPORTED, Reason.METHOD_NOT_FOUND})
+
+T = TypeVar("T")
+_Attempt = Callable[[Upstream, Call[Any, Any]], Awaitable[T]]
+
+
+def circuits(trip: int, pause: float, longest: float, *, clock: Callable[[], float] = monotonic) -> Circuits:
+    """Circuits for the endpoints of an agent. trip: failures in a row that open one. Times in seconds."""
+    return Circuits(
+        each=2**31, trip=trip, pause=pause, longest=longest, patience=math.inf, most=2**31, now=clock
+    )
+
+
+class Failover:
+    """See above. Implements Service.
+
+    upstreams: at least one, in the order of preference. discreet: errors contain neither the address of the
+    agent nor the fact that it did not get the call. circuits, retries, affinity: None for none. on_doubt:
+    called when the agent may have another card by now. sleep: seconds.
+    """
+
+    def __init__(
+        self,
+        upstreams: Sequence[Upstream],
+        *,
+        discreet: bool = False,
+        clock: Callable[[], float] = monotonic,
+        circuits: Circuits | None = None,
+        retries: Retries | None = None,
+        affinity: Affinity | None = None,
+        on_doubt: Callable[[], None] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        if not upstreams:
+            raise ValueError("an agent without interfaces")
+        self.upstreams = tuple(upstreams)
+        self._discreet = discreet
+        self._clock = clock
+        self._circuits = circuits
+        self._retries = retries
+        self._affinity = affinity
+        self._on_doubt = on_doubt
+        self._sleep = sleep
+        #: the interfaces whose loss has been logged; all of them while the agent cannot be reached
+        self._lost: set[Upstream] = set()
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        if self._retries is not None:
+            self._retries.budget.earn()
+        upstream = self.upstreams[0]
+        if self._affinity is None and not self._lost and upstream.health.reachable:
+            # The usual case, without a frame in between.
+            try:
+                return await upstream.unary(call)
+            except A2AError as error:
+                failure = error
+            return await self._repeated(call, _unary, self._failed(upstream, failure), failure)
+        return await self._repeated(call, _unary, {})
+
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        return HandedOver(partial(self._open_stream, call))
+
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        if self._retries is not None:
+            self._retries.budget.earn()
+        return await self._repeated(call, _opened, {})
+
+    async def open(self) -> None:
+        """Removes the interfaces that cannot be dialled at all, and logs why.
+
+        Raises UNSUPPORTED_OPERATION if none is left.
+        """
+        self.upstreams = await _dialable(self.upstreams)
+
+    async def replace(self, upstreams: Sequence[Upstream]) -> list[Upstream]:
+        """Uses other interfaces from now on; the same ones stay connected. Returns those that are no longer
+        used, for the caller to close.
+
+        Raises UNSUPPORTED_OPERATION, and changes nothing, if none can be dialled.
+        """
+        known = {_identity(one): one for one in self.upstreams}
+        wanted = []
+        for one in upstreams:
+            kept = known.get(_identity(one), one)
+            kept.rank = one.rank
+            wanted.append(kept)
+        before, self.upstreams = self.upstreams, await _dialable(wanted)
+        gone = [one for one in before if one not in self.upstreams]
+        self._lost.difference_update(gone)
+        return gone
+
+    async def aclose(self) -> None:
+        """Closes all of them."""
+        for upstream in self.upstreams:
+            await upstream.aclose()
+
+    # ------------------------------------------------------------------ attempts
+
+    async def _repeated(
+        self,
+        call: Call[Any, Any],
+        attempt: _Attempt[T],
+        failures: dict[Upstream, A2AError],
+        failure: A2AError | None = None,
+    ) -> T:
+        """The result of an attempt, which is repeated as `retries` decides. failure: of a first attempt,
+        which `failures` has if it did not connect.
+        """
+        number = 0
+        while True:
+            if failure is None or failures:
+                try:
+                    return await self._anywhere(call, attempt, failures)
+                except A2AError as error:
+                    failure = error
+            number += 1
+            if self._on_doubt is not None and _is_doubtful(failure):
+                self._on_doubt()
+            pause = None if self._retries is None else self._retries.pause(call, failure, number)
+            if pause is None:
+                raise _told(failure) if self._discreet else failure
+            await self._sleep(pause)
+            failures, failure = {}, None
+
+    async def _anywhere(
+        self, call: Call[Any, Any], attempt: _Attempt[T], failures: dict[Upstream, A2AError]
+    ) -> T:
+        """The result of the first upstream that accepts a connection. failures: of those that have not."""
+        home, has_task = (None, False) if self._affinity is None else self._affinity.home(call)
+        for upstream in self._order(home, failures):
+            try:
+                result = await self._tried(upstream, call, attempt)
+            except A2AError as error:
+                if failed_to_connect(error):
+                    failures[upstream] = error
+                    continue
+                elsewhere = has_task and home is not None and upstream is not home
+                if elsewhere and error.reason is Reason.TASK_NOT_FOUND:
+                    raise self._unreachable(failures) from None
+                raise
+            if failures or self._lost:
+                self._log(upstream, failures)
+            if failures and self._on_doubt is not None:
+                self._on_doubt()
+            if self._affinity is not None:
+                self._affinity.learn(_content(result), upstream)
+            return result
+        raise self._unreachable(failures)
+
+    async def _tried(self, upstream: Upstream, call: Call[Any, Any], attempt: _Attempt[T]) -> T:
+        """The result of one upstream. Its circuit counts connections that are not certain to be made."""
+        circuits = self._circuits
+        if circuits is None:
+            return await attempt(upstream, call)
+        if upstream.health.reachable is not False:
+            try:
+                return await attempt(upstream, call)
+            except A2AError as error:
+                self._failed(upstream, error)
+                raise
+        key = repr(upstream)
+        circuits.begin(key)
+        works: bool | None = None
+        try:
+            result = await attempt(upstream, call)
+            works = True
+        except A2AError as error:
+            works = not failed_to_connect(error)
+            raise
+        finally:
+            circuits.end(key, works)
+        return result
+
+    def _failed(self, upstream: Upstream, error: A2AError) -> dict[Upstream, A2AError]:
+        """Counts a failed attempt without a circuit. Returns the failure, if it was one to connect."""
+        if not failed_to_connect(error):
+            return {}
+        if self._circuits is not None:
+            self._circuits.begin(repr(upstream))
+            self._circuits.end(repr(upstream), target_works=False)
+        return {upstream: error}
+
+    def _order(self, home: Upstream | None, failures: Collection[Upstream]) -> Sequence[Upstream]:
+        """The upstreams to try; see the rules."""
+        upstreams = self.upstreams
+        if len(upstreams) > 1:
+            now = self._clock()
+            upstreams = tuple(
+                sorted(
+                    (one for one in upstreams if one not in failures),
+                    key=lambda one: (one is not home, _is_down(one.health, now), one.rank, one.pending),
+                )
+            )
+        elif failures:
+            return ()
+        if self._circuits is None:
+            return upstreams
+        return [one for one in upstreams if self._admits(one, self._circuits)]
+
+    def _admits(self, upstream: Upstream, circuits: Circuits) -> bool:
+        return upstream.health.reachable is not False or circuits.capacity_of(repr(upstream)) > 0
+
+    # ------------------------------------------------------------------ what is told
+
+    def _log(self, answered: Upstream | None, failures: Mapping[Upstream, A2AError]) -> None:
+        """One line for each change: the agent or an interface of it is lost, or is back."""
+        was_gone = len(self._lost) == len(self.upstreams)
+        lost = {upstream: error for upstream, error in failures.items() if upstream not in self._lost}
+        causes = "; ".join(f"{upstream!r}: {cause_of(error)}" for upstream, error in lost.items())
+        self._lost.update(lost)
+        if answered is None:
+            if not was_gone and causes:
+                logger.warning("the agent cannot be reached: %s", causes)
+            return
+        if lost:
+            logger.warning("an interface cannot be reached, the next one is used: %s", causes)
+        if answered in self._lost:
+            self._lost.remove(answered)
+            logger.warning(
+                "%s can be reached again: %r", "the agent" if was_gone else "an interface", answered
+            )
+
+    def _unreachable(self, failed: Mapping[Upstream, A2AError]) -> A2AError:
+        self._log(None, failed)
+        failures = list(failed.values())
+        wait = None if failures or self._circuits is None else self._circuits.wait() or 0.0
+        if self._discreet or not failures:
+            text = "the agent behind this address cannot be reached"
+            return UnreachableError(text, tried=bool(failures), blame=Blame.PEER, retry_after=wait)
+        if len(failures) == 1:
+            return failures[0]
+        text = "; ".join(dict.fromkeys(error.message for error in failures))
+        return UnreachableError(
+            f"no interface of the agent can be reached: {text}",
+            tried=True,
+            metadata=failures[0].metadata,
+            blame=failures[0].blame,
+        )
+
+
+async def _unary(upstream: Upstream, call: Call[Any, Any]) -> Any:
+    return await upstream.unary(call)
+
+
+async def _opened(upstream: Upstream, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+    return await opened(upstream.stream(call))
+
+
+def _content(result: Any) -> Any:
+    """The message of an answer or of the first event of a stream; None for an empty stream."""
+    return result[0].message if isinstance(result, tuple) else result
+
+
+def _told(error: A2AError) -> A2AError:
+    """The error for callers of a gateway: an answer that is none of A2A names no one who is at fault."""
+    if error.message != Reason.INTERNAL_ERROR.text or not hasattr(error, "__notes__"):
+        return error
+    return A2AError(Reason.INTERNAL_ERROR, "the agent failed with an internal error", blame=Blame.PEER)
+
+
+def _is_doubtful(error: A2AError) -> bool:
+    return isinstance(error, UnreachableError) or (error.reason in _VERSIONS and error.blame is Blame.PEER)
+
+
+def _is_down(health: Health, now: float) -> bool:
+    return health.reachable is False and now - health.since < COOL_DOWN
+
+
+def _identity(upstream: Upstream) -> tuple[Any, ...]:
+    one = upstream.candidate
+    return one.interface.SerializeToString(deterministic=True), one.dialect, one.credentials, one.grpc_tls
+
+
+async def _dialable(upstreams: Sequence[Upstream]) -> tuple[Upstream, ...]:
+    """Those that can be dialled; logs why others cannot. Raises UNSUPPORTED_OPERATION if none can be."""
+    usable, failures = [], []
+    for upstream in upstreams:
+        try:
+            await upstream.open()
+        except A2AError as error:
+            failures.append(f"{upstream!r}: {error.message}")
+            logger.warning("%r is not used: %s", upstream, error.message)
+        else:
+            usable.append(upstream)
+    if not usable:
+        text = f"no interface of the agent can be used: {'; '.join(failures)}"
+        raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
+    return tuple(usable)
+
+
+@asynccontextmanager
+async def dialled(
+    candidates: Sequence[Candidate], options: DialOptions, *, discreet: bool = False, dial: Dial = dial
+) -> AsyncIterator[Failover]:
+    """A service for an agent with the interfaces `candidates`; the first that accepts a connection answers.
+
+    discreet: see Failover.
+    """
+    upstreams = Failover(
+        [Upstream(candidate, options, dial=dial, rank=rank) for rank, candidate in enumerate(candidates)],
+        discreet=discreet,
+    )
+    try:
+        yield upstreams
+    finally:
+        await upstreams.aclose()

@@ -1,0 +1,618 @@
+"""The credentials that a gateway sends to its agent: tokens from a real token endpoint, and never the edge's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_bridge import Agent, connect, interface, serve
+from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cards.select import Candidate, select
+from a2a_bridge.core.call import CallContext, Principal
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.gateway import UpstreamOptions
+from a2a_bridge.gateway.credentials import (
+    ClientCredentials,
+    StaticCredentials,
+    TokenEndpoint,
+    TokenExchange,
+    UpstreamCredentials,
+    mismatch,
+)
+from a2a_bridge.gateway.credentials.token_exchange import REFUSED
+from a2a_bridge.gateway.credentials.tokens import REFUSALS
+from a2a_bridge.hosting import Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import ServeOptions, Server, serve_gateway, serve_service
+from a2a_bridge.testing.probe import Probe, answering, yielding
+from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running
+from tests.gateway.test_gateway import card as probe_card
+from tests.patience import PATIENCE
+from tests.runtime.scene import BINDINGS
+
+SECRET = "s3cret:+/"  # noqa: S105  the one of the test's provider
+MESSAGE = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hello")])
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Showing:
+    """Answers with the name of its caller, and who acts for it."""
+
+    async def execute(self, run: Run) -> AsyncIterator[Any]:
+        principal = run.context.principal
+        assert principal is not None
+        yield run.artifact(f"{principal.name.rpartition('#')[2]} {principal.claims.get('act', '')}".strip())
+        yield run.status("completed")
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with provider_running() as running:
+        yield running
+
+
+def endpoint(provider: Provider, clock: Any = None, **changes: Any) -> TokenEndpoint:
+    members: dict[str, Any] = {"url": f"{provider.issuer}/token", "client_id": "bridge", **changes}
+    members.setdefault("secret", lambda: SECRET)
+    return TokenEndpoint(**members, **({"clock": clock} if clock else {}))
+
+
+def checking(provider: Provider) -> ServeOptions:
+    """An agent that lets callers in who have a token of the provider."""
+    keys = KeySetSource(provider.issuer)
+    return ServeOptions(authentication=Authentication([BearerTokens(provider.issuer, [AUDIENCE], keys)]))
+
+
+@asynccontextmanager
+async def agent_checking(provider: Provider, *bindings: str) -> AsyncIterator[Server]:
+    declared = [interface(one) for one in bindings or BINDINGS]
+    async with serve(Agent(Showing(), name="shows"), declared, options=checking(provider)) as server:
+        yield server
+
+
+@asynccontextmanager
+async def gateway(
+    agent: hub.AgentCard,
+    credentials: UpstreamCredentials | None,
+    *,
+    binding: str = "",
+    dial: DialOptions | None = None,
+    **options: Any,
+) -> AsyncIterator[Server]:
+    served = ServeOptions(grace=0, upstream=UpstreamOptions(credentials=credentials), **options)
+    offered = select(agent, known=BINDINGS, binding=binding)
+    async with serve_gateway(
+        agent, offered, options=served, dial_options=dial or DialOptions(timeout=None)
+    ) as server:
+        yield server
+
+
+async def said(card: hub.AgentCard, binding: str = "JSONRPC", **parameters: str) -> str:
+    options = DialOptions(parameters=parameters)
+    async with connect(card, binding=binding, options=options) as peer:
+        answer = (await peer.send("hi")).text
+        assert [text async for text in peer.stream_text("hi")] == [answer]
+    return answer
+
+
+@pytest.mark.parametrize("upstream", BINDINGS)
+async def test_client_credentials_open_the_agent_with_one_token_for_all(
+    provider: Provider, upstream: str
+) -> None:
+    credentials = ClientCredentials(endpoint(provider), scope="a b", audience=AUDIENCE)
+    async with (
+        agent_checking(provider, upstream) as agent,
+        gateway(agent.card, credentials) as server,
+    ):
+        for front in BINDINGS:
+            assert await said(server.card, front) == "bridge"
+        async with connect(server.card) as peer:
+            answers = await asyncio.gather(*(peer.send("hi") for _ in range(20)))
+    assert {answer.text for answer in answers} == {"bridge"}
+    assert provider.grants == [
+        {
+            "grant_type": "client_credentials",
+            "scope": "a b",
+            "audience": AUDIENCE,
+            "method": "client_secret_basic",
+        }
+    ]
+
+
+async def test_concurrent_first_callers_cause_one_request(provider: Provider) -> None:
+    credentials = ClientCredentials(endpoint(provider))
+    provider.may_answer.clear()
+    waiting = [asyncio.create_task(credentials.of(CallContext())) for _ in range(50)]
+    async with asyncio.timeout(PATIENCE):
+        while "/token" not in provider.asked:  # noqa: ASYNC110  the provider has no event
+            await asyncio.sleep(0)
+        waiting[0].cancel()  # a caller that leaves does not end the request of the others
+        provider.may_answer.set()
+        found = await asyncio.gather(*waiting[1:])
+    assert len({one["authorization"] for one in found}) == 1
+    assert len(provider.grants) == 1
+
+
+@pytest.mark.parametrize(
+    ("methods", "used"),
+    [
+        (["client_secret_basic", "client_secret_post"], "client_secret_basic"),
+        (["client_secret_post"], "client_secret_post"),
+    ],
+)
+async def test_the_discovery_document_says_where_and_how(
+    provider: Provider, methods: list[str], used: str
+) -> None:
+    provider.methods = methods
+    found = endpoint(provider, url="", issuer=provider.issuer)
+    await ClientCredentials(found, resource="https://r.example").of(CallContext())
+    assert provider.grants == [
+        {"grant_type": "client_credentials", "resource": "https://r.example", "method": used}
+    ]
+
+
+async def test_the_method_of_the_operator_counts(provider: Provider) -> None:
+    await ClientCredentials(endpoint(provider, method="post")).of(CallContext())
+    assert provider.grants[0]["method"] == "client_secret_post"
+
+
+async def test_a_discovery_document_cannot_lead_into_the_network(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    inner = provider.issuer.replace("127.0.0.1", "127.0.0.2") + "/token"
+    document = f'{{"issuer": "{provider.issuer}", "token_endpoint": "{inner}"}}'
+    provider.answers["/.well-known/openid-configuration"] = 200, document.encode()
+    with pytest.raises(A2AError, match="no credentials"):
+        await ClientCredentials(endpoint(provider, url="", issuer=provider.issuer)).of(CallContext())
+    assert "127.0.0.2, which is not public" in caplog.text
+    assert provider.grants == []
+
+
+async def test_a_token_is_renewed_before_it_expires_and_beside_the_calls(provider: Provider) -> None:
+    clock = Clock()
+    credentials = ClientCredentials(endpoint(provider, clock), clock=clock)
+    first = await credentials.of(CallContext())
+    clock.now += 239
+    assert await credentials.of(CallContext()) == first
+    clock.now += 2  # it has 59 of its 300 seconds left
+    assert await credentials.of(CallContext()) == first
+    async with asyncio.timeout(PATIENCE):
+        while await credentials.of(CallContext()) == first:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert len(provider.grants) == 2
+    clock.now += 1000  # nobody called in time: the call waits for a new one
+    second = await credentials.of(CallContext())
+    assert len(provider.grants) == 3
+    assert second != first
+
+
+async def test_an_old_token_serves_while_the_endpoint_is_down(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    credentials = ClientCredentials(endpoint(provider, clock, chance=lambda: 1.0), clock=clock)
+    first = await credentials.of(CallContext())
+    provider.answers["/token"] = 503, b"down"
+    clock.now += 280
+    for _ in range(20):
+        assert await credentials.of(CallContext()) == first
+        await asyncio.sleep(0)
+    clock.now += 100
+    for _ in range(5):
+        with pytest.raises(A2AError) as failed:
+            await credentials.of(CallContext())
+    assert failed.value.reason is Reason.UNAVAILABLE
+    assert failed.value.message == "this gateway has no credentials for the agent at present"
+    assert failed.value.retry_after is not None
+    asked = len(provider.grants)
+    assert asked <= 3  # pauses of 1, 2, … s; five calls cause no five requests
+    del provider.answers["/token"]
+    clock.now += 10
+    await credentials.of(CallContext())
+    assert len(provider.grants) == asked + 1
+    lines = [record.getMessage() for record in caplog.records if record.name == "a2a_bridge.gateway"]
+    assert len(lines) == 2
+    assert lines[0].endswith("gives no token: it answers 503")
+    assert lines[1].endswith("answers again")
+
+
+LIES = {
+    "no JSON": (200, b"<html>"),
+    "an array": (200, b"[]"),
+    "no token": (200, b"{}"),
+    "another kind": (200, b'{"access_token": "a", "token_type": "mac"}'),
+    "a header in the token": (200, b'{"access_token": "a\\r\\nx: y", "token_type": "bearer"}'),
+    "a token of another type": (200, b'{"access_token": 1, "token_type": "bearer"}'),
+    "a negative time": (200, b'{"access_token": "a", "token_type": "bearer", "expires_in": -1}'),
+    "no time": (200, b'{"access_token": "a", "token_type": "bearer", "expires_in": NaN}'),
+    "a redirect": (302, b""),
+    "too much": (200, b'{"access_token": "a", "token_type": "bearer", "x": "' + b"y" * 2**21 + b'"}'),
+    "too deep": (200, b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("answer", LIES.values(), ids=LIES)
+async def test_a_broken_answer_is_no_token(provider: Provider, answer: tuple[int, bytes]) -> None:
+    provider.answers["/token"] = answer
+    with pytest.raises(A2AError) as failed:
+        await ClientCredentials(endpoint(provider)).of(CallContext())
+    assert failed.value.reason is Reason.UNAVAILABLE
+    assert failed.value.message == "this gateway has no credentials for the agent at present"
+
+
+@pytest.mark.parametrize("stated", ['"120"', "120", "1e300", "null"])
+async def test_lifetimes_in_several_spellings_are_read(provider: Provider, stated: str) -> None:
+    body = f'{{"access_token": "a", "token_type": "Bearer", "expires_in": {stated}}}'
+    provider.answers["/token"] = 200, body.encode()
+    assert await ClientCredentials(endpoint(provider)).of(CallContext()) == {"authorization": "Bearer a"}
+
+
+async def test_a_wrong_secret_is_logged_without_it_and_a_rotated_one_is_read_again(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    clock, secrets = Clock(), ["wrong-secret"]
+    found = endpoint(provider, clock, secret=lambda: secrets[0])
+    with pytest.raises(A2AError):
+        await ClientCredentials(found, clock=clock).of(CallContext())
+    assert "it refuses this gateway: invalid_client" in caplog.text
+    assert "wrong-secret" not in caplog.text
+    assert SECRET not in caplog.text
+    secrets[0] = SECRET
+    clock.now += 2
+    token = (await ClientCredentials(found, clock=clock).of(CallContext()))["authorization"].split()[1]
+    assert token not in caplog.text
+
+
+class Doors:
+    """An agent that lets in who has one of its tokens."""
+
+    def __init__(self) -> None:
+        self.open_for: set[str] = set()
+        self.probe = Probe()
+        self.probe.on_unary = self._answer
+        self.probe.on_stream = self._stream
+        self.refusals = 0
+
+    def _check(self, call: Any) -> None:
+        if call.context.parameters.get("authorization", "").removeprefix("Bearer ") not in self.open_for:
+            self.refusals += 1
+            raise A2AError(Reason.UNAUTHENTICATED, "a text of the agent")
+
+    async def _answer(self, call: Any) -> Any:
+        self._check(call)
+        return hub.SendMessageResponse(message=MESSAGE)
+
+    async def _stream(self, call: Any) -> Any:
+        self._check(call)
+        yield hub.StreamResponse(message=MESSAGE)
+
+
+@asynccontextmanager
+async def doors_behind(
+    provider: Provider, upstream: str, clock: Clock
+) -> AsyncIterator[tuple[Doors, Server]]:
+    doors = Doors()
+    credentials = ClientCredentials(endpoint(provider, clock), clock=clock)
+    async with (
+        serve_service(doors.probe, probe_card(), [interface(upstream)], ServeOptions(grace=0)) as agent,
+        gateway(agent.card, credentials) as server,
+    ):
+        yield doors, server
+
+
+@pytest.mark.parametrize("upstream", BINDINGS)
+async def test_a_refused_token_is_replaced_once(
+    provider: Provider, upstream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    for number, body in enumerate((b"first", b"second", b"third")):
+        provider.answers[f"/{number}"] = 200, b'{"access_token": "%s", "token_type": "bearer"}' % body
+    provider.answers["/token"] = provider.answers["/0"]
+    async with doors_behind(provider, upstream, clock) as (doors, server):
+        doors.open_for = {"first"}
+        assert await said(server.card) == "hello"
+        # The agent has new keys: its refusal shows it, and the call is repeated.
+        doors.open_for = {"second"}
+        provider.answers["/token"] = provider.answers["/1"]
+        assert await said(server.card) == "hello"
+        assert (doors.refusals, len(provider.grants)) == (1, 2)
+        # An agent that refuses every token does not cause a request for each call.
+        clock.now += REFUSALS + 1
+        doors.open_for = set()
+        problems = []
+        for front in BINDINGS * 2:
+            async with connect(server.card, binding=front) as peer:
+                with pytest.raises(A2AError) as failed:
+                    await peer.send("hi")
+                problems.append((failed.value.reason, failed.value.message))
+        assert set(problems) == {
+            (Reason.UNAVAILABLE, "the agent does not accept the credentials of this gateway")
+        }
+        assert len(provider.grants) == 3
+        async with connect(server.card) as peer:
+            with pytest.raises(A2AError, match="does not accept"):
+                [text async for text in peer.stream_text("hi")]
+    assert "a text of the agent" in caplog.text
+
+
+class Edge:
+    """A gateway that identifies its callers in every way, in front of an agent that records what it gets."""
+
+    def __init__(self, folder: Path, provider: Provider) -> None:
+        self.probe = Probe()
+        self.probe.on_unary = answering(hub.SendMessageResponse(message=MESSAGE))
+        self.probe.on_stream = yielding(hub.StreamResponse(message=MESSAGE))
+        keys = KeyFile(folder / "keys.json")
+        self.key = keys.create("ann").text
+        self.token = provider.token()
+        self.authentication = Authentication(
+            [
+                ApiKeys(keys),
+                BearerTokens(provider.issuer, [AUDIENCE], KeySetSource(provider.issuer)),
+                ProxyHeader("x-user", ("127.0.0.1",)),
+            ]
+        )
+        self.ways = (
+            {"x-api-key": self.key},
+            {"authorization": f"Bearer {self.token}"},
+            {"x-user": "ann-by-proxy"},
+            {"x-api-key": self.key, "authorization": f"Bearer {self.token}", "x-user": "ann-by-proxy"},
+        )
+
+    @property
+    def received(self) -> str:
+        return "\n".join(str(dict(call.context.parameters)) for call in self.probe.calls)
+
+
+def kinds(provider: Provider) -> dict[str, UpstreamCredentials | None]:
+    return {
+        "default": None,
+        "none": StaticCredentials({}),
+        "static": StaticCredentials({"x-agent-key": "K"}),
+        "client-credentials": ClientCredentials(endpoint(provider)),
+    }
+
+
+@pytest.mark.parametrize("upstream", BINDINGS)
+@pytest.mark.parametrize("kind", ["default", "none", "static", "client-credentials"])
+async def test_credentials_of_the_edge_never_reach_the_agent(
+    provider: Provider, tmp_path: Path, kind: str, upstream: str
+) -> None:
+    edge = Edge(tmp_path, provider)
+    credentials = kinds(provider)[kind]
+    dial = DialOptions(timeout=None, forward=DialOptions().forward | {"x-api-key", "x-user"})
+    async with (
+        serve_service(edge.probe, probe_card(), [interface(upstream)], ServeOptions(grace=0)) as agent,
+        gateway(agent.card, credentials, dial=dial, authentication=edge.authentication) as server,
+    ):
+        for front in BINDINGS:
+            for way in edge.ways:
+                assert await said(server.card, front, **way) == "hello"
+    assert len(edge.probe.calls) == 2 * len(BINDINGS) * len(edge.ways)
+    for secret in (edge.key, edge.token, "ann-by-proxy"):
+        assert secret not in edge.received
+    sent = {call.context.parameters.get("authorization", "")[:10] for call in edge.probe.calls}
+    assert sent == ({"Bearer eyJ"} if kind == "client-credentials" else {""})
+    if kind == "static":
+        assert {call.context.parameters["x-agent-key"] for call in edge.probe.calls} == {"K"}
+
+
+@pytest.mark.parametrize("upstream", BINDINGS)
+async def test_credentials_pass_through_without_an_edge_or_where_the_operator_says_so(
+    provider: Provider, tmp_path: Path, upstream: str
+) -> None:
+    edge = Edge(tmp_path, provider)
+    async with serve_service(edge.probe, probe_card(), [interface(upstream)], ServeOptions(grace=0)) as agent:
+        async with gateway(agent.card, None) as server:
+            await said(server.card, authorization="Basic YTpi")
+        passing = {"authentication": edge.authentication, "pass_credentials": True}
+        async with gateway(agent.card, None, **passing) as server:
+            await said(server.card, authorization=f"Bearer {edge.token}")
+        async with gateway(agent.card, StaticCredentials({})) as server:
+            await said(server.card, authorization="Basic YTpi")
+    sent = [call.context.parameters.get("authorization") for call in edge.probe.calls]
+    assert sent == ["Basic YTpi"] * 2 + [f"Bearer {edge.token}"] * 2 + [None] * 2
+
+
+async def test_an_interface_that_only_the_card_names_gets_no_token(provider: Provider) -> None:
+    probe = Probe()
+    probe.on_unary = answering(hub.SendMessageResponse(message=MESSAGE))
+    credentials = ClientCredentials(endpoint(provider))
+    async with serve_service(probe, probe_card(), [interface("JSONRPC")], ServeOptions(grace=0)) as agent:
+        (known,) = select(agent.card, known=BINDINGS)
+        foreign = Candidate(known.interface, known.dialect, credentials=False)
+        options = ServeOptions(grace=0, upstream=UpstreamOptions(credentials=credentials))
+        caller = DialOptions(parameters={"authorization": "x"})
+        async with (
+            serve_gateway(agent.card, [foreign], options=options) as server,
+            connect(server.card, options=caller) as peer,
+        ):
+            await peer.send("hi")
+    assert probe.last.context.parameters.get("authorization") is None
+    assert provider.grants == []
+
+
+async def test_a_header_for_all_calls_beside_a_token_is_refused(provider: Provider) -> None:
+    async with agent_checking(provider) as agent:
+        dial = DialOptions(parameters={"authorization": "x"})
+        with pytest.raises(A2AError, match="authorization is set for all calls, and by the credentials"):
+            async with gateway(agent.card, ClientCredentials(endpoint(provider)), dial=dial):
+                pass
+
+
+@pytest.mark.parametrize("upstream", BINDINGS)
+async def test_the_token_of_each_caller_is_exchanged_once(provider: Provider, upstream: str) -> None:
+    credentials = TokenExchange(endpoint(provider), audience=AUDIENCE, scope="talk")
+    edge = checking(provider).authentication
+    tokens = {name: provider.token(sub=name) for name in ("ann", "bob")}
+    async with (
+        agent_checking(provider, upstream) as agent,
+        gateway(agent.card, credentials, authentication=edge) as server,
+    ):
+        for front in BINDINGS:
+            for name, token in tokens.items():
+                answer = await said(server.card, front, authorization=f"Bearer {token}")
+                assert answer == f"{name} {{'sub': 'bridge'}}"
+    assert [one["subject_token"] for one in provider.grants] == list(tokens.values())
+    assert {one["subject_token_type"].rpartition(":")[2] for one in provider.grants} == {"access_token"}
+
+
+@pytest.mark.parametrize("upstream", BINDINGS)
+async def test_a_stream_that_is_opened_again_is_still_that_of_its_caller(
+    provider: Provider, upstream: str
+) -> None:
+    status = hub.TaskStatus(state=hub.TASK_STATE_WORKING)
+    working = hub.StreamResponse(task=hub.Task(id="t", context_id="c", status=status))
+    done = hub.TaskStatus(state=hub.TASK_STATE_COMPLETED)
+    probe = Probe()
+    names: list[str] = []
+
+    async def subscribed(call: Any) -> Any:
+        names.append(call.operation.name)
+        if call.operation.name == "SendStreamingMessage":
+            yield working
+            raise A2AError(Reason.UNAVAILABLE, "the connection broke")
+        yield hub.StreamResponse(task=hub.Task(id="t", context_id="c", status=done))
+
+    probe.on_stream = subscribed
+    probe.on_unary = answering(hub.Task(id="t", context_id="c", status=status))
+    credentials = TokenExchange(endpoint(provider), audience=AUDIENCE)
+    edge = checking(provider).authentication
+    caller = DialOptions(parameters={"authorization": f"Bearer {provider.token()}"})
+    async with (
+        serve_service(probe, probe_card(), [interface(upstream)], ServeOptions(grace=0)) as agent,
+        gateway(agent.card, credentials, authentication=edge) as server,
+        connect(server.card, options=caller) as peer,
+    ):
+        request = hub.SendMessageRequest(
+            message=hub.Message(message_id="1", role=hub.ROLE_USER, parts=[hub.Part(text="x")])
+        )
+        async with asyncio.timeout(PATIENCE):
+            events = [event async for event in peer.send_streaming_message(request)]
+    assert events[-1].task.status.state == hub.TASK_STATE_COMPLETED
+    assert names == ["SendStreamingMessage", "SubscribeToTask"]
+    sent = {call.context.parameters["authorization"] for call in probe.calls}
+    assert len(sent) == 1
+    assert sent != {caller.parameters["authorization"]}
+    assert len(provider.grants) == 1
+
+
+async def test_callers_without_a_token_of_their_own_are_told(provider: Provider, tmp_path: Path) -> None:
+    edge = Edge(tmp_path, provider)
+    credentials = TokenExchange(endpoint(provider))
+    problems = set()
+    async with (
+        serve_service(edge.probe, probe_card(), [interface("JSONRPC")], ServeOptions(grace=0)) as agent,
+        gateway(agent.card, credentials, authentication=edge.authentication) as server,
+    ):
+        for front in BINDINGS:
+            # The API key decides who calls; the token beside it is not verified, so it is not exchanged.
+            for way in (edge.ways[0], edge.ways[2], edge.ways[3]):
+                async with connect(server.card, binding=front, options=DialOptions(parameters=way)) as peer:
+                    with pytest.raises(A2AError) as failed:
+                        await peer.send("hi")
+                problems.add((failed.value.reason, failed.value.message))
+    assert problems == {
+        (
+            Reason.UNAUTHENTICATED,
+            "the agent is called on behalf of its caller, which needs a bearer token for that",
+        )
+    }
+    assert edge.probe.calls == []
+    assert provider.grants == []
+
+
+async def test_exchange_needs_an_edge(provider: Provider) -> None:
+    async with agent_checking(provider) as agent:
+        with pytest.raises(ValueError, match="authenticates its callers"):
+            async with gateway(agent.card, TokenExchange(endpoint(provider))):
+                pass
+
+
+def on_behalf(token: str, **claims: Any) -> CallContext:
+    claims = {"iss": "i", **claims}
+    return CallContext(parameters={"authorization": f"Bearer {token}"}, principal=Principal("ann", claims))
+
+
+async def test_a_token_that_is_not_exchanged_is_tried_again_after_a_while(provider: Provider) -> None:
+    clock = Clock()
+    credentials = TokenExchange(endpoint(provider, clock), clock=clock)
+    other = Provider(issuer=provider.issuer, keys=[new_key()])
+    for token, reason in (
+        (other.token(), Reason.UNAUTHENTICATED),
+        (provider.token(sub="mallory"), Reason.PERMISSION_DENIED),
+    ):
+        provider.grants.clear()
+        for _ in range(3):
+            with pytest.raises(A2AError) as failed:
+                await credentials.of(on_behalf(token))
+            assert failed.value.reason is reason
+        assert len(provider.grants) == 1
+        clock.now += REFUSED + 1
+        with pytest.raises(A2AError):
+            await credentials.of(on_behalf(token))
+        assert len(provider.grants) == 2
+    # Others are not affected.
+    assert (await credentials.of(on_behalf(provider.token())))["authorization"].startswith("Bearer ey")
+
+
+def test_a_card_that_asks_for_something_else_is_noticed(provider: Provider) -> None:
+    def asking(**schemes: hub.SecurityScheme) -> hub.AgentCard:
+        card = hub.AgentCard(name="agent", security_schemes=schemes)
+        for name in schemes:
+            card.security_requirements.add().schemes[name].SetInParent()
+        return card
+
+    key = hub.SecurityScheme(
+        api_key_security_scheme=hub.APIKeySecurityScheme(location="header", name="X-Agent-Key")
+    )
+    bearer = hub.SecurityScheme(http_auth_security_scheme=hub.HTTPAuthSecurityScheme(scheme="Bearer"))
+    login = hub.SecurityScheme(
+        oauth2_security_scheme=hub.OAuth2SecurityScheme(
+            flows=hub.OAuthFlows(authorization_code=hub.AuthorizationCodeOAuthFlow())
+        )
+    )
+    mtls = hub.SecurityScheme(mtls_security_scheme=hub.MutualTlsSecurityScheme())
+    none, static = StaticCredentials({}), StaticCredentials({}, also=frozenset({"x-agent-key"}))
+    client, exchange = ClientCredentials(endpoint(provider)), TokenExchange(endpoint(provider))
+
+    def found(card: hub.AgentCard, credentials: UpstreamCredentials, *, certificate: bool = False) -> str:
+        return mismatch(card, credentials.fits, certificate=certificate)
+
+    assert found(asking(), none) == ""
+    assert found(asking(k=key), none) == "k (API key in header 'X-Agent-Key')"
+    assert found(asking(k=key), static) == ""
+    assert found(asking(k=key, b=bearer), client) == ""
+    assert found(asking(l=login), client) == "l (OAuth 2, authorization code)"
+    assert found(asking(l=login), exchange) == ""
+    assert found(asking(m=mtls), exchange) == "m (client certificate)"
+    assert found(asking(m=mtls), none, certificate=True) == ""
+    assert (
+        found(asking(k=key, m=mtls), none) == "k (API key in header 'X-Agent-Key'), or m (client certificate)"
+    )
+
+
+async def test_the_mismatch_is_one_warning_at_start(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with agent_checking(provider) as agent, gateway(agent.card, StaticCredentials({})):
+        pass
+    lines = [record.getMessage() for record in caplog.records if "asks for" in record.getMessage()]
+    assert lines == [
+        "the card of 'shows' asks for bearer (OpenID Connect), and the configured credentials are none of that"
+    ]
