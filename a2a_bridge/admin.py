@@ -111,11 +111,14 @@ async def announced(
     admin: Admin | None,
     host: ApplicationHost | None,
     gauges: Gather | None,
+    *,
+    whole: bool = True,
 ) -> AsyncIterator[None]:
     """Tells the listener for operators that a server is ready, and adds gauges to the metrics, while the
     context is open.
 
-    admin: the listener, if it is open already. Raises OSError.
+    admin: the listener, if it is open already. whole: False for one of several agents of a server. Raises
+    OSError.
     """
     async with AsyncExitStack() as stack:
         if admin is None:
@@ -131,7 +134,8 @@ async def announced(
             for holder in holders:
                 holder.admin = admin.address
         if options.metrics is not None:
-            for source in filter(None, (process_gauges(lambda: known.is_ready), gauges)):
+            process = process_gauges(lambda: known.is_ready) if whole else None
+            for source in filter(None, (process, gauges)):
                 stack.callback(options.metrics.watch(source))
         yield
 

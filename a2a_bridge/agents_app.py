@@ -21,6 +21,8 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+from a2a_bridge.admin import admin_listener, announced
+from a2a_bridge.asgi_lifetime import Lifetime
 from a2a_bridge.bindings import (
     ApplicationHost,
     DialOptions,
@@ -28,6 +30,7 @@ from a2a_bridge.bindings import (
     Host,
     HostOptions,
     ListenAddress,
+    asgi_host,
     find,
     http_site,
 )
@@ -43,6 +46,7 @@ from a2a_bridge.dialects.detect import version_not_supported
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.gateway.router import without_tenant
 from a2a_bridge.hosting import Agent
+from a2a_bridge.observation import observed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import EVERYTHING, ServeOptions
 from a2a_bridge.runtime import Server, Shared, serve_agent, serve_gateway
@@ -140,6 +144,9 @@ def options_of(name: str, options: ServeOptions, server: ServeOptions) -> ServeO
         host=replace(options.host, tls=server.host.tls),
         tls=server.tls,
         grpc_tls=server.grpc_tls,
+        admin=None,
+        metrics=server.metrics,
+        usage=server.usage,
         authentication=server.authentication,
         allow_unauthenticated=server.allow_unauthenticated,
         access_rules=options.access_rules or server.access_rules,
@@ -326,29 +333,36 @@ class Agents:
     """A server with several agents; like `Server`, and agents can be added and removed.
 
     options: addresses, host options and limits of the server; its agents have options of their own. host: an
-    application that takes everything in place of listeners.
+    application that takes everything in place of listeners. grpc: whether gRPC is served.
     """
 
-    def __init__(self, options: ServeOptions, *, host: ApplicationHost | None = None) -> None:
+    def __init__(
+        self, options: ServeOptions, *, host: ApplicationHost | None = None, grpc: bool = True
+    ) -> None:
         self._options = options
+        #: the listener for operators; None without `ServeOptions.admin`
+        self.admin: ListenAddress | None = None
         self._members: dict[str, _Member] = {}
         self._application = host
         self._listening = asyncio.Event()
         self._drained = False
         self._http: Any = host
         self._grpc: Any = host
-        http = replace(options.host_of("http"), refusal=self._refusal)
+        http = replace(options.host_of("http"), refusal=self.refusal)
         if host is None:
             self._http = find("JSONRPC").host(options.http, http)
-            grpc = replace(options.host_of("grpc"), refusal=self._refusal)
-            self._grpc = find("GRPC").host(options.grpc, grpc)
+            self._grpc = None
+            if grpc:
+                own = replace(options.host_of("grpc"), refusal=self.refusal)
+                self._grpc = find("GRPC").host(options.grpc, own)
         else:
             host.options = http
         documents: DocumentHost = self._http
         documents.publish(PATH, self._list)
         documents.publish(CATALOG_PATH, self._catalog)
         dialects = [one for one in KNOWN if one.form(GRPC) is not None]
-        find("GRPC").mount(self._grpc, "", _Directory(self._members), dialects)
+        if grpc:
+            find("GRPC").mount(self._grpc, "", _Directory(self._members), dialects)
 
     @property
     def http(self) -> ListenAddress | None:
@@ -358,12 +372,17 @@ class Agents:
     @property
     def grpc(self) -> ListenAddress | None:
         """The gRPC listener."""
-        return None if self._application is not None else self._grpc.address
+        return None if self._application is not None or self._grpc is None else self._grpc.address
 
     @property
     def secure(self) -> bool:
         """Whether the listeners speak TLS."""
         return self._options.host_of("http").tls is not None
+
+    @property
+    def draining(self) -> bool:
+        """True once it has begun to drain."""
+        return self._drained
 
     @property
     def cards(self) -> Mapping[str, hub.AgentCard]:
@@ -375,32 +394,55 @@ class Agents:
         OSError for an address that cannot be listened on.
         """
         for entry in entries:
-            self._begin(entry)
+            self._enter(entry)
         for member in self._members.values():
             await _until(member, member.mounted)
-        if self._application is None:
-            await self._http.start()
-            await self._grpc.start()
+        for host in self._own_hosts():
+            await host.start()
         self._listening.set()
         for member in self._members.values():
             await _until(member, member.served)
 
     async def add(self, entry: AgentEntry) -> None:
         """Serves one more agent. Raises ValueError for a name that is taken, and the errors of `open`."""
-        member = self._begin(entry)
+        member = self._enter(entry)
         try:
             await _until(member, member.served)
         except BaseException:
             await self.remove(entry.name, 0.0)
             raise
 
+    async def replace(self, entry: AgentEntry, grace: float) -> None:
+        """Serves an agent in place of the one of its name, whose running calls get `grace` seconds. Callers
+        see no gap: two of them are open for a moment. Raises LookupError, and the errors of `open`; then the
+        old one stays.
+        """
+        old = self._members.get(entry.name)
+        if old is None:
+            raise LookupError(f"there is no agent {entry.name!r}")
+        new = self._begin(entry)
+        try:
+            await _until(new, new.served)
+        except BaseException:
+            await self._end(new, 0.0)
+            raise
+        old.site.close()
+        new.site.open()
+        self._members[entry.name] = new
+        await self._end(old, grace)
+
     async def remove(self, name: str, grace: float) -> None:
         """Stops serving an agent; its running calls get `grace` seconds. Raises LookupError."""
         member = self._members.pop(name, None)
         if member is None:
             raise LookupError(f"there is no agent {name!r}")
-        member.grace = grace
         member.site.close()
+        await self._end(member, grace)
+
+    async def _end(self, member: _Member, grace: float) -> None:
+        """Ends the task of an agent."""
+        name = member.entry.name
+        member.grace = grace
         member.leaving.set()
         if member.task is not None:
             if not member.served.is_set():  # it may wait for hosts that never start
@@ -415,16 +457,32 @@ class Agents:
             return
         self._drained = True
         end = monotonic() + grace
-        if self._application is None:
-            await asyncio.gather(self._http.drain(grace), self._grpc.drain(grace))
+        await asyncio.gather(*(host.drain(grace) for host in self._own_hosts()))
         rest = max(0.0, end - monotonic())
         await asyncio.gather(*(self.remove(name, rest) for name in list(self._members)))
 
+    def _own_hosts(self) -> list[Host]:
+        """The listeners; none for an application."""
+        return [] if self._application is not None else [one for one in (self._http, self._grpc) if one]
+
     # ------------------------------------------------------------------ one agent
 
-    def _begin(self, entry: AgentEntry) -> _Member:
+    def _enter(self, entry: AgentEntry) -> _Member:
+        """Begins to open one more agent at its address."""
         if entry.name in self._members:
             raise ValueError(f"there are two agents {entry.name!r}")
+        member = self._begin(entry)
+        try:
+            member.site.open()
+        except ValueError:
+            if member.task is not None:
+                member.task.cancel()
+            raise
+        self._members[entry.name] = member
+        return member
+
+    def _begin(self, entry: AgentEntry) -> _Member:
+        """Begins to open an agent."""
         host = self._application
         here = None if host is None else lambda: bool(host.trailers)
         member = _Member(entry, self._options, here, self._part)
@@ -437,14 +495,13 @@ class Agents:
         member.site = http_site(
             self._http, self._http.options, path, entry.names, started, at_root=entry.at_root
         )
-        self._members[entry.name] = member
         member.task = asyncio.create_task(self._live(member), name=f"agent {entry.name}")
         return member
 
     def _part(
         self, member: _Member, family: str, address: ListenAddress, options: HostOptions
     ) -> Host | None:
-        if address != SHARED:
+        if address != SHARED or (family == "grpc" and self._grpc is None):
             return None
         if family == "http":
             member.site.options = replace(options, authenticate=self._http.options.authenticate)
@@ -481,7 +538,7 @@ class Agents:
 
     # ------------------------------------------------------------------ all agents
 
-    def _refusal(self) -> A2AError | None:
+    def refusal(self) -> A2AError | None:
         """Why the server is not ready: the first agent of this process whose store does not take work."""
         for member in self._members.values():
             if member.refusal is not None and (error := member.refusal()) is not None:
@@ -547,13 +604,45 @@ def _host_of(url: str) -> str:
 
 @asynccontextmanager
 async def serve_agents(
-    entries: Sequence[AgentEntry], options: ServeOptions | None = None, *, host: ApplicationHost | None = None
+    entries: Sequence[AgentEntry],
+    options: ServeOptions | None = None,
+    *,
+    host: ApplicationHost | None = None,
+    grpc: bool = True,
 ) -> AsyncIterator[Agents]:
-    """Serves several agents while the context is open: see `Agents`. Raises the errors of `Agents.open`."""
-    options = options or ServeOptions()
-    server = Agents(options, host=host)
-    try:
-        await server.open(entries)
-        yield server
-    finally:
-        await server.drain(options.grace)
+    """Serves several agents while the context is open. host, grpc: see `Agents`. Raises the errors of
+    `Agents.open`.
+    """
+    options = observed(options or ServeOptions())
+    server = Agents(options, host=host, grpc=grpc)
+    known = replace(options, host=replace(options.host, refusal=server.refusal))
+    async with admin_listener(options) as admin:
+        try:
+            await server.open(entries)
+            async with announced(server, known, admin, host, None):
+                yield server
+        finally:
+            await server.drain(options.grace)
+
+
+def asgi_agents(
+    entries: Sequence[AgentEntry],
+    options: ServeOptions | None = None,
+    *,
+    opened: Callable[[Agents], None] | None = None,
+) -> Any:
+    """Several agents as an ASGI 3 application: see `asgi` and `serve_agents`. opened: is called with the
+    server when it has started.
+    """
+    chosen = options or ServeOptions()
+
+    @asynccontextmanager
+    async def serve() -> AsyncIterator[Agents]:
+        async with serve_agents(entries, chosen, host=host) as server:
+            if opened is not None:
+                opened(server)
+            yield server
+
+    lifetime = Lifetime(serve)
+    host = asgi_host(chosen.host_of("http"), startup=lifetime.start, close=lifetime.close, grace=chosen.grace)
+    return host

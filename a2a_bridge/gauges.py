@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 _AGENT = ("agent",)
 
 
-def agent_gauges(one: AgentApp) -> Gather:
-    """The gauges of a hosted agent."""
-    name = label(one.card.name)
+def agent_gauges(agent: str, one: AgentApp) -> Gather:
+    """The gauges of a hosted agent. agent: its name."""
+    name = label(agent)
 
     async def read() -> Sequence[Metric]:
         runs = list(one.engine.runs)

@@ -227,7 +227,7 @@ def guarded(
     rounded.on_first = _log_rounding
     bounds = options.limits
     counted = () if options.usage is None else (usage(options.usage),)
-    watched = server_middleware(options, card.name)
+    watched = server_middleware(options, options.name or card.name)
     older: tuple[Middleware, ...] = ()
     if older_versions(dialects):
         remembered = remembered or Remembered(dialects)
@@ -238,7 +238,7 @@ def guarded(
         service,
         *watched,
         *counted,
-        access_log(agent=card.name),
+        access_log(agent=options.name or card.name),
         # Outside of the middleware that looks tasks up: a caller without access learns nothing of them.
         authorise(options.access_rules, options.name),
         deadline(),
@@ -284,7 +284,7 @@ async def serve_agent(
             host=host,
             shared=shared,
             admin=admin,
-            gauges=agent_gauges(one),
+            gauges=agent_gauges(options.name or agent.card.name, one),
         ) as server,
     ):
         in_asgi = host is not None or (shared is not None and shared.grpc_here is not None)
@@ -319,7 +319,7 @@ async def serve_gateway(
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
     remembered = Remembered(declared_dialects(interfaces), visible_to)
     dialling = _dialling(
-        observed_dial(dial, options.tracing, options.metrics, card.name),
+        observed_dial(dial, options.tracing, options.metrics, options.name or card.name),
         options.list_tasks_memory,
         credentials,
     )
@@ -341,7 +341,7 @@ async def serve_gateway(
             host=host,
             shared=shared,
             admin=admin,
-            gauges=gateway_gauges(card.name, one),
+            gauges=gateway_gauges(options.name or card.name, one),
         ) as server,
         refreshed(one, CardReading(card, candidates), options, server.replace_card),
     ):
@@ -491,7 +491,7 @@ async def serve_service(
         )
     server = Server(hosts, advertisement, close or _nothing, replace_card, secure=secure)
     try:
-        async with announced(server, options, admin, host, gauges):
+        async with announced(server, options, admin, host, gauges, whole=shared is None):
             yield server
     finally:
         await server.drain(options.grace)

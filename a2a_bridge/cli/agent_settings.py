@@ -3,22 +3,21 @@
 Rules:
 1. An option in the table of an agent is for that agent only, and outweighs the same option of the command,
    wherever that comes from. All other options are those of the command.
-2. A file with one agent does the same as the argument of the command.
+2. A file with one agent does the same as the argument of the command, and serves it below /agents/NAME, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import typer
 
 from a2a_bridge.cli.declared import Table, flag, required
-from a2a_bridge.cli.flags import UpstreamFlags
+from a2a_bridge.cli.flags import ServerFlags, UpstreamFlags
 
-_Flags = TypeVar("_Flags", bound=UpstreamFlags)
-_Agent = TypeVar("_Agent", "AgentSettings", "ServedAgent")
+_Flags = TypeVar("_Flags", bound=ServerFlags)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +25,10 @@ class AgentSettings(UpstreamFlags, Table):
     """One `[agents.NAME]` of `gateway`. An option that is not in `given` is that of the command."""
 
     upstream: str = required("The agent: URL, :PORT, host:port (gRPC) or card file.", "UPSTREAM")
-    host: str = flag("", "Host name of HTTP and gRPC calls that are for this agent.", "HOST")
+    host: str = flag("", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST")
+    grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
+    public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
+    versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
     max_calls: int | None = flag(None, "Concurrent unary calls of one principal; 0: no limit.", "N", least=0)
     max_streams: int | None = flag(None, "Open streams of one principal; 0: no limit.", "N", least=0)
 
@@ -36,40 +38,25 @@ class ServedAgent(Table):
     """One `[agents.NAME]` of `serve`."""
 
     agent: str = required("file.py, file.py:agent or package.module:agent.", "AGENT")
-    host: str = flag("", "Host name of HTTP and gRPC calls that are for this agent.", "HOST")
+    host: str = flag("", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST")
+    grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
+    public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
+    versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
+    store: str = flag("", "Task store of this agent; see --store.", "URL", secret=True)
+    max_tasks: int = flag(0, "Running tasks of one principal; 0: no limit.", "N", least=0)
+    max_calls: int = flag(0, "Concurrent unary calls of one principal; 0: no limit.", "N", least=0)
+    max_streams: int = flag(0, "Open streams of one principal; 0: no limit.", "N", least=0)
 
 
-def target_of(target: str | None, flags: _Flags, agents: Mapping[str, AgentSettings]) -> tuple[str, _Flags]:
-    """The upstream of a gateway and its options: those of the argument, or of the only agent in the file.
-
-    Raises typer.BadParameter.
-    """
-    only = _only(target, agents, "UPSTREAM")
-    if isinstance(only, str):
-        return only, flags
-    known = {one.name for one in fields(flags)}
-    return only.upstream, replace(flags, **{name: getattr(only, name) for name in only.given & known})
-
-
-def code_of(target: str | None, agents: Mapping[str, ServedAgent]) -> str:
-    """The agent to serve: the argument, or the only one in the file. Raises typer.BadParameter."""
-    only = _only(target, agents, "AGENT")
-    return only if isinstance(only, str) else only.agent
-
-
-def _only(target: str | None, agents: Mapping[str, _Agent], argument: str) -> str | _Agent:
-    """The argument of a command, or the only agent of its file."""
-    if target is not None:
-        if agents:
-            raise typer.BadParameter("the configuration file has agents already", param_hint=argument)
-        return target
-    if not agents:
+def check_target(target: str | None, agents: Mapping[str, Any], argument: str) -> None:
+    """Raises typer.BadParameter unless either the argument of a command or its file names what is served."""
+    if target is not None and agents:
+        raise typer.BadParameter("the configuration file has agents already", param_hint=argument)
+    if target is None and not agents:
         raise typer.BadParameter("missing, and no configuration file names an agent", param_hint=argument)
-    if len(agents) > 1:
-        raise typer.BadParameter(
-            f"{len(agents)} agents in one process are not supported yet", param_hint="--config"
-        )
-    ((name, only),) = agents.items()
-    if only.host:
-        raise typer.BadParameter(f"host of [agents.{name}] needs a second agent", param_hint="--config")
-    return only
+
+
+def flags_of(flags: _Flags, settings: Table) -> _Flags:
+    """The flags of one agent: its own options in place of those of the command."""
+    known = {one.name for one in fields(flags)}
+    return replace(flags, **{name: getattr(settings, name) for name in settings.given & known})

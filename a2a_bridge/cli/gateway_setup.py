@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -49,6 +49,33 @@ async def bridge(
     reloader: Reloader | None = None,
 ) -> None:
     """Serves `target` until a signal. Raises A2AError when the agent cannot be reached or used."""
+    async with found(
+        target, listening.options, options, file=file, binding=binding, version=version
+    ) as upstream:
+        card, candidates, served, dialling = upstream
+        arguments = (card, candidates, listening.interfaces, served, dialling)
+        opening = serving(
+            lambda: runtime.serve_gateway(*arguments),
+            lambda: runtime.asgi_gateway(*arguments),
+            listening.interfaces,
+            listening.options.host.drain_window,
+        )
+        await run(opening, grace, listening.counting, reloader)
+
+
+@asynccontextmanager
+async def found(
+    target: Target,
+    served: runtime.ServeOptions,
+    options: DialOptions,
+    *,
+    file: Path | None,
+    binding: str,
+    version: str,
+) -> AsyncIterator[tuple[hub.AgentCard, list[Candidate], runtime.ServeOptions, DialOptions]]:
+    """The card of an agent, its interfaces to dial, and the options to serve it and to dial it with. While
+    the context is open, its card can be read again. Raises A2AError when the agent cannot be reached or used.
+    """
     if target.is_code:
         raise fail(
             Exit.USAGE,
@@ -68,16 +95,10 @@ async def bridge(
         source_card = upstream_card(target, card, file is not None, binding, version)
         for text in unusable(source_card, known=names()):
             print_message(f"warning: the card's interface {text}; it is not used", "yellow")
-        candidates = select(
-            source_card,
-            known=names(),
-            binding=binding,
-            version=version,
-        )
+        candidates = select(source_card, known=names(), binding=binding, version=version)
         if file is None:
             options = named(target, options)
         candidates = await _settled(candidates, options)
-        served = listening.options
         try:
             with_endpoints(candidates, served.upstream.endpoints)
         except ValueError as error:
@@ -85,14 +106,7 @@ async def bridge(
         if resolver is not None:
             read = partial(_read_again, resolver, target.place, options, binding, version)
             served = replace(served, upstream=replace(served.upstream, read_card=read))
-        arguments = (card, candidates, listening.interfaces, served, options)
-        opening = serving(
-            lambda: runtime.serve_gateway(*arguments),
-            lambda: runtime.asgi_gateway(*arguments),
-            listening.interfaces,
-            listening.options.host.drain_window,
-        )
-        await run(opening, grace, listening.counting, reloader)
+        yield card, candidates, served, options
 
 
 async def _read_again(

@@ -35,6 +35,9 @@ class ListenOptions:
 
     interfaces: list[hub.AgentInterface]
     options: runtime.ServeOptions
+    #: the common addresses
+    http: ListenAddress
+    grpc: ListenAddress
     #: None if calls are not counted
     counting: UsageRecorder | None = None
 
@@ -53,8 +56,9 @@ class ListenOptions:
         if worker is not None:
             http, grpc = worker.http or http, worker.grpc or grpc
         mounted: list[hub.AgentInterface] = []
-        url = f"http://{ListenAddress(*listen_address(http, '--http'))}"
-        target = str(ListenAddress(*listen_address(grpc, "--grpc")))
+        http_address = ListenAddress(*listen_address(http, "--http"))
+        grpc_address = ListenAddress(*listen_address(grpc, "--grpc"))
+        url, target = f"http://{http_address}", str(grpc_address)
         for dialect in _dialects(flags.versions):
             version = dialect.version
             if not no_http and dialect.form(JSONRPC) is not None:
@@ -125,7 +129,7 @@ class ListenOptions:
             card_signing_keys=card_signing_keys(flags),
             tls=None if envoy else server_tls(flags),
         )
-        return cls(mounted, options, counting)
+        return cls(mounted, options, http_address, grpc_address, counting)
 
     def follow(self, reloader: Reloader | None, resolved: Callable[[Any], ServerFlags]) -> None:
         """Takes new limits from a configuration that is read again. resolved: gives the flags that the

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +122,12 @@ async def run(
 
 def _announce(server: Any) -> None:
     """Prints the addresses on stderr."""
-    if sys.stderr.isatty():
-        card = server.card
+    if not sys.stderr.isatty():
+        return
+    several: Mapping[str, hub.AgentCard] | None = getattr(server, "cards", None)
+    for card in [server.card] if several is None else several.values():
+        if card is None:  # several agents in Envoy
+            continue
         print_message(f"{card.name} {card.version}".strip(), "bold")
         for interface in card.supported_interfaces:
             print_message(f"  {interface.protocol_binding:<10} {interface.protocol_version}  {interface.url}")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.agent_settings import ServedAgent, code_of
+from a2a_bridge.cli.agent_settings import ServedAgent, check_target
 from a2a_bridge.cli.declared import table
-from a2a_bridge.cli.edge import check_card, note_open
+from a2a_bridge.cli.edge import note_open
 from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import ServerFlags, flag, with_flags
 from a2a_bridge.cli.options import use_bridge_key
@@ -53,7 +53,7 @@ class ServeFlags(ServerFlags):
         False, "Process a message that is sent twice only once, with the same answer.", group="Protocol"
     )
     max_tasks: int = flag(10000, "Running tasks of one principal; 0: no limit.", "N", least=0, group="Limits")
-    agents: Mapping[str, ServedAgent] = table(dict, "The agents, by name.")
+    agents: Mapping[str, ServedAgent] = table(dict, "The agents, by name.", live=True)
     max_history: int = flag(
         10000, "Messages of one task; further ones are refused; 0: no limit.", "N", least=0, group="Limits"
     )
@@ -80,11 +80,11 @@ def serve(
 
       a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
     """
-    code = code_of(target, flags.agents)
+    check_target(target, flags.agents, "AGENT")
     note_open(flags)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.log_setup import configure_logging, open_logging
+    from a2a_bridge.cli.log_setup import configure_logging
     from a2a_bridge.cli.running import reloader_of, run, run_on, serving
 
     configure_logging(flags)
@@ -94,48 +94,20 @@ def serve(
         raise workers.supervise(flags, reloader)
 
     from a2a_bridge import runtime
-    from a2a_bridge.cli.listen_options import ListenOptions
-    from a2a_bridge.cli.loading import load
-    from a2a_bridge.cli.options import Exit
-    from a2a_bridge.cli.output import fail, guarded
-    from a2a_bridge.cli.store_options import push_options, store_options, store_url
-    from a2a_bridge.cli.target import parse
-    from a2a_bridge.cli.tracing_setup import configure_tracing
-    from a2a_bridge.hosting.options import EngineOptions
+    from a2a_bridge.cli.output import guarded
+    from a2a_bridge.cli.serve_options import hosted_agent
 
-    listening = ListenOptions.of(flags)
-    listening.follow(reloader, lambda new: new)
     use_bridge_key(flags.bridge_key)
-    store_settings = store_options(flags, keep_tasks=flags.keep_tasks, keep_events=flags.keep_events)
-    posted = push_options(flags)
-    with guarded(code):
-        parsed = parse(code)
-        if not parsed.is_code:
-            raise fail(
-                Exit.USAGE,
-                f"{code} is {parsed.sort.value}; serve needs Python code",
-                f"a2a-bridge gateway {code}",
-            )
-        agent = load(parsed)
-        open_logging(flags)
-        engine = EngineOptions(
-            tasks=flags.max_tasks,
-            history=flags.max_history,
-            run_timeout=flags.run_timeout,
-            silence_timeout=flags.silence_timeout,
-            idempotent_sends=flags.idempotent_sends,
-        )
-        options = replace(
-            listening.options,
-            store=store_url(flags.store, agent),
-            store_options=store_settings,
-            engine=engine,
-            push=flags.push,
-            push_options=posted,
-            tracing=configure_tracing(flags.tracing),
-        )
-        check_card(agent, options)
-        interfaces = listening.interfaces
+    if target is None:
+        from a2a_bridge.cli.agents import SERVE, serve_all
+
+        with guarded("the agents"):
+            run_on(flags.loop, serve_all(SERVE, flags, reloader))
+        return
+    with guarded(target):
+        agent, listening = hosted_agent(target, flags)
+        listening.follow(reloader, lambda new: new)
+        options, interfaces = listening.options, listening.interfaces
         opening = serving(
             lambda: runtime.serve_agent(agent, interfaces, options),
             lambda: runtime.asgi(agent, interfaces, options),

@@ -227,6 +227,33 @@ async def test_agents_come_and_go_without_touching_others() -> None:
             await server.remove("red", 0)
 
 
+async def test_an_agent_is_replaced_without_a_gap() -> None:
+    slow = Naming("old")
+    async with serve_agents([entry("red", slow)]) as server:
+        url = f"{base(server)}/agents/red"
+        async with asyncio.timeout(PATIENCE), connect(url) as peer:
+            running = asyncio.create_task(peer.send("wait"))
+            await slow.waiting.wait()
+            replacing = asyncio.create_task(server.replace(entry("red", Naming("new")), PATIENCE))
+            while (text := await text_of(url)) == "old::hi":
+                pass
+            assert text == "new::hi"
+            assert not replacing.done()
+            slow.may_end.set()
+            assert (await running).text == "old::wait"
+            await replacing
+
+        @asynccontextmanager
+        async def broken(_: Shared) -> AsyncIterator[Any]:
+            raise OSError("no such file")
+            yield
+
+        with pytest.raises(OSError, match="no such file"):
+            await server.replace(AgentEntry("red", broken), 0)
+        assert await text_of(url) == "new::hi"
+        assert await text_of(server.cards["red"], "GRPC") == "new::hi"
+
+
 async def test_an_agent_that_cannot_be_reached_at_the_start_is_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

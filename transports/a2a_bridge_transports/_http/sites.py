@@ -37,8 +37,8 @@ class Site(Mounts):
     """One agent on a shared host; implements `bindings.ApplicationHost`.
 
     prefix: its path. names: host names at which it is served without the prefix, in lower case. started:
-    waits until the host listens. at_root: it is served without the prefix at every name.
-    Raises ValueError for a path or a name that is taken.
+    waits until the host listens. at_root: it is served without the prefix at every name. It is served from
+    `open` on.
     """
 
     def __init__(
@@ -60,15 +60,7 @@ class Site(Mounts):
         self._started = started
         #: False until the agent is mounted
         self._is_open = False
-        taken = [name for name in names if name in host.names]
-        if taken:
-            raise ValueError(f"the host name {taken[0]} belongs to another agent")
-        self._paths = [self.prefix, ""] if at_root else [self.prefix]
-        host.mount_tree(self.prefix, self._at_path)
-        if at_root:
-            host.mount_tree("", self._at_name)
-        for name in names:
-            host.names[name] = self._at_name
+        self._at_root = at_root
 
     @property
     def address(self) -> ListenAddress:
@@ -89,10 +81,22 @@ class Site(Mounts):
         self.draining = True
         self._is_open = False
 
+    def open(self) -> None:
+        """Adds the site to its host. Raises ValueError for a path or a name that is taken."""
+        taken = [name for name in self._site_names if name in self._host.names]
+        if taken:
+            raise ValueError(f"the host name {taken[0]} belongs to another agent")
+        self._host.mount_tree(self.prefix, self._at_path)
+        if self._at_root:
+            self._host.mount_tree("", self._at_name)
+        for name in self._site_names:
+            self._host.names[name] = self._at_name
+
     def close(self) -> None:
         """Removes the site from its host."""
-        for path in self._paths:
-            self._host.unmount_tree(path)
+        self._host.unmount_tree(self.prefix)
+        if self._at_root:
+            self._host.unmount_tree("")
         for name in self._site_names:
             self._host.names.pop(name, None)
 
