@@ -47,8 +47,13 @@ def target_of(target: str | None, flags: _Flags, agents: Mapping[str, AgentSetti
     only = _only(target, agents, "UPSTREAM")
     if isinstance(only, str):
         return only, flags
+    return only.upstream, options_for(only, flags)
+
+
+def options_for(agent: AgentSettings, flags: _Flags) -> _Flags:
+    """The options of the command with those of one agent in place of its own."""
     known = {one.name for one in fields(flags)}
-    return only.upstream, replace(flags, **{name: getattr(only, name) for name in only.given & known})
+    return replace(flags, **{name: getattr(agent, name) for name in agent.given & known})
 
 
 def code_of(target: str | None, agents: Mapping[str, ServedAgent]) -> str:

@@ -48,7 +48,9 @@ _SUCCEEDED = b"succeeded\n"
 _VARIABLE = "_A2A_BRIDGE_WORKER"
 _STOP = (signal.SIGINT, signal.SIGTERM)
 #: options that the supervisor itself has: successors with other ones would not get them
-_OF_SUPERVISOR = frozenset({"http", "grpc", "no_http", "no_grpc", "workers", "timeout_graceful_shutdown"})
+_OF_SUPERVISOR = frozenset(
+    {"http", "grpc", "no_http", "no_grpc", "workers", "timeout_graceful_shutdown", "bridge_key"}
+)
 #: seconds after the grace in which a worker ends by itself; after them it is killed
 _LAST = 15.0
 #: seconds before the next attempt after a worker failed to start: the first and the longest
@@ -146,7 +148,7 @@ def supervise(flags: ServerFlags, reloader: Reloader | None = None) -> typer.Exi
         return fail(Exit.USAGE, "--workers needs SO_REUSEPORT, which this system lacks")
     http, grpc = "" if flags.no_http else flags.http, "" if flags.no_grpc else flags.grpc
     try:
-        supervisor = _Supervisor(flags.workers, http, grpc, flags.timeout_graceful_shutdown)
+        supervisor = _Supervisor(flags.workers, http, grpc, flags.timeout_graceful_shutdown, flags.bridge_key)
         if reloader is not None:
             supervisor.reloader = reloader.for_successors(_OF_SUPERVISOR)
     except OSError as error:
@@ -204,9 +206,10 @@ class _Supervisor:
     """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on.
 
     http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain.
+    key: of all workers; empty for a new one.
     """
 
-    def __init__(self, count: int, http: str, grpc: str, grace: float) -> None:
+    def __init__(self, count: int, http: str, grpc: str, grace: float, key: str = "") -> None:
         self._grace = grace
         self._http, self._grpc = http, grpc
         listeners: list[socket.socket | None] = [None] * count
@@ -227,7 +230,7 @@ class _Supervisor:
         #: None without a configuration file
         self.reloader: Reloader | None = None
         # Workers must open each other's sealed content.
-        self._key = os.environ.get(PREFIX + "KEY") or secrets.token_hex(32)
+        self._key = key or secrets.token_hex(32)
 
     async def run(self) -> int:
         """Runs until a signal; the exit code."""
