@@ -52,7 +52,7 @@ class Helpful:
             record = one.get_help_record(context)
             if record is None:
                 continue
-            group = described.group if described else ""
+            group = (described.group or "Other") if described else ""
             heading = "Arguments" if one.param_type_name == "argument" else group if has_file else "Options"
             sections.setdefault(heading, []).append(record)
         first, last = [*_GROUPS], [*_LAST]

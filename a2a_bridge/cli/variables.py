@@ -56,6 +56,7 @@ def read_variables(commands: Mapping[str, Any], first: str) -> None:
         if secret in os.environ:
             raise typer.BadParameter(f"{secret} is set as well", param_hint=name)
         os.environ[secret] = file_text(os.environ[name], name)
+        del os.environ[name]  # workers, and Envoy, read the variables again
 
 
 def _variables(command: Any) -> Iterator[tuple[str, bool]]:

@@ -48,7 +48,9 @@ _SUCCEEDED = b"succeeded\n"
 _VARIABLE = "_A2A_BRIDGE_WORKER"
 _STOP = (signal.SIGINT, signal.SIGTERM)
 #: options that the supervisor itself has: successors with other ones would not get them
-_OF_SUPERVISOR = frozenset({"http", "grpc", "no_http", "no_grpc", "workers", "timeout_graceful_shutdown"})
+_OF_SUPERVISOR = frozenset(
+    {"http", "grpc", "no_http", "no_grpc", "workers", "timeout_graceful_shutdown", "bridge_key"}
+)
 #: seconds after the grace in which a worker ends by itself; after them it is killed
 _LAST = 15.0
 #: seconds before the next attempt after a worker failed to start: the first and the longest
@@ -147,7 +149,9 @@ def supervise(flags: ServerFlags, reloader: Reloader | None = None) -> typer.Exi
     http, grpc = "" if flags.no_http else flags.http, "" if flags.no_grpc else flags.grpc
     try:
         admin = listen_address(flags.admin, "--admin") if flags.admin else None
-        supervisor = _Supervisor(flags.workers, http, grpc, flags.timeout_graceful_shutdown, admin)
+        supervisor = _Supervisor(
+            flags.workers, http, grpc, flags.timeout_graceful_shutdown, admin, key=flags.bridge_key
+        )
         if reloader is not None:
             supervisor.reloader = reloader.for_successors(_OF_SUPERVISOR)
     except OSError as error:
@@ -208,11 +212,18 @@ class _Supervisor:
     """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on.
 
     http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain. admin:
-    host and port of the listener for operators, if there is one.
+    host and port of the listener for operators, if there is one. key: of all workers; empty for a new one.
     """
 
     def __init__(
-        self, count: int, http: str, grpc: str, grace: float, admin: tuple[str, int] | None = None
+        self,
+        count: int,
+        http: str,
+        grpc: str,
+        grace: float,
+        admin: tuple[str, int] | None = None,
+        *,
+        key: str = "",
     ) -> None:
         self._grace = grace
         self._admin = admin
@@ -236,7 +247,7 @@ class _Supervisor:
         #: None without a configuration file
         self.reloader: Reloader | None = None
         # Workers must open each other's sealed content.
-        self._key = os.environ.get(PREFIX + "KEY") or secrets.token_hex(32)
+        self._key = key or secrets.token_hex(32)
 
     async def run(self) -> int:
         """Runs until a signal; the exit code. Raises OSError if --admin cannot be listened on."""

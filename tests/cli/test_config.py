@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -18,7 +20,7 @@ from a2a_bridge.cli.declared import options_of
 from a2a_bridge.cli.flags import AgentFlags, DialFlags, GrpcUrlForm, LogLevel
 from a2a_bridge.cli.gateway import GatewayFlags
 from a2a_bridge.cli.serve import ServeFlags
-from a2a_bridge.cli.settings import effective, schema
+from a2a_bridge.cli.settings import effective, model_of, schema
 
 RUNNER = CliRunner()
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
@@ -98,6 +100,22 @@ def test_an_agent_has_the_options_of_connections() -> None:
             assert known[name].described == one.described
     for name in ("card", "binding", "silence_timeout", "forward"):
         assert known[name].described == options_of(GatewayFlags)[name].described
+
+
+@pytest.mark.parametrize("group", [ServeFlags, GatewayFlags])
+def test_the_model_has_the_declared_options_and_defaults(group: type) -> None:
+    model = model_of(group)
+    assert issubclass(model, BaseSettings)
+    declared = {name: one for name, one in options_of(group).items() if one.described.in_file}
+    assert model.model_fields.keys() == declared.keys()
+    made: Any = model()
+    assert {name: getattr(made, name) for name in declared} == {
+        name: getattr(group(), name) for name in declared
+    }
+    with pytest.raises(ValidationError, match="frozen"):
+        made.max_calls = 5
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        model(no_such_option=1)
 
 
 def test_given_values_outweigh_the_file(file: Path) -> None:

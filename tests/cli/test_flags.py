@@ -272,6 +272,7 @@ def test_secrets_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     read_variables(COMMANDS, "serve")
     assert {os.environ[name] for name in names} == {"from the file"}
     assert parameters(None) == {"authorization": "from the file"}
+    monkeypatch.setenv("A2A_BRIDGE_STORE_FILE", str(secret))
     with pytest.raises(typer.BadParameter, match="set as well"):
         read_variables(COMMANDS, "serve")
     monkeypatch.delenv("A2A_BRIDGE_STORE")

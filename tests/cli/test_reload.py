@@ -278,7 +278,11 @@ async def test_a_file_with_one_agent_is_the_command_with_its_argument(target: st
 
 async def test_workers_get_successors_if_the_file_is_valid(target: str, file: Path) -> None:
     configuration(file, workers=2, max_parts=1)
-    async with serving("serve", target, "--config", str(file)) as running:
+    key = file.with_name("key")
+    write(key, "k" * 32)
+    # The supervisor reads it; workers get the value.
+    variables = {"A2A_BRIDGE_KEY_FILE": str(key)}
+    async with serving("serve", target, "--config", str(file), env=variables) as running:
         before = {(await answer(running.http)) for _ in range(3)}
         configuration(file, workers=2, max_parts="x")
         running.signal(signal.SIGHUP)
