@@ -144,7 +144,7 @@ class Server:
     @property
     def card(self) -> hub.AgentCard:
         """The card as a caller on this machine sees it."""
-        return self._advertisement.card()
+        return self._advertisement.card_with_tls()
 
     async def drain(self, grace: float) -> None:
         """Refuses new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
