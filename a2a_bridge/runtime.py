@@ -189,7 +189,7 @@ class Server:
     @property
     def card(self) -> hub.AgentCard:
         """The card as a caller on this machine sees it."""
-        return self._advertisement.card()
+        return self._advertisement.card_with_tls()
 
     def replace_card(self, card: hub.AgentCard) -> None:
         """Shows another card from now on, with the same interfaces, and offers its extensions."""

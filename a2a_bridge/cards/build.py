@@ -188,6 +188,16 @@ class Advertisement:
         here = self._grpc_here is not None and self._grpc_here()
         return self._made(base_url.rstrip("/"), _ALL._replace(grpc=here))
 
+    def card_with_tls(self) -> hub.AgentCard:
+        """The card as our own reader has it: gRPC over TLS has `https://`, which 1.0 leaves open (see
+        `cards.read`).
+        """
+        made = self.card()
+        for one in made.supported_interfaces:
+            if self._grpc_scheme == "https" and one.protocol_binding == GRPC.name and "://" not in one.url:
+                one.url = f"https://{one.url}"
+        return made
+
     def _made(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
         made = hub.AgentCard()
         made.CopyFrom(self._card if self._carries else without_carrier(self._card))

@@ -16,8 +16,9 @@ from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
 from a2a_bridge import Agent, agent, asgi, connect, interface, serve
-from a2a_bridge.bindings import DialOptions, ListenAddress
+from a2a_bridge.bindings import DialOptions, Fetched, ListenAddress
 from a2a_bridge.card_trust import CardTrust
+from a2a_bridge.cards.resolve import Resolver
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -337,3 +338,29 @@ async def test_the_card_of_the_sdk_is_the_card_that_we_serve() -> None:
         assert [one.url for one in card.supported_interfaces] == [
             one.url for one in to_sdk(server.card).supported_interfaces
         ]
+
+
+async def test_the_rule_holds_at_every_refresh_and_at_every_place(tmp_path: Path) -> None:
+    key = new_key()
+    trust = CardTrust([jwks(tmp_path, key)], required=True)
+    good = CardSigner([text_of(key)]).sign(json.dumps(CARD).encode())
+    forged = good.replace(b"https://agent.example/", b"https://evil.example/")
+    unsigned = json.dumps(CARD).encode()
+    answers = {PATH: good, "/.well-known/agent.json": unsigned}
+    asked: list[str] = []
+
+    async def fetch(url: str, _headers: Any) -> Fetched:
+        path = url.removeprefix("https://agent.example")
+        asked.append(path)
+        return Fetched(200, {}, answers[path])  # to be fetched again each time
+
+    resolver = Resolver(fetch, check=trust.check)
+    assert (await resolver.resolve("https://agent.example")).name == "Weather"
+    for bad, words in ((forged, "is not one of this card"), (unsigned, "is not signed")):
+        answers[PATH] = bad
+        asked.clear()
+        with pytest.raises(A2AError, match=words):
+            await resolver.resolve("https://agent.example")
+        assert asked == [PATH]  # no search for a card that passes
+    answers[PATH] = good
+    assert (await resolver.resolve("https://agent.example")).name == "Weather"

@@ -95,6 +95,8 @@ async def test_a_client_finds_tls_in_the_card(tmp_path: Path, binding: str, vers
         url = f"https://{server.http}"
         async with connect(url, binding=binding, version=version, options=options) as peer:
             assert (await peer.send("hi")).text == "nobody"
+        async with connect(server.card, binding=binding, version=version, options=options) as peer:
+            assert (await peer.send("hi")).text == "nobody"
         # A card of 1.0 alone has no place that says that a gRPC port speaks TLS.
         told = replace(options, grpc_tls=True if version == "1.0" else None)
         narrow = f"{url}/.well-known/agent-card.json?version={version}"

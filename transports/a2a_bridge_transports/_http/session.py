@@ -473,12 +473,14 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
         text = "the agent speaks HTTP/2 only; where this is its gRPC port, write grpc://HOST:PORT"
         raise _unavailable(text, phase) from error
     text = f"the connection to the agent{through} broke"
-    if phase == "call" and isinstance(error, aiohttp.ServerDisconnectedError):
-        text += " before an answer came, as it does where TLS is wanted (https://)"
-    elif phase == "call" and secure and (problem := alert_problem(str(error))):
+    if phase == "call" and secure and (problem := alert_problem(str(error))):
         text += f": {problem}"
-    elif phase == "call" and secure and _is_reset(error.__cause__):
-        text += f" before an answer came, as it does where {_WANTED}"
+    elif phase == "call" and (
+        isinstance(error, aiohttp.ServerDisconnectedError) or (secure and _is_reset(error.__cause__))
+    ):
+        text += (
+            f" before an answer came, as it does where {_WANTED if secure else 'TLS is wanted (https://)'}"
+        )
     raise _unavailable(text, phase) from error
 
 
