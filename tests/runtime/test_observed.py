@@ -118,6 +118,17 @@ async def test_a_call_through_a_gateway_is_one_trace_with_four_spans() -> None:
     assert {code(span) for span in traces.spans} == {"OK"}
 
 
+async def test_the_context_goes_on_where_nothing_of_the_caller_is_forwarded() -> None:
+    traces = Traces()
+    options = ServeOptions(tracing=traces.provider)
+    async with (
+        serve(echo(), [interface("GRPC")], options) as agent_,
+        connect(agent_.card, options=DialOptions(forward=frozenset(), tracing=traces.provider)) as peer,
+    ):
+        await peer.send("Bern")
+    assert chain(traces.spans) == FOUR[2:]
+
+
 async def test_the_context_of_other_callers_is_read_from_headers_metadata_and_messages() -> None:
     traces = Traces()
     message = {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "x"}]}
