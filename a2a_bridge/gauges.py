@@ -17,7 +17,7 @@ from a2a_bridge.hosting.ports import MeasuresWrites, Outbox, Store
 from a2a_bridge.memory import MemoryAccount, in_work
 from a2a_bridge.middleware.metrics import PREFIX, Gather, label
 from a2a_bridge.push.ports import CountsBacklog
-from a2a_bridge.refused import refused_requests
+from a2a_bridge.refused import refused_connections, refused_requests
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -78,11 +78,18 @@ def process_gauges(is_ready: Callable[[], bool]) -> Gather:
         )
         for labels, count in refused_requests.items():
             refused.add_metric(labels, count)
+        closed = CounterMetricFamily(
+            f"{PREFIX}refused_connections",
+            "Connections of this process beyond the limit of a listener.",
+            labels=("family",),
+        )
+        closed.add_metric(("http",), refused_connections["http"])
         return [
             _gauge("build_info", "Always 1.", build, ("version", "python")),
             _gauge("ready", "1 while the server takes new work.", {(): float(is_ready())}, ()),
             _gauge("memory_in_work_bytes", "Large requests and answers in work.", {(): in_work.held}, ()),
             refused,
+            closed,
         ]
 
     return read

@@ -16,7 +16,7 @@ from a2a_bridge.cards import Candidate
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.gateway import Dial
 from a2a_bridge.middleware.metrics import Metrics
-from a2a_bridge.middleware.tracing import Tracing, client_spans, server_spans, tracer_of
+from a2a_bridge.middleware.tracing import TRACE_PARAMETERS, Tracing, client_spans, server_spans, tracer_of
 from a2a_bridge.planning import ServeOptions
 
 
@@ -45,6 +45,8 @@ def observed_dial(dial: Dial, tracing: Tracing, metrics: Metrics | None = None, 
         binding, version = candidate.interface.protocol_binding, candidate.dialect.version
         around: list[Middleware] = []
         if tracer is not None:
+            # Also where an application forwards nothing of its callers: the span is not theirs.
+            options = replace(options, forward=options.forward | TRACE_PARAMETERS)
             around.append(client_spans(tracer, binding, version, candidate.interface.url))
         if metrics is not None:
             around.append(metrics.calling(agent, binding, version))

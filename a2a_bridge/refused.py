@@ -19,6 +19,8 @@ _LONGEST = 100
 #: refused requests of this process by binding, version and the name of the reason. binding: empty for a
 #: request that reached none. version: empty if none was declared, "other" for one that is not known here
 refused_requests: Counter[tuple[str, str, str]] = Counter()
+#: connections of this process beyond the limit of a listener, by its family
+refused_connections: Counter[str] = Counter()
 
 
 def log_refused(request: str, peer: str, version: str, error: A2AError, binding: str = "") -> None:

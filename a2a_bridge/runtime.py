@@ -577,12 +577,16 @@ def add_to_server(
 
     The address of that server is not known here, so an extended card keeps its own interfaces.
     health, reflection: add these services too. Returns the engine; await its `close(grace)` after the
-    server has stopped to let running tasks finish.
+    server has stopped to let running tasks finish. Raises ValueError for `options.admin`.
     """
     options = options or ServeOptions()
+    if options.admin is not None:
+        raise ValueError("the server of the application has no `admin` of ours: set ServeOptions.metrics")
     check_credentials(agent.card, options)
     one = build_agent_app(agent, options)
     service = guarded(start_lazily(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
+    if options.metrics is not None:
+        options.metrics.watch(agent_gauges(agent.card.name, one))
     host = one.options.host_of("grpc")
     grpc_attach(
         service,

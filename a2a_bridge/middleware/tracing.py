@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 else:
     Tracing = Any
 
+#: the parameters of the W3C context
+TRACE_PARAMETERS = frozenset({"traceparent", "tracestate"})
+
 
 def tracer_of(tracing: Tracing) -> Tracer | None:
     """The tracer of a setting; None if nothing is traced. Raises MissingExtraError for a provider without the

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, CallContext, Origin
+from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.middleware import access_log
+from a2a_bridge.middleware.logging import FIELDS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from tests.middleware.scene import TASK, ask, get, send, subscribe
@@ -132,3 +133,34 @@ async def test_nothing_is_written_and_no_clock_read_while_it_is_off(caplog: pyte
     assert await ask(service, get()) == TASK
     assert await ask(service, subscribe()) == [working()]
     assert caplog.records == []
+
+
+async def test_a_line_names_caller_and_agent_and_has_the_values_as_attributes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    probe = Probe()
+    probe.on_stream = yielding(working(hub.TASK_STATE_COMPLETED))
+    context = CallContext(
+        origin=Origin("GRPC", "1.0", "ipv4:10.0.0.1:99"), principal=Principal("ann\nb", {"token": "a secret"})
+    )
+    await ask(access_log(ticking(), agent="My agent")(probe), subscribe(context))
+    (record,) = [one for one in caplog.records if one.name == LOGGER]
+    assert record.getMessage() == (
+        "GRPC 1.0 SubscribeToTask task=t-1 state=COMPLETED OK 1 events 12.5 ms"
+        r" caller='ann\nb' peer=ipv4:10.0.0.1:99 agent='My\x20agent'"
+    )
+    found = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+    assert found == {
+        "agent": "My agent",
+        "binding": "GRPC",
+        "version": "1.0",
+        "operation": "SubscribeToTask",
+        "task": "t-1",
+        "state": "COMPLETED",
+        "code": "OK",
+        "duration_ms": 12.5,
+        "events": 1,
+        "caller": "ann\nb",
+        "peer": "ipv4:10.0.0.1:99",
+    }

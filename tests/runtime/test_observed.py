@@ -18,12 +18,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 from prometheus_client.parser import text_string_to_metric_families
 
-from a2a_bridge import Agent, agent, asgi, connect, interface, serve
+from a2a_bridge import Agent, add_to_server, agent, asgi, connect, interface, serve
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
-from a2a_bridge.bindings import DialOptions, ListenAddress, names
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, names
 from a2a_bridge.cards import select
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting import Run
+from a2a_bridge.middleware import Metrics
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import ServeOptions, Server, serve_gateway
@@ -115,6 +116,17 @@ async def test_a_call_through_a_gateway_is_one_trace_with_four_spans() -> None:
             assert [event async for event in events]
     assert chain(traces.spans) == FOUR
     assert {code(span) for span in traces.spans} == {"OK"}
+
+
+async def test_the_context_goes_on_where_nothing_of_the_caller_is_forwarded() -> None:
+    traces = Traces()
+    options = ServeOptions(tracing=traces.provider)
+    async with (
+        serve(echo(), [interface("GRPC")], options) as agent_,
+        connect(agent_.card, options=DialOptions(forward=frozenset(), tracing=traces.provider)) as peer,
+    ):
+        await peer.send("Bern")
+    assert chain(traces.spans) == FOUR[2:]
 
 
 async def test_the_context_of_other_callers_is_read_from_headers_metadata_and_messages() -> None:
@@ -258,6 +270,43 @@ async def test_callers_who_are_refused_before_a_call_count(tmp_path: Path) -> No
             sample(before, "refused_requests_total", **labels) or 0
         )
         assert counted == 1, binding
+
+
+async def test_connections_beyond_the_limit_count() -> None:
+    options = ServeOptions(admin=ListenAddress(), host=HostOptions(max_connections=1))
+    async with serve(echo(), [interface("JSONRPC")], options) as server:
+        assert server.http is not None
+        before = sample(await scraped(server), "refused_connections_total", family="http")
+        assert before is not None
+        reader, writer = await asyncio.open_connection(server.http.host, server.http.port)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readline(), PATIENCE)).startswith(b"HTTP/1.1 200")
+        late, also = await asyncio.open_connection(server.http.host, server.http.port)
+        assert await asyncio.wait_for(late.read(), PATIENCE) == b""
+        assert sample(await scraped(server), "refused_connections_total", family="http") == before + 1
+        for one in (writer, also):
+            one.close()
+            await one.wait_closed()
+
+
+async def test_a_server_of_the_application_has_metrics_and_no_listener_of_ours() -> None:
+    grpc_server = grpc.aio.server()
+    with pytest.raises(ValueError, match="admin"):
+        add_to_server(echo(), grpc_server, options=ServeOptions(admin=ListenAddress()))
+    metrics = Metrics()
+    engine = add_to_server(echo(), grpc_server, options=ServeOptions(metrics=metrics))
+    port = grpc_server.add_insecure_port("127.0.0.1:0")
+    await grpc_server.start()
+    try:
+        async with connect(f"127.0.0.1:{port}") as peer:
+            await peer.send("x")
+        text = (await metrics.exposition())[1].decode()
+    finally:
+        await grpc_server.stop(0)
+        await engine.close(0)
+    labels = 'agent="echoing",binding="GRPC",code="OK",operation="SendMessage",version="1.0"'
+    assert f"a2a_bridge_requests_total{{{labels}}} 1.0" in text
+    assert 'a2a_bridge_runs{agent="echoing",phase="working"}' in text
 
 
 async def test_probes_tell_the_start_and_the_end() -> None:

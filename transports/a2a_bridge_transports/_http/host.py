@@ -20,6 +20,7 @@ from functools import partial
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.trust import Trust
+from a2a_bridge.refused import refused_connections
 from a2a_bridge.server_tls import ServerTls
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.names import HOST, TRANSFER_ENCODING
@@ -188,6 +189,8 @@ class HttpHost(Mounts):
             return False
         limit = self.options.max_connections
         full = 0 < limit <= len(self.connections)
+        if full:
+            refused_connections["http"] += 1
         if full and not self._is_full:
             _log.warning("refusing connections: %d are open, which is the limit", limit)
         self._is_full = full
