@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from a2a_bridge.agent_app import open_store_of
@@ -35,6 +35,8 @@ from a2a_bridge.push.notification import Names
 
 #: seconds that one attempt to pass a notification on may take
 _PUSH_TIMEOUT = 10.0
+#: seconds after which the agent's card is read for the second time
+_FIRST_CARD = 30.0
 
 
 class Replace(Protocol):
@@ -134,6 +136,8 @@ async def refreshed(
         # Between two calls: nothing is awaited after the change.
         show(offered(found.card, found.candidates, options))
 
+    # How long the first card is fresh is not known here: the next reading says.
+    known = replace(known, fresh_for=_FIRST_CARD)
     refresh = CardRefresh(upstream.read_card, known, apply, upstream.card_refresh)
     app.connections.on_doubt = refresh.doubt
     task = asyncio.create_task(refresh.run(), name="read the agent's card again")
