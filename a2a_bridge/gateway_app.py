@@ -22,6 +22,7 @@ from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
+from a2a_bridge.gateway.cards import OpenExtendedCard, without_security
 from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
@@ -93,6 +94,8 @@ async def gateway_app(
         stack.push_async_callback(connections.aclose)
         await connections.open()
         service: Service = connections
+        if options.upstream.credentials is not None:
+            service = OpenExtendedCard(service)
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
@@ -116,6 +119,8 @@ def offered(card: hub.AgentCard, candidates: Sequence[Candidate], options: Serve
     if candidates:
         first = candidates[0]
         card = without_lacking(card, first.dialect, first.interface.protocol_binding)
+    if options.upstream.credentials is not None:
+        card = without_security(card)
     return offer_resume(card) if options.replay.tasks else card
 
 
