@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from a2a_bridge.agent_app import open_store_of
@@ -22,6 +22,7 @@ from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
+from a2a_bridge.gateway.cards import OpenExtendedCard, without_security
 from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
@@ -35,6 +36,8 @@ from a2a_bridge.push.notification import Names
 
 #: seconds that one attempt to pass a notification on may take
 _PUSH_TIMEOUT = 10.0
+#: seconds after which the agent's card is read for the second time
+_FIRST_CARD = 30.0
 
 
 class Replace(Protocol):
@@ -95,6 +98,8 @@ async def gateway_app(
         stack.push_async_callback(connections.aclose)
         await connections.open()
         service: Service = connections
+        if options.upstream.credentials is not None:
+            service = OpenExtendedCard(service)
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
@@ -119,6 +124,8 @@ def offered(card: hub.AgentCard, candidates: Sequence[Candidate], options: Serve
     if candidates:
         first = candidates[0]
         card = without_lacking(card, first.dialect, first.interface.protocol_binding)
+    if options.upstream.credentials is not None:
+        card = without_security(card)
     return offer_resume(card) if options.replay.tasks else card
 
 
@@ -139,6 +146,8 @@ async def refreshed(
         # Between two calls: nothing is awaited after the change.
         show(offered(found.card, found.candidates, options))
 
+    # How long the first card is fresh is not known here: the next reading says.
+    known = replace(known, fresh_for=_FIRST_CARD)
     refresh = CardRefresh(upstream.read_card, known, apply, upstream.card_refresh)
     app.connections.on_doubt = refresh.doubt
     task = asyncio.create_task(refresh.run(), name="read the agent's card again")

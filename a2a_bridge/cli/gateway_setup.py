@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -25,7 +24,7 @@ from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.operations import GET_TASK
-from a2a_bridge.gateway.card_refresh import CardReading
+from a2a_bridge.gateway.card_reader import CardReader
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.endpoints import with_endpoints
 from a2a_bridge.gateway.upstream import dial
@@ -104,23 +103,9 @@ async def found(
         except ValueError as error:
             raise fail(Exit.USAGE, str(error), "--endpoint") from None
         if resolver is not None:
-            read = partial(_read_again, resolver, target.place, options, binding, version)
+            read = CardReader(resolver, target.place, options, binding=binding, version=version)
             served = replace(served, upstream=replace(served.upstream, read_card=read))
         yield card, candidates, served, options
-
-
-async def _read_again(
-    resolver: Resolver, url: str, options: DialOptions, binding: str, version: str
-) -> CardReading:
-    """The card behind a URL and its interfaces to dial, as at the start. Raises A2AError."""
-    found = await resolver.locate(url, exact=options.exact, revalidate=True)
-    offered = select(found.card, known=names(), binding=binding, version=version)
-    settled = await Destinations(options).settled(offered)
-    candidates = [one.candidate for one in settled if not one.refusal]
-    if not candidates:
-        text = f"no interface of the card may be used: {'; '.join(one.refusal for one in settled)}"
-        raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
-    return CardReading(found.card, candidates, found.fresh_for)
 
 
 async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:

@@ -2,8 +2,8 @@
 
 Rules:
 1. The card is read again when it is no longer fresh by its Cache-Control, at the latest after `interval`; and
-   when calls fail as if the agent had another card by now, at most once in `LEAST` seconds, less often while
-   reading fails.
+   when calls fail as if the agent had another card by now: at most once in `LEAST` seconds, and less often,
+   up to once in `MOST` seconds, while that shows no change.
 2. A card that cannot be read or used changes nothing. One log line for the first failure of a series, one for
    its end, one for each change.
 """
@@ -22,8 +22,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger("a2a_bridge.gateway")
 
-#: seconds between two readings that doubts cause
+#: seconds between two readings that doubts cause, at first and after many without a change
 LEAST = 5.0
+MOST = 60.0
 #: seconds for which a card is kept, whatever it says
 _FRESHEST = 10.0
 
@@ -73,6 +74,8 @@ class CardRefresh:
         self._doubt = asyncio.Event()
         self._read_at = clock()
         self._failures = 0
+        #: readings in a row that doubts caused, and that showed no change
+        self._in_vain = 0
 
     def doubt(self) -> None:
         """Has the card read again soon."""
@@ -84,10 +87,11 @@ class CardRefresh:
             try:
                 async with asyncio.timeout(self._wait()):
                     await self._doubt.wait()
+                self._in_vain += 1
             except TimeoutError:
-                pass
+                self._in_vain = 0
             else:
-                pause = min(self._interval, self._least * 2.0 ** min(self._failures, 10))
+                pause = min(self._interval, MOST, self._least * 2.0 ** min(self._in_vain - 1, 10))
                 left = self._read_at + pause - self._clock()
                 if left > 0:
                     await self._sleep(left)
@@ -100,6 +104,7 @@ class CardRefresh:
             found = await self._read()
             if not found.is_same(self._known):
                 await self._apply(found)
+                self._in_vain = 0
                 logger.warning("the card of the agent %r has changed, and is used", found.card.name)
             self._known = found
             if self._failures:

@@ -7,6 +7,7 @@ Rules:
    8.4).
 3. The extended card is rewritten in the same way, because otherwise it would lead callers around the gateway.
    It is offered only if the agent's version has it.
+4. Where the gateway has credentials of its own for the agent, callers need none: cards do not ask for any.
 """
 
 from __future__ import annotations
@@ -52,6 +53,33 @@ def without_lacking(card: hub.AgentCard, dialect: Dialect, binding: str) -> hub.
     made.CopyFrom(card)
     made.capabilities.ClearField("extended_agent_card")
     return made
+
+
+def without_security(card: hub.AgentCard) -> hub.AgentCard:
+    """A copy of a card that asks for no credentials."""
+    made = hub.AgentCard()
+    made.CopyFrom(card)
+    made.security_schemes.clear()
+    del made.security_requirements[:]
+    for skill in made.skills:
+        del skill.security_requirements[:]
+    return made
+
+
+class OpenExtendedCard:
+    """A service whose extended card asks for no credentials. Implements Service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.stream = service.stream
+
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        unary = self._service.unary
+        return self._opened(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
+
+    async def _opened(self, call: Call[Req, Res]) -> Res:
+        card: Any = await self._service.unary(call)
+        return cast("Res", without_security(card))
 
 
 def note_signatures(card: hub.AgentCard) -> None:

@@ -107,6 +107,13 @@ class Failover:
     async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
         if self._retries is not None:
             self._retries.budget.earn()
+        upstream = self.upstreams[0]
+        if self._affinity is None and not self._lost and upstream.health.reachable:
+            try:
+                return await opened(upstream.stream(call))
+            except A2AError as error:
+                failure = error
+            return await self._repeated(call, _opened, self._failed(upstream, failure), failure)
         return await self._repeated(call, _opened, {})
 
     async def open(self) -> None:

@@ -23,7 +23,7 @@ class UpstreamOptions:
     trip: int = 5
     #: the first and the longest of these pauses
     pause: float = 1.0
-    longest_pause: float = 30.0
+    longest_pause: float = 10.0
     #: further endpoints of the agent: http(s) URLs, or `host:port` of gRPC (see `gateway.endpoints`)
     endpoints: tuple[str, ...] = ()
     #: whether calls about a task go to the endpoint that has it

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 from a2a_bridge.bindings import IMPERSONAL, DialOptions, find
 from a2a_bridge.cards.select import Candidate
@@ -97,7 +97,7 @@ class Upstream:
         #: unary calls without an answer
         self._running = 0
         #: streams that their readers still hold; counted without a frame of their own in the way of events
-        self._streams: WeakSet[Any] = WeakSet()
+        self._streams: set[ref[Any]] = set()
 
     def __repr__(self) -> str:
         interface = self.candidate.interface
@@ -112,7 +112,8 @@ class Upstream:
     def is_busy(self) -> bool:
         """Whether a call or a stream is running."""
         # The frame of a generator that has ended is gone.
-        return self._running > 0 or any(getattr(one, "ag_frame", one) is not None for one in self._streams)
+        streams = [one for reference in tuple(self._streams) if (one := reference()) is not None]
+        return self._running > 0 or any(getattr(one, "ag_frame", one) is not None for one in streams)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         service = self._service
@@ -149,7 +150,8 @@ class Upstream:
         finally:
             self._running -= 1
         if stream is not None:
-            self._streams.add(innermost(stream[1]))
+            # Not a WeakSet, whose methods take several times as long.
+            self._streams.add(ref(innermost(stream[1]), self._streams.discard))
         if self.health.reachable is not True:
             self._note(None)
         if stream is None and call.operation is SEND_STREAMING_MESSAGE:

@@ -52,6 +52,20 @@ async def is_refused(tokens: BearerTokens, token: str) -> bool:
     return True
 
 
+@pytest.mark.parametrize("host", ["127.0.0.2", "169.254.169.254", "10.0.0.7", "localhost"])
+async def test_a_discovery_document_cannot_lead_into_the_network(
+    provider: Provider, host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    inner = provider.issuer.replace("127.0.0.1", host)
+    document = {"issuer": provider.issuer, "jwks_uri": f"{inner}/keys"}
+    provider.answers["/.well-known/openid-configuration"] = 200, json.dumps(document).encode()
+    with pytest.raises(A2AError) as failed:
+        await identified(tokens_of(provider), provider.token())
+    assert failed.value.reason is Reason.UNAVAILABLE
+    assert f"leads to {host}, which is not public" in caplog.text
+    assert "/keys" not in provider.asked
+
+
 @pytest.mark.parametrize(
     ("kind", "size"), [("EC", "P-256"), ("RSA", 2048), ("OKP", "Ed25519")], ids=["ES256", "RS256", "EdDSA"]
 )

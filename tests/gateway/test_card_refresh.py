@@ -17,7 +17,7 @@ from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway import ReplayOptions, UpstreamOptions
-from a2a_bridge.gateway.card_refresh import LEAST, CardReading, CardRefresh
+from a2a_bridge.gateway.card_refresh import LEAST, MOST, CardReading, CardRefresh
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering, holding
@@ -139,17 +139,24 @@ async def test_doubts_cause_readings_at_a_bounded_rate() -> None:
             for _ in range(50):
                 refresh.doubt()
             await source.been_read(number)
-    assert source.read_at == [1000.0 + LEAST, 1000.0 + 2 * LEAST, 1000.0 + 3 * LEAST]
+    assert source.pauses == [LEAST, 2 * LEAST, 4 * LEAST]
 
 
-async def test_while_reading_fails_doubts_cause_fewer() -> None:
-    source = Source(A2AError(Reason.UNAVAILABLE))
+@pytest.mark.parametrize("found", [A2AError(Reason.UNAVAILABLE), reading(shown())])
+async def test_doubts_in_vain_cause_fewer_readings_until_something_changes(
+    found: CardReading | Exception,
+) -> None:
+    source = Source(found)
     refresh = source.refresh(reading(shown()))
     async with running(refresh):
-        for number in range(1, 10):
+        for number in range(1, 7):
             refresh.doubt()
             await source.been_read(number)
-    assert source.pauses == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0]
+        source.found = reading(shown("http://b"))
+        for number in range(7, 10):
+            refresh.doubt()
+            await source.been_read(number)
+    assert source.pauses == [5.0, 10.0, 20.0, 40.0, MOST, MOST, MOST, 5.0, 10.0]
 
 
 class Upstreams:

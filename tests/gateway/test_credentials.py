@@ -429,6 +429,22 @@ async def test_credentials_pass_through_without_an_edge_or_where_the_operator_sa
     assert sent == ["Basic YTpi"] * 2 + [f"Bearer {edge.token}"] * 2 + [None] * 2
 
 
+async def test_an_agent_that_wants_more_than_it_gets_does_not_blame_the_caller(provider: Provider) -> None:
+    doors = Doors()
+    problems = set()
+    async with (
+        serve_service(doors.probe, probe_card(), [interface("JSONRPC")], ServeOptions(grace=0)) as agent,
+        gateway(agent.card, StaticCredentials({})) as server,
+    ):
+        for front in BINDINGS:
+            async with connect(server.card, binding=front) as peer:
+                with pytest.raises(A2AError) as failed:
+                    await peer.send("hi")
+            problems.add((failed.value.reason, failed.value.message))
+    assert problems == {(Reason.UNAVAILABLE, "the agent does not accept the credentials of this gateway")}
+    assert doors.refusals == len(BINDINGS)
+
+
 async def test_an_interface_that_only_the_card_names_gets_no_token(provider: Provider) -> None:
     probe = Probe()
     probe.on_unary = answering(hub.SendMessageResponse(message=MESSAGE))
@@ -605,6 +621,33 @@ def test_a_card_that_asks_for_something_else_is_noticed(provider: Provider) -> N
     assert (
         found(asking(k=key, m=mtls), none) == "k (API key in header 'X-Agent-Key'), or m (client certificate)"
     )
+
+
+async def test_the_cards_of_the_gateway_ask_for_what_callers_need(provider: Provider, tmp_path: Path) -> None:
+    edge = Edge(tmp_path, provider)
+    scheme = hub.SecurityScheme(http_auth_security_scheme=hub.HTTPAuthSecurityScheme(scheme="Bearer"))
+    asking = probe_card(security_schemes={"agent": scheme})
+    asking.security_requirements.add().schemes["agent"].SetInParent()
+    asking.skills.add(id="s").security_requirements.add().schemes["agent"].SetInParent()
+    edge.probe.on_unary = answering(asking)
+    async with serve_service(edge.probe, asking, [interface("JSONRPC")], ServeOptions(grace=0)) as agent:
+        for credentials, authentication, schemes in (
+            (None, None, ["agent"]),
+            (StaticCredentials({}), None, []),
+            (ClientCredentials(endpoint(provider)), None, []),
+            (ClientCredentials(endpoint(provider)), edge.authentication, ["apikey", "bearer"]),
+        ):
+            caller = DialOptions(parameters=edge.ways[0])
+            async with (
+                gateway(agent.card, credentials, authentication=authentication) as server,
+                connect(server.card, options=caller) as peer,
+            ):
+                for card in (server.card, await peer.get_extended_agent_card()):
+                    named = {name for one in card.security_requirements for name in one.schemes}
+                    assert sorted(card.security_schemes) == sorted(named)
+                    assert sorted(name.lower() for name in named) == schemes
+                    asked = bool(card.skills[0].security_requirements)
+                    assert asked == (credentials is None)
 
 
 async def test_the_mismatch_is_one_warning_at_start(

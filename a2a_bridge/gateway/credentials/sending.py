@@ -72,7 +72,7 @@ def sending(credentials: UpstreamCredentials, dial: Dial) -> Dial:
     @asynccontextmanager
     async def dial_sending(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
         options = replace(options, forward=(options.forward - _AUTHORIZATION) | credentials.names)
-        if not candidate.credentials or not credentials.names:
+        if not candidate.credentials:
             async with dial(candidate, options) as service:
                 yield service
             return
@@ -128,12 +128,14 @@ class _Sending:
         if error.reason is not Reason.UNAUTHENTICATED or not self._credentials.is_own:
             return error
         told = A2AError(
-            Reason.UNAVAILABLE, "the agent does not accept the credentials of this gateway", blame=Blame.PEER
+            Reason.UNAVAILABLE, "the agent does not accept the credentials of this gateway", blame=Blame.SELF
         )
         told.add_note(f"the agent said: {error.message[:200]}")
         return told
 
 
 def _with(call: Call[Req, Res], sent: Mapping[str, str]) -> Call[Req, Res]:
+    if not sent:
+        return call
     parameters: Any = sent, call.context.parameters
     return Call(call.operation, call.request, call.context.replace(parameters=ChainMap(*parameters)))
