@@ -49,7 +49,8 @@ from a2a_bridge.hosting import Agent
 from a2a_bridge.observation import observed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import EVERYTHING, ServeOptions
-from a2a_bridge.runtime import Server, Shared, serve_agent, serve_gateway
+from a2a_bridge.runtime import serve_agent, serve_gateway
+from a2a_bridge.serving import Server, Shared
 
 logger = logging.getLogger("a2a_bridge.agents")
 

@@ -39,7 +39,8 @@ from a2a_bridge.dialects import GRPC
 from a2a_bridge.hosting.stores.opening import MEMORY
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server, Shared, serve_agent, serve_gateway
+from a2a_bridge.runtime import serve_agent, serve_gateway
+from a2a_bridge.serving import Server, Shared
 
 
 @dataclass(frozen=True, slots=True)

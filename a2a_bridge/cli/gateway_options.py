@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import typer
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cli.connect import dial_options
+from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.listen_options import ListenOptions
 from a2a_bridge.cli.options import PREFIX, check_binding
 from a2a_bridge.cli.signing_options import check_card
@@ -18,9 +18,6 @@ from a2a_bridge.cli.tracing_setup import configure_tracing
 from a2a_bridge.cli.upstream_options import with_upstream
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.hosting.stores.opening import MEMORY
-
-if TYPE_CHECKING:
-    from a2a_bridge.cli.gateway import GatewayFlags
 
 
 def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from a2a_bridge.cli.edge import check_card
 from a2a_bridge.cli.listen_options import ListenOptions
@@ -11,14 +10,12 @@ from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.log_setup import open_logging
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail
+from a2a_bridge.cli.serve_flags import ServeFlags
 from a2a_bridge.cli.store_options import push_options, store_options, store_url
 from a2a_bridge.cli.target import parse
 from a2a_bridge.cli.tracing_setup import configure_tracing
 from a2a_bridge.hosting import Agent
 from a2a_bridge.hosting.options import EngineOptions
-
-if TYPE_CHECKING:
-    from a2a_bridge.cli.serve import ServeFlags
 
 
 def hosted_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:

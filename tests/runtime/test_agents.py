@@ -22,7 +22,7 @@ from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
 from a2a_bridge.planning import EVERYTHING, VERSIONS, ServeOptions
-from a2a_bridge.runtime import Shared
+from a2a_bridge.serving import Shared
 from tests.patience import PATIENCE
 from tests.runtime.scene import BINDINGS
 
