@@ -20,11 +20,13 @@ from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.service import Service
-from a2a_bridge.gateway import Dial, without_lacking
+from a2a_bridge.gateway import REMEMBERED, Dial, UpstreamOptions, legacy, polyfilled, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
 from a2a_bridge.gateway.cards import OpenExtendedCard, without_security
 from a2a_bridge.gateway.connections import Connections
+from a2a_bridge.gateway.credentials import sending
 from a2a_bridge.gateway.relay_store import RelayStore
+from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
 from a2a_bridge.hosting.ports import Store
@@ -112,6 +114,15 @@ async def gateway_app(
                 relay.agent_version = connections.version
 
         yield GatewayApp(service, receivers, documents, close, connections, replace)
+
+
+def dialling(remembered: int = REMEMBERED, upstream: UpstreamOptions | None = None) -> Dial:
+    """Dials agents of any version so that all behave like 1.0. remembered: see `polyfilled`."""
+    made: Dial = dial
+    if upstream is not None and upstream.credentials is not None:
+        made = sending(upstream.credentials, made)
+    apart = upstream is not None and upstream.is_apart
+    return polyfilled(remembered=remembered, dial=legacy.dialling(made), apart=apart)
 
 
 def offered(card: hub.AgentCard, candidates: Sequence[Candidate], options: ServeOptions) -> hub.AgentCard:

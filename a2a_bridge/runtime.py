@@ -43,21 +43,17 @@ from a2a_bridge.core.scope import scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect, older_versions
 from a2a_bridge.gateway import (
-    REMEMBERED,
-    Dial,
     dialled,
     legacy,
     note_signatures,
-    polyfilled,
     rewrite,
     rewrite_extended_card,
 )
 from a2a_bridge.gateway.card_refresh import CardReading
-from a2a_bridge.gateway.credentials import TokenExchange, UpstreamCredentials, note_mismatch, sending
+from a2a_bridge.gateway.credentials import TokenExchange, note_mismatch
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.index import visible_to
-from a2a_bridge.gateway.upstream import dial
-from a2a_bridge.gateway_app import gateway_app, offered, refreshed
+from a2a_bridge.gateway_app import dialling, gateway_app, offered, refreshed
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import access_log, deadline, extensions, limits, usage, validate
 from a2a_bridge.middleware.extensions import Offer
@@ -268,11 +264,11 @@ async def serve_gateway(
     note_mismatch(card, credentials, dial_options.tls)
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
     remembered = Remembered(declared_dialects(interfaces), visible_to)
-    dialling = _dialling(options.list_tasks_memory, credentials)
+    dial = dialling(options.list_tasks_memory, options.upstream)
     names = remembered.legacy.names
     resumes = offers_resume(card)
     async with (
-        gateway_app(candidates, options, dial_options, dial=dialling, resumes=resumes, names=names) as one,
+        gateway_app(candidates, options, dial_options, dial=dial, resumes=resumes, names=names) as one,
         serve_service(
             one.service,
             offered(card, candidates, options),
@@ -299,12 +295,6 @@ def _note_unchecked(card: hub.AgentCard, options: ServeOptions) -> None:
             card.name,
             ", ".join(schemes),
         )
-
-
-def _dialling(remembered: int = REMEMBERED, credentials: UpstreamCredentials | None = None) -> Dial:
-    """Dials agents of any version so that all behave like 1.0."""
-    dialling = dial if credentials is None else sending(credentials, dial)
-    return polyfilled(remembered=remembered, dial=legacy.dialling(dialling))
 
 
 @asynccontextmanager
@@ -559,7 +549,7 @@ async def connect(
         text = f"no interface of the card may be used: {'; '.join(other.refusal for other in refused)}"
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
     rounded.on_first = _log_rounding
-    async with dialled(candidates, options, dial=_dialling()) as service:
+    async with dialled(candidates, options, dial=dialling()) as service:
         yield Peer(service, target, candidates[0].interface)
 
 
