@@ -71,6 +71,7 @@ class HostOptions:
     trust_forwarded: tuple[str, ...] = ()
     #: Access-Control-Allow-Origin of documents such as the card; empty: no such header
     cors: str = "*"
+    #: a ServerTls for either host; or an ssl.SSLContext (HTTP), grpc.ServerCredentials (gRPC); None: none
     tls: Any = None
     backlog: int = 1024
     #: let other processes listen at the same address (SO_REUSEPORT); the system spreads connections
@@ -145,6 +146,10 @@ class TlsFiles:
 IMPERSONAL = frozenset({"a2a-extensions", "traceparent", "tracestate", "baggage", SIDE_CHANNEL})
 
 
+#: (a card as it was received, where) → the part of it that may be read. Raises A2AError to refuse the card
+CheckCard = Callable[[bytes, str], Awaitable[bytes]]
+
+
 @dataclass(frozen=True, slots=True)
 class DialOptions:
     """Options of a client side. Sizes in bytes, times in seconds."""
@@ -188,8 +193,13 @@ class DialOptions:
     resolve: Resolve | None = None
     #: use the card at the given path only, not the one at the root of the host
     exact: bool = False
+    #: checks each card that is read, such as `CardTrust.check`; None: cards are not checked
+    check_card: CheckCard | None = None
     #: is called with every frame, credentials included; must not raise
     frame_observer: Callable[[Frame], None] | None = None
+    #: whether calls are traced: "auto", with the OpenTelemetry provider that the application has configured,
+    #: if any; "off"; or a provider. A gateway follows ServeOptions.tracing instead
+    tracing: Any = "auto"
 
     @property
     def profile(self) -> Profile:
@@ -234,6 +244,21 @@ Document = Callable[[str], bytes]
 #: the query.
 Variant = Callable[[str, str, str], bytes]
 
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A document that is not JSON, or changes with each request."""
+
+    #: HTTP status
+    status: int
+    #: value of the header Content-Type
+    content_type: str
+    body: bytes
+
+
+#: (value of the header Accept, empty if there is none) → a page, which nobody caches
+Render = Callable[[str], Awaitable[Page]]
+
 #: the query for readers that refuse a whole card because of gRPC; without effect on a card of gRPC alone
 HTTP_ONLY = "bindings=JSONRPC,HTTP%2BJSON"
 
@@ -252,6 +277,10 @@ class DocumentHost(Host, Protocol):
 
         variant: the document for requests with a query or A2A-Version; None: the same.
         """
+        ...
+
+    def show(self, path: str, render: Render) -> None:
+        """Serves a page at an absolute path."""
         ...
 
     def receive(self, path: str, receive: Receive) -> None:
@@ -349,6 +378,10 @@ class ApplicationHost(DocumentHost, Protocol):
     trailers: bool | None
     #: the card that a caller at a base URL gets, once the application has started
     card: Callable[[str], hub.AgentCard] | None
+    #: True once the server has begun to drain
+    draining: bool
+    #: the listener for operators, once the application has started; None without one
+    admin: ListenAddress | None
 
 
 def asgi_host(
@@ -365,6 +398,20 @@ def asgi_host(
     """
     module = importlib.import_module(f"{PACKAGE}._http.asgi")
     return cast("ApplicationHost", module.AsgiHost(options, startup=startup, close=close, grace=grace))
+
+
+def http_site(
+    host: Any,
+    options: HostOptions,
+    prefix: str,
+    names: tuple[str, ...],
+    started: Callable[[], Awaitable[None]],
+    *,
+    at_root: bool = False,
+) -> ApplicationHost:
+    """The part of an HTTP host that belongs to one of several agents: see `_http.sites.Site`."""
+    module = importlib.import_module(f"{PACKAGE}._http.sites")
+    return cast("ApplicationHost", module.Site(host, options, prefix, names, started, at_root=at_root))
 
 
 def grpc_attach(

@@ -19,6 +19,7 @@ from a2a_bridge.bindings import (
 )
 from a2a_bridge.bindings import find as find_binding
 from a2a_bridge.bindings import names as binding_names
+from a2a_bridge.card_trust import CardTrust
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.codec import JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations
@@ -86,7 +87,7 @@ from a2a_bridge.hosting.ports import Scope, Sent, Store, TaskQuery
 from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.store_base import Found, StoreBase, TaskChange, TaskRecord
-from a2a_bridge.middleware import Limits
+from a2a_bridge.middleware import Limits, Metrics
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer, request_of
 from a2a_bridge.peers import (
@@ -103,6 +104,7 @@ from a2a_bridge.peers import (
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import Server, asgi_gateway, serve_gateway, serve_service
+from a2a_bridge.server_tls import ServerTls, TlsFileError
 
 __all__ = [
     "EXTENSIONS_PARAMETER",
@@ -126,6 +128,7 @@ __all__ = [
     "Candidate",
     "CardForm",
     "CardReading",
+    "CardTrust",
     "Client",
     "ClientCredentials",
     "DialOptions",
@@ -152,6 +155,7 @@ __all__ = [
     "ListenAddress",
     "Loss",
     "MemoryStore",
+    "Metrics",
     "Middleware",
     "Operation",
     "Origin",
@@ -170,6 +174,7 @@ __all__ = [
     "Sent",
     "ServeOptions",
     "Server",
+    "ServerTls",
     "Service",
     "StaticCredentials",
     "Store",
@@ -179,6 +184,7 @@ __all__ = [
     "TaskChange",
     "TaskQuery",
     "TaskRecord",
+    "TlsFileError",
     "TlsFiles",
     "TokenEndpoint",
     "TokenExchange",

@@ -20,16 +20,14 @@ from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.service import Service
-from a2a_bridge.gateway import REMEMBERED, Dial, UpstreamOptions, legacy, polyfilled, without_lacking
+from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
 from a2a_bridge.gateway.cards import OpenExtendedCard, without_security
 from a2a_bridge.gateway.connections import Connections
-from a2a_bridge.gateway.credentials import sending
 from a2a_bridge.gateway.relay_store import RelayStore
-from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
-from a2a_bridge.hosting.ports import Store
+from a2a_bridge.hosting.ports import Outbox, Store
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
@@ -63,6 +61,9 @@ class GatewayApp:
     connections: Connections
     #: uses other interfaces of the agent from now on; see `Connections.replace`
     replace: Replace
+    memory: MemoryAccount
+    #: of the relay; None without a store
+    outbox: Outbox | None = None
 
 
 @asynccontextmanager
@@ -84,6 +85,7 @@ async def gateway_app(
     """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store_of(options)) if options.push_relay else None
+        memory = MemoryAccount(options.store_options.max_memory) if store is None else store.memory
         connections = Connections(
             candidates,
             dial_options,
@@ -91,7 +93,7 @@ async def gateway_app(
             options.replay,
             dial=dial,
             resumes=resumes,
-            memory=MemoryAccount(options.store_options.max_memory) if store is None else store.memory,
+            memory=memory,
         )
         stack.push_async_callback(connections.aclose)
         await connections.open()
@@ -113,16 +115,8 @@ async def gateway_app(
             if relay is not None:
                 relay.agent_version = connections.version
 
-        yield GatewayApp(service, receivers, documents, close, connections, replace)
-
-
-def dialling(remembered: int = REMEMBERED, upstream: UpstreamOptions | None = None) -> Dial:
-    """Dials agents of any version so that all behave like 1.0. remembered: see `polyfilled`."""
-    made: Dial = dial
-    if upstream is not None and upstream.credentials is not None:
-        made = sending(upstream.credentials, made)
-    apart = upstream is not None and upstream.is_apart
-    return polyfilled(remembered=remembered, dial=legacy.dialling(made), apart=apart)
+        outbox = store.outbox if store is not None else None
+        yield GatewayApp(service, receivers, documents, close, connections, replace, memory, outbox)
 
 
 def offered(card: hub.AgentCard, candidates: Sequence[Candidate], options: ServeOptions) -> hub.AgentCard:

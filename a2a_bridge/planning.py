@@ -18,15 +18,20 @@ from a2a_bridge.gateway import REMEMBERED, ReplayOptions, UpstreamOptions
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.middleware import Limits, Usage
+from a2a_bridge.middleware import Limits, Metrics, Usage
+from a2a_bridge.middleware.limits import LiveLimits
+from a2a_bridge.middleware.tracing import Tracing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
+from a2a_bridge.server_tls import ServerTls
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
     """The options of a server: of a hosted agent or of a gateway."""
 
+    #: name of the agent on a server with several, for access rules; see `serve_agents`
+    name: str = ""
     #: address of HTTP interfaces whose declaration has no host
     http: ListenAddress = field(default_factory=ListenAddress)
     #: address of gRPC interfaces whose declaration has no host
@@ -36,11 +41,16 @@ class ServeOptions:
     public_url: str = ""
     #: gRPC address in the card in place of the listening address
     public_grpc: str = ""
+    #: private keys (PEM or JWK; EC P-256 or P-384, Ed25519) that sign the card; the first signs, all are
+    #: published at `/.well-known/jwks.json`. The addresses in a signed card do not depend on the caller
+    card_signing_keys: tuple[str, ...] = ()
     #: seconds for running calls to finish at the end
     grace: float = 10.0
     #: further middleware, innermost, outermost of them first
     middleware: tuple[Middleware, ...] = ()
-    #: server credentials of gRPC, which cannot use `host.tls`
+    #: TLS of all listeners; None: as `host.tls` and `grpc_tls` say. Not for ASGI: its server has the TLS
+    tls: ServerTls | None = None
+    #: server credentials of gRPC, in place of `tls`; it cannot use an SSLContext in `host.tls`
     grpc_tls: Any = None
     #: counts calls by caller, if set
     usage: Usage | None = None
@@ -67,12 +77,20 @@ class ServeOptions:
     engine: EngineOptions = field(default_factory=EngineOptions)
     #: identifies the callers; None: they stay unknown, unless `middleware` identifies them
     authentication: Authentication | None = None
+    #: serve a card that demands credentials although nothing here checks them: something in front does
+    allow_unauthenticated: bool = False
     #: which callers may use which operations; empty: all callers may use all
     access_rules: tuple[Rule, ...] = ()
     #: whether a gateway sends the credentials that `authentication` has checked to the agent, too
     pass_credentials: bool = False
-    #: limits of one principal
-    limits: Limits = field(default_factory=Limits)
+    #: limits of one principal; LiveLimits can change while the server runs
+    limits: Limits | LiveLimits = field(default_factory=Limits)
+    #: the listener for operators: metrics, probes and, with `usage`, call counts. None: none
+    admin: ListenAddress | None = None
+    #: the metrics of this server; None: those of `admin`, if that is set, else none
+    metrics: Metrics | None = None
+    #: whether calls are traced; see `middleware.tracing`
+    tracing: Tracing = "auto"
     #: the replay buffers of a gateway, for readers that resume or join
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     #: what a gateway sends to its agent, and what it does when the agent fails
@@ -85,7 +103,7 @@ class ServeOptions:
             host = replace(host, authenticate=self.authentication)
         if family == "grpc" and self.grpc_tls is not None:
             return replace(host, tls=self.grpc_tls)
-        return host
+        return host if self.tls is None else replace(host, tls=self.tls)
 
 
 def identifies(options: ServeOptions) -> bool:

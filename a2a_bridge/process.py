@@ -52,8 +52,11 @@ def run(
         with stop_signals(options.grace) as stop:
             async with serve_agent(agent, interfaces, options) as server:
                 print(ready_line(server), flush=True)  # noqa: T201  parent processes wait for this line
+                logger.info("started as process %d: %s", os.getpid(), ready_line(server))
                 with watched_loop():
                     await stop.wait()
+                logger.info("%s: draining for at most %g s", stop.cause, options.grace)
+            logger.info("stopped, because of %s", stop.cause)
 
     with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
         runner.run(main())
@@ -87,35 +90,54 @@ class Listening(Protocol):
         ...
 
     @property
+    def admin(self) -> ListenAddress | None:
+        """The listener for operators."""
+        ...
+
+    @property
     def secure(self) -> bool:
         """Whether the HTTP listener speaks TLS."""
         ...
 
 
 def ready_line(server: Listening) -> str:
-    """`ready http=http://HOST:PORT grpc=HOST:PORT`, with the served families only."""
+    """`ready http=http://HOST:PORT grpc=HOST:PORT admin=http://HOST:PORT`, with what listens only."""
     parts = ["ready"]
     if server.http is not None:
         parts.append(f"http={'https' if server.secure else 'http'}://{server.http}")
     if server.grpc is not None:
         parts.append(f"grpc={server.grpc}")
+    if server.admin is not None:
+        parts.append(f"admin=http://{server.admin}")
     return " ".join(parts)
 
 
+class Stop(asyncio.Event):
+    """Set when the server has to stop."""
+
+    #: why, such as the name of a signal
+    cause = ""
+
+    def request(self, cause: str) -> None:
+        """Asks the server to stop; the first cause counts."""
+        self.cause = self.cause or cause
+        self.set()
+
+
 @contextmanager
-def stop_signals(grace: float) -> Iterator[asyncio.Event]:
+def stop_signals(grace: float) -> Iterator[Stop]:
     """An event that the first signal sets. The second signal exits with its default code.
 
     grace: in seconds. A process that still runs some time after it exits with code 1: an agent may block the
     event loop, so that signals are not handled.
     """
-    stop = asyncio.Event()
+    stop = Stop()
     loop = asyncio.get_running_loop()
 
     def on_signal(number: int) -> None:
         if stop.is_set():
             os._exit(128 + number)
-        stop.set()
+        stop.request(signal.Signals(number).name)
 
     deadline = threading.Timer(grace + _LAST, _end, (grace,))
     deadline.daemon = True

@@ -1,29 +1,50 @@
-"""One line of the log, at `info`, for each request that is refused before it becomes a call."""
+"""Requests that are refused before they become calls: their number, and one line of the log for each.
+
+No middleware sees them, so they are counted here, for the whole process. The lines are at `info`.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.dialects import by_version
 
 _log = logging.getLogger("a2a_bridge.refused")
 
 #: longest text of a caller in the log, in characters
 _LONGEST = 100
 
+#: refused requests of this process by binding, version and the name of the reason. binding: empty for a
+#: request that reached none. version: empty if none was declared, "other" for one that is not known here
+refused_requests: Counter[tuple[str, str, str]] = Counter()
+#: connections of this process beyond the limit of a listener, by its family
+refused_connections: Counter[str] = Counter()
 
-def log_refused(request: str, peer: str, version: str, error: A2AError) -> None:
-    """Logs a refused request.
+
+def log_refused(request: str, peer: str, version: str, error: A2AError, binding: str = "") -> None:
+    """Counts and logs a refused request.
 
     request: its HTTP method and path, or the path of its gRPC method; without the query, which may contain
-    credentials. peer: address. version: as the caller declared it; empty if it did not.
+    credentials. peer: address. version: as the caller declared it; empty if it did not. binding: its name;
+    empty for a request that reached none.
     """
+    known = by_version(version) if version else None
+    counted = known.version if known is not None else "other" if version else ""
+    refused_requests[binding, counted, error.reason.name] += 1
     if not _log.isEnabledFor(logging.INFO):
         return
     declared = f", version {printable(version)}" if version else ""
     reason = ascii(error.message[: 2 * _LONGEST])[1:-1]
     _log.info(
-        "%s from %s%s: %s: %s", printable(request), peer or "an unknown peer", declared, error.name, reason
+        "%s from %s%s: %s: %s",
+        printable(request),
+        peer or "an unknown peer",
+        declared,
+        error.name,
+        reason,
+        extra={"binding": binding, "version": counted, "code": error.reason.name, "peer": peer},
     )
 
 

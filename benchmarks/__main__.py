@@ -27,6 +27,8 @@ from benchmarks.measure import (
     values_rows,
     workers_row,
 )
+from benchmarks.observed import TITLES, observed_rows
+from benchmarks.observed import title as observed_title
 from benchmarks.processes import BenchmarkError, cores
 from benchmarks.tools import MISSING, missing
 from benchmarks.work import WORK
@@ -47,6 +49,7 @@ def arguments() -> argparse.Namespace:
         [work.title for work in WORK]
         + [one.title for one in COMPARISONS]
         + [title for title, _, _ in MEMORY]
+        + [observed_title(one) for one in TITLES]
         + [WORKERS, RESUME, LIST, CODEC, VALUES]
     )
     parser = argparse.ArgumentParser(
@@ -134,6 +137,12 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
                     rows.append(cpu_row(comparison, plan, where, status.update))
                 except BenchmarkError as error:
                     rows.append({"suite": "cpu", "title": comparison.title, "error": str(error)})
+        for one in TITLES:
+            if wanted(observed_title(one)) and not (plan is QUICK and not only):
+                try:
+                    rows += observed_rows(one, plan, where, status.update)
+                except BenchmarkError as error:
+                    rows.append({"suite": "cpu", "title": observed_title(one), "error": str(error)})
         if wanted(WORKERS):
             try:
                 rows.append(workers_row(WORKERS, plan, where, status.update))

@@ -7,7 +7,7 @@ proxy. `Authentication` combines methods, writes them into the card, and checks 
 from __future__ import annotations
 
 from a2a_bridge.auth.api_keys import ApiKeys, KeyFile, KeyRecord, NewKey
-from a2a_bridge.auth.authentication import Authentication, Method
+from a2a_bridge.auth.authentication import Authentication, Method, UncheckedCredentialsError
 from a2a_bridge.auth.bearer import ALGORITHMS, BearerTokens
 from a2a_bridge.auth.certificates import ClientCertificates
 from a2a_bridge.auth.extended_card import describe_extended_card
@@ -28,6 +28,7 @@ __all__ = [
     "NewKey",
     "ProxyHeader",
     "Rule",
+    "UncheckedCredentialsError",
     "authorise",
     "describe_extended_card",
 ]

@@ -44,6 +44,22 @@ class Method(Protocol):
         ...
 
 
+class UncheckedCredentialsError(ValueError):
+    """A card demands credentials, and nothing of the server checks them: everybody would be let in.
+
+    agent: its name. schemes: names of the demanded schemes.
+    """
+
+    def __init__(self, agent: str, schemes: tuple[str, ...]) -> None:
+        demanded = ", ".join(schemes)
+        super().__init__(
+            f"the card of {agent!r} asks for credentials ({demanded}), and nothing here checks them: set"
+            " ServeOptions.authentication, or allow_unauthenticated where something in front checks them"
+        )
+        self.agent = agent
+        self.schemes = schemes
+
+
 class Authentication:
     """The methods of a server. Raises ValueError without any."""
 

@@ -122,7 +122,7 @@ class KeySetSource:
             self._read_at = self._clock()
         except (A2AError, OSError, ValueError) as error:
             if not self._is_failing:
-                also = "the last good ones count" if self._keys else "no token can be checked"
+                also = "the last good ones count" if self._keys else "no signature can be checked"
                 _log.warning("the keys of %s cannot be read, %s: %s", self._issuer, also, error)
             self._is_failing = True
 

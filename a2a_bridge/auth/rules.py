@@ -35,12 +35,13 @@ class Rule:
     """Allows calls. Raises ValueError for an operation that does not exist.
 
     operations: names such as `SendMessage`, or of `GROUPS`. scopes: the caller needs all of them. principals:
-    names or patterns (`*`, `?`) of callers.
+    names or patterns (`*`, `?`) of callers. agents: names or patterns of agents, on servers with several.
     """
 
     operations: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     principals: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         known = {one.name for one in ops.ALL} | GROUPS.keys()
@@ -60,11 +61,15 @@ class Rule:
         return not self.principals or any(fnmatchcase(name, pattern) for pattern in self.principals)
 
 
-def authorise(rules: Sequence[Rule]) -> Middleware:
-    """Middleware that refuses calls which no rule allows. It has to be inside of the authentication."""
+def authorise(rules: Sequence[Rule], agent: str = "") -> Middleware:
+    """Middleware that refuses calls which no rule allows. It has to be inside of the authentication.
+
+    agent: the name of the agent on a server with several.
+    """
+    own = [one for one in rules if not one.agents or any(fnmatchcase(agent, name) for name in one.agents)]
 
     def wrap(service: Service) -> Service:
-        return _Authorised(service, tuple(rules)) if rules else service
+        return _Authorised(service, own) if rules else service
 
     return wrap
 

@@ -127,7 +127,11 @@ class Advertisement:
     whether the card is that of a remote agent: then content that only an older version has stays in it for
     further bridges. Agents of this process never have any. grpc_here: for gRPC without a listener of its own:
     whether the server below can carry it. The card lists it then, at the host and port of the request, unless
-    the application is mounted below a path, which gRPC does not have.
+    the application is mounted below a path, which gRPC does not have. prefix: the path of the agent on a host
+    that it shares with others, which base URLs have already; gRPC finds such an agent by its tenant. sign:
+    signs a card as JSON, except for readers of 0.2, which has no signatures. Then all addresses are those of
+    `public_url` and of the listeners: callers choose the Host header, and must not get a signature for a URL
+    of theirs.
     """
 
     def __init__(
@@ -145,6 +149,8 @@ class Advertisement:
         versions: Collection[str] = (),
         carries: bool = False,
         grpc_here: Callable[[], bool] | None = None,
+        prefix: str = "",
+        sign: Callable[[bytes], bytes] | None = None,
     ) -> None:
         note_inexpressible(card)
         self._card = card
@@ -152,6 +158,8 @@ class Advertisement:
         self._versions = frozenset(versions)
         self._carries = carries
         self._grpc_here = grpc_here
+        self._prefix = prefix
+        self._sign = sign
         self._grpc_urls = grpc_urls
         self.mounted = tuple(mounted)
         self._card_address = card_address
@@ -179,6 +187,16 @@ class Advertisement:
         """The card for a request to `base_url` (scheme, host, mount prefix)."""
         here = self._grpc_here is not None and self._grpc_here()
         return self._made(base_url.rstrip("/"), _ALL._replace(grpc=here))
+
+    def card_with_tls(self) -> hub.AgentCard:
+        """The card as our own reader has it: gRPC over TLS has `https://`, which 1.0 leaves open (see
+        `cards.read`).
+        """
+        made = self.card()
+        for one in made.supported_interfaces:
+            if self._grpc_scheme == "https" and one.protocol_binding == GRPC.name and "://" not in one.url:
+                one.url = f"https://{one.url}"
+        return made
 
     def _made(self, base_url: str, wanted: _Wanted) -> hub.AgentCard:
         made = hub.AgentCard()
@@ -236,7 +254,11 @@ class Advertisement:
 
     def _listed(self, wanted: _Wanted, base_url: str) -> list[Mounted]:
         """The interfaces that the card lists for a selection."""
-        grpc = self._grpc_here is None or bool(self._public_grpc) or (wanted.grpc and not _path(base_url))
+        grpc = (
+            self._grpc_here is None
+            or bool(self._public_grpc)
+            or (wanted.grpc and _path(base_url) in ("", self._prefix.strip("/")))
+        )
         return [
             one
             for one in self.mounted
@@ -259,7 +281,7 @@ class Advertisement:
         return tuple(dict.fromkeys(found or V1_0.card.paths))
 
     def _remembered(self, base_url: str, reader: str, wanted: _Wanted = _ALL) -> bytes:
-        base_url = base_url.rstrip("/")
+        base_url = base_url.rstrip("/") if self._sign is None else ""
         if self._grpc_here is not None and self._grpc_here():
             wanted = wanted._replace(grpc=True)
         known = self._documents.get((base_url, reader, wanted))
@@ -268,6 +290,8 @@ class Advertisement:
                 self._documents.clear()
             tree = self._tree(base_url, wanted)
             known = dumps(without_mutual_tls(tree) if reader == FOR_0_2 else tree)
+            if self._sign is not None and reader != FOR_0_2:
+                known = self._sign(known)
             self._documents[base_url, reader, wanted] = known
         return known
 
@@ -343,7 +367,7 @@ class Advertisement:
             return self._public_url + path
         if base_url and one.address == self._card_address:
             return base_url + path
-        return f"{self._scheme}://{self._authority(one, base_url)}{path}"
+        return f"{self._scheme}://{self._authority(one, base_url)}{self._prefix}{path}"
 
     def _authority(self, one: Mounted, base_url: str) -> str:
         if self._public_grpc and one.interface.protocol_binding == GRPC.name:

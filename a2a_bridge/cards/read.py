@@ -5,7 +5,8 @@ Rules:
    a card of 1.0, with `protocolVersion` one of that version. With neither it is of the version that claims
    it, else of 0.2.
 2. A card of several versions is one of 1.0. Content that its 1.0 members lack is taken from the others:
-   schemes that have a `type` only, `security`, interfaces that are not in `supportedInterfaces`.
+   schemes that have a `type` only, `security`, interfaces that are not in `supportedInterfaces`, and the
+   `https://` of gRPC addresses, which have no scheme in 1.0.
 3. An interface of `supportedInterfaces` without a version has the card's `protocolVersion`, else 1.0. In a
    card with members of 0.x, `protocolVersion` is one of those and does not apply to `supportedInterfaces`.
 4. A card without interfaces is refused.
@@ -27,6 +28,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the version of cards that name none and that no dialect claims: 0.2.0 to 0.2.4 had no `protocolVersion`
 _UNSAID = "0.2"
+_SECURE = ("https://", "grpcs://")
 
 
 def parse_bytes(body: bytes, location: str) -> hub.AgentCard:
@@ -108,6 +110,10 @@ def _dual(tree: JsonObject, old: Dialect) -> hub.AgentCard:
         _complete(skill.security_requirements, same.security_requirements)
     if not card.capabilities.HasField("extended_agent_card") and other.capabilities.extended_agent_card:
         card.capabilities.extended_agent_card = True
+    secure = {_place(one): one.url for one in other.supported_interfaces if one.url.startswith(_SECURE)}
+    for one in card.supported_interfaces:
+        if one.protocol_binding == GRPC.name and "://" not in one.url:
+            one.url = secure.get(_place(one), one.url)
     known = {_place(one) for one in card.supported_interfaces if is_old(one)}
     card.supported_interfaces.extend(one for one in other.supported_interfaces if _place(one) not in known)
     return card

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from a2a_bridge.bindings import Fetch, Fetched
+from a2a_bridge.bindings import CheckCard, Fetch, Fetched
 from a2a_bridge.cards.read import parse_bytes, parse_tree
 from a2a_bridge.codec import loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -57,13 +57,33 @@ class _Entry:
     validators: dict[str, str]
     #: seconds, by the clock of the resolver
     fresh_until: float
+    #: as it was received, if it is checked again with each answer that it has not changed
+    body: bytes = b""
+
+
+class _RefusedError(Exception):
+    """A card was found and refused: no other place is tried."""
+
+    def __init__(self, error: A2AError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class Resolver:
-    """Resolves cards and caches them. clock: monotonic, in seconds. limit: cards in the cache."""
+    """Resolves cards and caches them. clock: monotonic, in seconds. limit: cards in the cache. check: see
+    `DialOptions.check_card`.
+    """
 
-    def __init__(self, fetch: Fetch, clock: Callable[[], float] = monotonic, limit: int = 256) -> None:
+    def __init__(
+        self,
+        fetch: Fetch,
+        clock: Callable[[], float] = monotonic,
+        limit: int = 256,
+        *,
+        check: CheckCard | None = None,
+    ) -> None:
         self._fetch = fetch
+        self._check = check
         self._clock = clock
         self._limit = limit
         self._entries: dict[str, _Entry] = {}
@@ -84,6 +104,12 @@ class Resolver:
         if revalidate:
             for entry in self._entries.values():
                 entry.fresh_until = 0.0
+        try:
+            return await self._search(url, exact=exact)
+        except _RefusedError as refused:
+            raise refused.error from None
+
+    async def _search(self, url: str, *, exact: bool) -> Located:
         tried: list[str] = []
         own = card_locations(url, exact=True)
         *earlier, last = own if exact else card_locations(url)
@@ -119,6 +145,8 @@ class Resolver:
             headers |= entry.validators
         reply = await self._fetch(location, headers)
         if reply.status == 304 and entry is not None:
+            if self._check is not None:  # its keys may have changed
+                await self._checked(entry.body, location)
             entry.fresh_until = self._clock() + _max_age(reply.headers)
             return entry.card, entry.profile
         if reply.status in (401, 403):
@@ -127,6 +155,8 @@ class Resolver:
         if reply.status != 200:
             tried.append(f"{location} answered {reply.status}")
             return None
+        received = reply.body if self._check is not None else b""
+        reply = replace(reply, body=await self._checked(reply.body, location))
         card = parse(reply, location)
         members: Any = loads(reply.body)  # an object: it is a card
         profile = profiles().agent(reply.headers, frozenset(members))
@@ -136,9 +166,17 @@ class Resolver:
         if location not in self._entries and len(self._entries) >= self._limit:
             self._entries.pop(next(iter(self._entries)))
         self._entries[location] = _Entry(
-            card, profile, _validators(reply.headers), self._clock() + _max_age(reply.headers)
+            card, profile, _validators(reply.headers), self._clock() + _max_age(reply.headers), received
         )
         return card, profile
+
+    async def _checked(self, body: bytes, location: str) -> bytes:
+        if self._check is None:
+            return body
+        try:
+            return await self._check(body, location)
+        except A2AError as error:
+            raise _RefusedError(error) from None
 
 
 async def resolve(url: str, fetch: Fetch) -> hub.AgentCard:
@@ -146,9 +184,9 @@ async def resolve(url: str, fetch: Fetch) -> hub.AgentCard:
     return await Resolver(fetch).resolve(url)
 
 
-async def locate(url: str, fetch: Fetch, *, exact: bool = False) -> Located:
-    """The card behind a URL and where it was found, fetched once. See `Resolver.locate`."""
-    return await Resolver(fetch).locate(url, exact=exact)
+async def locate(url: str, fetch: Fetch, *, exact: bool = False, check: CheckCard | None = None) -> Located:
+    """The card behind a URL and where it was found, fetched once. See `Resolver`, and `Resolver.locate`."""
+    return await Resolver(fetch, check=check).locate(url, exact=exact)
 
 
 def card_locations(url: str, *, exact: bool = False) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from a2a_bridge.cli.commands import Commands
-from a2a_bridge.cli.options import EXIT_CODES, read_secrets
+from a2a_bridge.cli.options import EXIT_CODES
+from a2a_bridge.cli.variables import read_variables
 
 DISTRIBUTION = "a2a-transport-bridge"
 
@@ -36,12 +37,13 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     _: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """The flags before a command."""
-    read_secrets()
+    read_variables(context.command.commands, context.invoked_subcommand or "")  # type: ignore[attr-defined]
 
 
 def main() -> None:

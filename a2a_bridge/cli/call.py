@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.flags import AgentFlags, OutputFlags, flag, with_flags
+from a2a_bridge.cli.flags import AgentFlags, BridgeKeyFlags, OutputFlags, flag, with_flags
 from a2a_bridge.cli.options import check_binding, use_bridge_key
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallFlags(AgentFlags, OutputFlags):
+class CallFlags(AgentFlags, BridgeKeyFlags, OutputFlags):
     """The flags of `call`."""
 
     stream: bool = flag(False, "Print events as they arrive.", variable="")

@@ -6,11 +6,14 @@ import importlib
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
+
+from a2a_bridge.cli.help_text import Helpful
 
 #: name of a command, which is that of its module and its function (or of `app`) → its help in the list
 SUMMARIES = {
@@ -19,7 +22,9 @@ SUMMARIES = {
     "call": "Send TEXT to the agent at TARGET and print its answer.",
     "card": "Show the agent card of TARGET.",
     "usage": "Show the callers of a gateway or an agent, with the time of their last call.",
+    "config": "Check configuration files, and show the effective options of a command.",
     "peers": "List the peer profiles: the recognised implementations of A2A, and their quirks.",
+    "keys": "Create, list and revoke the API keys of callers.",
     "db": "Upgrade or check the tables of a store.",
     "push": "List push notifications and dead letters, and send dead letters again.",
 }
@@ -44,13 +49,16 @@ class _TakesAsIs:
         for one in parameters:
             # Older versions of Typer have the types of click, which are light.
             if getattr(one, "type", None) is None and not isinstance(one.process_value, partial):
-                kind = (
-                    next(iter(get_args(declared[one.name].annotation)), None)
-                    if one.name in declared
-                    else None
-                )
+                kind = _kind(declared[one.name].annotation) if one.name in declared else None
                 one.process_value = partial(_value, one, one.process_value, kind)
         return parameters
+
+
+def _kind(annotation: Any) -> Any:
+    """The type in `Annotated[type, …]` and `Annotated[type | None, …]`."""
+    kind = next(iter(get_args(annotation)), None)
+    kinds = [one for one in get_args(kind) if one is not type(None)]
+    return kinds[0] if len(kinds) == 1 and get_origin(kind) in (Union, UnionType) else kind
 
 
 def _value(parameter: Any, process: Callable[[Any, Any], Any], kind: Any, context: Any, value: Any) -> Any:
@@ -65,7 +73,7 @@ def _value(parameter: Any, process: Callable[[Any, Any], Any], kind: Any, contex
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
-class Command(_TakesAsIs, TyperCommand):
+class Command(_TakesAsIs, Helpful, TyperCommand):
     """A command."""
 
 

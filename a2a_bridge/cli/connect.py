@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -90,7 +91,8 @@ async def found_at(
     if target.sort is TargetKind.URL:
         async with AsyncExitStack() as stack:
             if resolver is None:
-                resolver = Resolver(await stack.enter_async_context(http_fetch(options)))
+                fetch = await stack.enter_async_context(http_fetch(options))
+                resolver = Resolver(fetch, check=options.check_card)
             found = await resolver.locate(target.place, exact=options.exact)
         if found.fallback:
             print_message(
@@ -100,10 +102,29 @@ async def found_at(
             )
         return found.card, options.recognised(found.profile)
     if target.sort is TargetKind.CARD:
-        return card_file(Path(target.place)), options
+        return await checked_card_file(Path(target.place), options), options
     if target.sort is TargetKind.GRPC:
+        if options.check_card is not None:
+            # An answer of gRPC is no JSON: the members that this bridge does not know would be lost.
+            raise BadTargetError(
+                f"the card of {target.place} comes over gRPC, where its signature cannot be checked: name the"
+                " URL of the card, or its file (--card)"
+            )
         return await _card_over_grpc(target.place, options, version), options
     raise BadTargetError(f"{target.place} is an agent in Python code, which has no address; serve it first")
+
+
+async def checked_card_file(path: Path, options: DialOptions) -> hub.AgentCard:
+    """The card in a file, checked as the options say. Raises BadTargetError."""
+    if options.check_card is None:
+        return card_file(path)
+    try:
+        content = await asyncio.to_thread(path.read_bytes)
+        return parse_bytes(await options.check_card(content, str(path)), str(path))
+    except OSError as error:
+        raise BadTargetError(f"{path} cannot be read: {error.strerror}") from None
+    except A2AError as error:
+        raise BadTargetError(f"{path} holds no usable agent card: {error}") from None
 
 
 def card_file(path: Path) -> hub.AgentCard:

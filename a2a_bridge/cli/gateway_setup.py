@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,10 +14,11 @@ from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, http_fetch, names
 from a2a_bridge.cards import Candidate, Resolver, interface, select
 from a2a_bridge.cards.select import unusable
-from a2a_bridge.cli.connect import card_file, found_at, grpc_interface, named
+from a2a_bridge.cli.connect import checked_card_file, found_at, grpc_interface, named
 from a2a_bridge.cli.listen_options import ListenOptions
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, print_message
+from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import run, serving
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.call import Call, CallContext
@@ -44,8 +45,36 @@ async def bridge(
     binding: str,
     version: str,
     grace: float,
+    reloader: Reloader | None = None,
 ) -> None:
     """Serves `target` until a signal. Raises A2AError when the agent cannot be reached or used."""
+    async with found(
+        target, listening.options, options, file=file, binding=binding, version=version
+    ) as upstream:
+        card, candidates, served, dialling = upstream
+        arguments = (card, candidates, listening.interfaces, served, dialling)
+        opening = serving(
+            lambda: runtime.serve_gateway(*arguments),
+            lambda: runtime.asgi_gateway(*arguments),
+            listening.interfaces,
+            listening.options.host.drain_window,
+        )
+        await run(opening, grace, listening.counting, reloader)
+
+
+@asynccontextmanager
+async def found(
+    target: Target,
+    served: runtime.ServeOptions,
+    options: DialOptions,
+    *,
+    file: Path | None,
+    binding: str,
+    version: str,
+) -> AsyncIterator[tuple[hub.AgentCard, list[Candidate], runtime.ServeOptions, DialOptions]]:
+    """The card of an agent, its interfaces to dial, and the options to serve it and to dial it with. While
+    the context is open, its card can be read again. Raises A2AError when the agent cannot be reached or used.
+    """
     if target.is_code:
         raise fail(
             Exit.USAGE,
@@ -56,24 +85,19 @@ async def bridge(
         resolver: Resolver | None = None
         if target.sort is TargetKind.URL and file is None:
             # It keeps the ETag of the card for as long as the gateway runs.
-            resolver = Resolver(await stack.enter_async_context(http_fetch(options)))
+            fetch = await stack.enter_async_context(http_fetch(options))
+            resolver = Resolver(fetch, check=options.check_card)
         if file is not None:
-            card = card_file(file)
+            card = await checked_card_file(file, options)
         else:
             card, options = await found_at(target, options, version, resolver=resolver)
         source_card = upstream_card(target, card, file is not None, binding, version)
         for text in unusable(source_card, known=names()):
             print_message(f"warning: the card's interface {text}; it is not used", "yellow")
-        candidates = select(
-            source_card,
-            known=names(),
-            binding=binding,
-            version=version,
-        )
+        candidates = select(source_card, known=names(), binding=binding, version=version)
         if file is None:
             options = named(target, options)
         candidates = await _settled(candidates, options)
-        served = listening.options
         try:
             with_endpoints(candidates, served.upstream.endpoints)
         except ValueError as error:
@@ -81,14 +105,7 @@ async def bridge(
         if resolver is not None:
             read = CardReader(resolver, target.place, options, binding=binding, version=version)
             served = replace(served, upstream=replace(served.upstream, read_card=read))
-        arguments = (card, candidates, listening.interfaces, served, options)
-        opening = serving(
-            lambda: runtime.serve_gateway(*arguments),
-            lambda: runtime.asgi_gateway(*arguments),
-            listening.interfaces,
-            listening.options.host.drain_window,
-        )
-        await run(opening, grace, listening.counting)
+        yield card, candidates, served, options
 
 
 async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:

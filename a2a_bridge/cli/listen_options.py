@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
+from typing import Any
 
 import typer
 
 from a2a_bridge import runtime
+from a2a_bridge.auth.rules import Rule
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
+from a2a_bridge.cli.edge import authentication, middleware_of
 from a2a_bridge.cli.envoy.flags import address
 from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import known_dialect, listen_address
+from a2a_bridge.cli.reload import Reloader
+from a2a_bridge.cli.rule_settings import RuleSettings
+from a2a_bridge.cli.signing_options import card_signing_keys
+from a2a_bridge.cli.tls_options import server_tls
 from a2a_bridge.cli.usage_recorder import UsageRecorder
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.middleware import Limits, Usage
+from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -26,6 +35,9 @@ class ListenOptions:
 
     interfaces: list[hub.AgentInterface]
     options: runtime.ServeOptions
+    #: the common addresses
+    http: ListenAddress
+    grpc: ListenAddress
     #: None if calls are not counted
     counting: UsageRecorder | None = None
 
@@ -44,8 +56,9 @@ class ListenOptions:
         if worker is not None:
             http, grpc = worker.http or http, worker.grpc or grpc
         mounted: list[hub.AgentInterface] = []
-        url = f"http://{ListenAddress(*listen_address(http, '--http'))}"
-        target = str(ListenAddress(*listen_address(grpc, "--grpc")))
+        http_address = ListenAddress(*listen_address(http, "--http"))
+        grpc_address = ListenAddress(*listen_address(grpc, "--grpc"))
+        url, target = f"http://{http_address}", str(grpc_address)
         for dialect in _dialects(flags.versions):
             version = dialect.version
             if not no_http and dialect.form(JSONRPC) is not None:
@@ -100,16 +113,54 @@ class ListenOptions:
                 reuse_port=worker is not None,
                 listener=worker.listener if worker is not None else None,
             ),
-            limits=Limits(flags.max_calls, flags.max_streams, flags.max_parts),
+            limits=LiveLimits(limits_of(flags)),
+            access_rules=rules_of(flags.rules),
             public_url=flags.public_url,
             public_grpc=flags.public_grpc,
             grpc_urls=flags.grpc_urls.value,
+            admin=_admin(flags, worker),
             usage=counting.table if counting is not None else None,
+            authentication=authentication(flags),
+            allow_unauthenticated=flags.allow_unauthenticated,
+            middleware=middleware_of(flags),
             push_relay=push_relay,
             advertise=listed,
             card_versions=card_versions,
+            card_signing_keys=card_signing_keys(flags),
+            tls=None if envoy else server_tls(flags),
         )
-        return cls(mounted, options, counting)
+        return cls(mounted, options, http_address, grpc_address, counting)
+
+    def follow(self, reloader: Reloader | None, resolved: Callable[[Any], ServerFlags]) -> None:
+        """Takes new limits from a configuration that is read again. resolved: gives the flags that the
+        options were made of.
+        """
+        limits = self.options.limits
+        if reloader is not None and isinstance(limits, LiveLimits):
+            reloader.on_change(lambda _, new: limits.change(limits_of(resolved(new))))
+
+
+def limits_of(flags: ServerFlags) -> Limits:
+    """The limits of one principal."""
+    return Limits(flags.max_calls, flags.max_streams, flags.max_parts)
+
+
+def rules_of(rules: Sequence[RuleSettings]) -> tuple[Rule, ...]:
+    """The access rules. Raises typer.BadParameter."""
+    made = []
+    for number, one in enumerate(rules, 1):
+        try:
+            made.append(Rule(one.operations, one.scopes, one.principals, one.agents))
+        except ValueError as error:
+            raise typer.BadParameter(f"[[rules]] {number}: {error}", param_hint="--config") from None
+    return tuple(made)
+
+
+def _admin(flags: ServerFlags, worker: Worker | None) -> ListenAddress | None:
+    """Where operators ask. The supervisor asks workers, each at a port of its own."""
+    if not flags.admin:
+        return None
+    return ListenAddress() if worker is not None else ListenAddress(*listen_address(flags.admin, "--admin"))
 
 
 def _check_proxy(text: str) -> None:

@@ -18,7 +18,7 @@ def load(target: Target) -> Agent:
     """The agent a target names, or the only one in its module. Raises BadTargetError, which lists the
     agents of the module.
     """
-    module = _from_file(Path(target.place)) if target.sort is TargetKind.FILE else _from_name(target.place)
+    module = _module_of(target)
     found = agents_of(module)
     if target.name:
         thing = _named(module, target, found)
@@ -37,6 +37,13 @@ def load(target: Target) -> Agent:
     return next(iter(found.values()))
 
 
+def load_named(target: Target) -> Any:
+    """The object that a target names in code. Raises BadTargetError."""
+    if not target.is_code or not target.name:
+        raise BadTargetError(f"{target.place!r} is not file.py:NAME or package.module:NAME")
+    return _named(_module_of(target), target, {})
+
+
 def agents_of(module: ModuleType) -> dict[str, Agent]:
     """The agents a module defines or imports, by name; one that has several names counts once."""
     found: dict[str, Agent] = {}
@@ -44,6 +51,10 @@ def agents_of(module: ModuleType) -> dict[str, Agent]:
         if isinstance(value, Agent) and not any(value is known for known in found.values()):
             found[name] = value
     return found
+
+
+def _module_of(target: Target) -> ModuleType:
+    return _from_file(Path(target.place)) if target.sort is TargetKind.FILE else _from_name(target.place)
 
 
 def _named(module: ModuleType, target: Target, found: dict[str, Agent]) -> Any:

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 #: of the variable of each flag
 PREFIX = "A2A_BRIDGE_"
-#: prefix of variables that hold a header to send; suffix of variables that name a file with the value
-_HEADER, _FILE = PREFIX + "HEADER_", "_FILE"
-#: variables with a secret, which can be read from a file instead
-_SECRETS = frozenset(PREFIX + name for name in ("STORE", "STORE_KEY", "KEY", "UPSTREAM_CLIENT_SECRET"))
+#: prefix of variables that hold a header to send
+HEADER = PREFIX + "HEADER_"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
 EXIT_CODES = (
@@ -112,26 +110,13 @@ def parameters(headers: list[str] | None) -> dict[str, str]:
         value = _header_value(value.strip(), f"--header {name}")
         found[name] = f"{found[name]}, {value}" if name in found else value
     for variable, value in os.environ.items():
-        if variable.startswith(_HEADER) and not variable.endswith(_FILE):
-            name = variable.removeprefix(_HEADER).lower().replace("_", "-")
+        if variable.startswith(HEADER) and not variable.endswith("_FILE"):
+            name = variable.removeprefix(HEADER).lower().replace("_", "-")
             if not _is_header_name(name):
                 raise typer.BadParameter("its name is not that of a header", param_hint=variable)
             if name not in found:
                 found[name] = _header_value(value, variable)
     return found
-
-
-def read_secrets() -> None:
-    """Sets variables from files, such as A2A_BRIDGE_STORE_KEY from A2A_BRIDGE_STORE_KEY_FILE. Raises
-    typer.BadParameter for a variable that is set as well, and for a file that cannot be read.
-    """
-    for variable in list(os.environ):
-        secret = variable.removesuffix(_FILE)
-        if secret == variable or not (secret in _SECRETS or secret.startswith(_HEADER)):
-            continue
-        if secret in os.environ:
-            raise typer.BadParameter(f"{secret} is set as well", param_hint=variable)
-        os.environ[secret] = file_text(os.environ[variable], variable)
 
 
 def _is_header_name(name: str) -> bool:

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 import sys
@@ -34,6 +35,11 @@ _EXITS = {
     Reason.DEADLINE_EXCEEDED: Exit.TIMEOUT,
 }
 
+#: first words of messages and their levels, for a log
+_LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
+#: formats messages; None: they are text
+_formatter: logging.Formatter | None = None
+
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -58,9 +64,20 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+def print_as(formatter: logging.Formatter | None) -> None:
+    """Prints messages as lines of the log from now on; None: as text again."""
+    global _formatter  # noqa: PLW0603  stderr is global, too
+    _formatter = formatter
+
+
 def print_message(text: str, style: str = "") -> None:
     """Prints a message on stderr."""
-    sys.stderr.write((styled(text, style) if style and _coloured(sys.stderr) else text) + "\n")
+    if _formatter is not None:
+        level = _LEVELS.get(text.partition(":")[0], logging.INFO)
+        record = logging.LogRecord("a2a_bridge.cli", level, "", 0, text.strip(), None, None)
+        sys.stderr.write(f"{_formatter.format(record)}\n")
+    else:
+        sys.stderr.write((styled(text, style) if style and _coloured(sys.stderr) else text) + "\n")
     sys.stderr.flush()
 
 

@@ -4,76 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from time import gmtime
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.flags import LogLevel, LoopKind
+from a2a_bridge.cli.flags import LoopKind
+from a2a_bridge.cli.log_setup import change_level
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, print_message
+from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
+    from a2a_bridge.cli.reload import Reloader
     from a2a_bridge.cli.usage_recorder import UsageRecorder
     from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
 
-#: libraries of the bridge: below WARNING some of them log headers, and with them credentials
-_LIBRARIES = (
-    "aiohttp",
-    "alembic",
-    "asyncio",
-    "grpc",
-    "h2",
-    "hpack",
-    "httpcore",
-    "httpx",
-    "psycopg",
-    "sqlalchemy",
-)
+def reloader_of(context: typer.Context) -> Reloader | None:
+    """Follows the configuration file of the running command; None if it has none."""
+    if Reading.of_context(context).path is None:
+        return None
+    from a2a_bridge.cli.reload import Reloader  # loads the parser of TOML
 
-
-class _Format(logging.Formatter):
-    """Lines with the time in UTC, in milliseconds (RFC 3339)."""
-
-    converter = staticmethod(gmtime)
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-
-
-def configure_logging(level: LogLevel) -> None:
-    """Sends the bridge's log to stderr. To be called before the agent's code is loaded, which may configure
-    logging; then `open_logging` for all other loggers.
-    """
-    bridge = logging.getLogger("a2a_bridge")
-    bridge.setLevel(level.value.upper())
-    bridge.propagate = False
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Format("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    bridge.handlers[:] = [handler]
-
-
-def open_logging() -> None:
-    """Lets the agent's loggers work. If its code has configured the root logger, the bridge logs there, too;
-    otherwise all loggers have the bridge's format and level, except libraries below WARNING.
-    """
-    bridge, root = logging.getLogger("a2a_bridge"), logging.getLogger()
-    handlers, bridge.handlers[:] = list(bridge.handlers), []
-    bridge.propagate = True
-    if root.handlers:
-        return
-    root.handlers[:] = handlers
-    root.setLevel(bridge.level)
-    for name in _LIBRARIES:
-        library = logging.getLogger(name)
-        if library.level == logging.NOTSET:
-            library.setLevel(max(logging.WARNING, bridge.level))
+    return Reloader.of(context)
 
 
 def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
@@ -107,7 +69,10 @@ def serving(
 
 
 async def run(
-    opening: AbstractAsyncContextManager[Any], grace: float, counting: UsageRecorder | None = None
+    opening: AbstractAsyncContextManager[Any],
+    grace: float,
+    counting: UsageRecorder | None = None,
+    reloader: Reloader | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
 
@@ -133,7 +98,11 @@ async def run(
         except OSError as error:
             raise cannot_listen(error) from error
         try:
+            if reloader is not None and worker is None:  # else the supervisor starts a successor
+                reloader.on_change(change_level)
+                await stack.enter_async_context(reloader.attached(None if envoy is None else envoy.hangups))
             line = ready_line(server) + (f" usage=http://{usage}" if usage is not None else "")
+            logger.info("started as process %d: %s", os.getpid(), line)
             if worker is None:
                 data(line)
                 _announce(server)
@@ -142,18 +111,23 @@ async def run(
                 stack.enter_context(worker.attached())
             with watched_loop():
                 await stop.wait()
-            logger.info("draining for at most %g s", grace)
+            logger.info("%s: draining for at most %g s", stop.cause, grace)
             if worker is None and sys.stderr.isatty():
                 print_message("draining; again to end at once")
             await server.drain(grace)
+            logger.info("stopped, because of %s", stop.cause)
         finally:
             await opening.__aexit__(None, None, None)
 
 
 def _announce(server: Any) -> None:
     """Prints the addresses on stderr."""
-    if sys.stderr.isatty():
-        card = server.card
+    if not sys.stderr.isatty():
+        return
+    several: Mapping[str, hub.AgentCard] | None = getattr(server, "cards", None)
+    for card in [server.card] if several is None else several.values():
+        if card is None:  # several agents in Envoy
+            continue
         print_message(f"{card.name} {card.version}".strip(), "bold")
         for interface in card.supported_interfaces:
             print_message(f"  {interface.protocol_binding:<10} {interface.protocol_version}  {interface.url}")

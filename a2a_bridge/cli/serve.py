@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
+from a2a_bridge.cli.agent_settings import check_target
+from a2a_bridge.cli.edge import note_open
 from a2a_bridge.cli.envoy.flags import run_if_requested
-from a2a_bridge.cli.flags import ServerFlags, flag, with_flags
+from a2a_bridge.cli.flags import with_flags
 from a2a_bridge.cli.options import use_bridge_key
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServeFlags(ServerFlags):
-    """The flags of `serve`, with the defaults of EngineOptions and StoreOptions; a test compares them."""
-
-    store: str = flag("", "Task store: sqlite:///PATH, postgresql://…, or memory:// (lost at exit).", "URL")
-    keep_tasks: float = flag(0.0, "Delete tasks this long after their end; 0: never.", "DAYS", least=0)
-    keep_events: float = flag(
-        1.0, "Keep the events of a task this long after its end, for streams that resume.", "DAYS", least=0
-    )
-    push: bool = flag(True, "Send push notifications, if the agent declares them.", None, "--push/--no-push")
-    run_timeout: float = flag(0.0, "Time limit of one run; 0: none.", "SECONDS", least=0)
-    silence_timeout: float = flag(0.0, "Time limit for a run without output; 0: none.", "SECONDS", least=0)
-    idempotent_sends: bool = flag(
-        False, "Process a message that is sent twice only once, with the same answer."
-    )
-    max_tasks: int = flag(10000, "Running tasks of one principal; 0: no limit.", "N", least=0)
-    max_history: int = flag(
-        10000, "Messages of one task; further ones are refused; 0: no limit.", "N", least=0
-    )
+from a2a_bridge.cli.serve_flags import ServeFlags
 
 
 @with_flags
 def serve(
     context: typer.Context,
     target: Annotated[
-        str, typer.Argument(help="file.py, file.py:agent or package.module:agent.", metavar="AGENT")
-    ],
+        str | None, typer.Argument(help="file.py, file.py:agent or package.module:agent.", metavar="AGENT")
+    ] = None,
     *,
     flags: ServeFlags,
 ) -> None:
@@ -54,58 +35,38 @@ def serve(
 
       a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
     """
+    check_target(target, flags.agents, "AGENT")
+    note_open(flags)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.running import configure_logging, open_logging, run, run_on, serving
+    from a2a_bridge.cli.log_setup import configure_logging
+    from a2a_bridge.cli.running import reloader_of, run, run_on, serving
 
-    configure_logging(flags.log_level)
+    configure_logging(flags)
+    reloader = reloader_of(context)
     if workers.requested(flags):
         workers.check_store(flags.store)
-        raise workers.supervise(flags)
+        raise workers.supervise(flags, reloader)
 
     from a2a_bridge import runtime
-    from a2a_bridge.cli.listen_options import ListenOptions
-    from a2a_bridge.cli.loading import load
-    from a2a_bridge.cli.options import Exit
-    from a2a_bridge.cli.output import fail, guarded
-    from a2a_bridge.cli.store_options import push_options, store_options, store_url
-    from a2a_bridge.cli.target import parse
-    from a2a_bridge.hosting.options import EngineOptions
+    from a2a_bridge.cli.output import guarded
+    from a2a_bridge.cli.serve_options import hosted_agent
 
-    listening = ListenOptions.of(flags)
     use_bridge_key(flags.bridge_key)
-    store_settings = store_options(flags, keep_tasks=flags.keep_tasks, keep_events=flags.keep_events)
-    posted = push_options(flags)
+    if target is None:
+        from a2a_bridge.cli.agents import SERVE, serve_all
+
+        with guarded("the agents"):
+            run_on(flags.loop, serve_all(SERVE, flags, reloader))
+        return
     with guarded(target):
-        parsed = parse(target)
-        if not parsed.is_code:
-            raise fail(
-                Exit.USAGE,
-                f"{target} is {parsed.sort.value}; serve needs Python code",
-                f"a2a-bridge gateway {target}",
-            )
-        agent = load(parsed)
-        open_logging()
-        engine = EngineOptions(
-            tasks=flags.max_tasks,
-            history=flags.max_history,
-            run_timeout=flags.run_timeout,
-            silence_timeout=flags.silence_timeout,
-            idempotent_sends=flags.idempotent_sends,
-        )
-        options = replace(
-            listening.options,
-            store=store_url(flags.store, agent),
-            store_options=store_settings,
-            engine=engine,
-            push=flags.push,
-            push_options=posted,
-        )
-        interfaces = listening.interfaces
+        agent, listening = hosted_agent(target, flags)
+        listening.follow(reloader, lambda new: new)
+        options, interfaces = listening.options, listening.interfaces
         opening = serving(
             lambda: runtime.serve_agent(agent, interfaces, options),
             lambda: runtime.asgi(agent, interfaces, options),
             interfaces,
             flags.drain_window,
         )
-        run_on(flags.loop, run(opening, flags.timeout_graceful_shutdown, listening.counting))
+        run_on(flags.loop, run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader))

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from a2a_bridge.cli.options import PREFIX, file_text
-from a2a_bridge.cli.upstream_flags import ClientAuth, UpstreamAuth, UpstreamFlags
+from a2a_bridge.cli.upstream_flags import ClientAuth, ReachFlags, UpstreamAuth
 from a2a_bridge.gateway.credentials import (
     ClientCredentials,
     StaticCredentials,
@@ -28,7 +28,7 @@ _TOKENS = (UpstreamAuth.CLIENT_CREDENTIALS, UpstreamAuth.TOKEN_EXCHANGE)
 
 
 def with_upstream(
-    options: ServeOptions, flags: UpstreamFlags, parameters: Mapping[str, str], *, ca: str = ""
+    options: ServeOptions, flags: ReachFlags, parameters: Mapping[str, str], *, ca: str = ""
 ) -> ServeOptions:
     """The options of a gateway with those of the flags.
 
@@ -57,7 +57,7 @@ def with_upstream(
     return replace(options, upstream=upstream, pass_credentials=options.pass_credentials or passes)
 
 
-def _credentials(flags: UpstreamFlags, parameters: Mapping[str, str], ca: str) -> UpstreamCredentials | None:
+def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> UpstreamCredentials | None:
     kind = flags.upstream_auth
     if kind not in _TOKENS:
         _refuse_token_flags(flags)
@@ -89,7 +89,7 @@ def _credentials(flags: UpstreamFlags, parameters: Mapping[str, str], ca: str) -
     )
 
 
-def _endpoint(flags: UpstreamFlags, ca: str) -> TokenEndpoint:
+def _endpoint(flags: ReachFlags, ca: str) -> TokenEndpoint:
     if bool(flags.upstream_token_url) == bool(flags.upstream_issuer):
         raise typer.BadParameter(
             "needs one of --upstream-token-url and --upstream-issuer", param_hint="--upstream-auth"
@@ -126,7 +126,7 @@ def _read(path: str) -> str:
     return Path(path).read_text("utf-8").strip()
 
 
-def _refuse_token_flags(flags: UpstreamFlags) -> None:
+def _refuse_token_flags(flags: ReachFlags) -> None:
     for name in ("token_url", "issuer", "client_id", "client_secret", "scope", "audience", "resource"):
         if getattr(flags, f"upstream_{name}"):
             raise typer.BadParameter(

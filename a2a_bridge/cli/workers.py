@@ -6,8 +6,9 @@ Rules:
 2. Each worker has its own HTTP listener with SO_REUSEPORT. It listens once the worker is ready, and the
    supervisor keeps it open: connections that wait for a worker that ends are accepted by its successor.
    grpcio opens its listener itself, also with SO_REUSEPORT.
-3. A worker that ends is replaced. SIGHUP starts successors with the code as it is on disk, and drains a
-   worker once its successor is ready; the worker is notified of it.
+3. A worker that ends is replaced. SIGHUP starts successors with the code and the configuration as they are
+   on disk (if the configuration is valid), and drains a worker once its successor is ready; the worker is
+   notified of it.
 4. SIGTERM and SIGINT drain all workers. The supervisor closes its copies of the listeners, so that each
    worker accepts what waits in its own and then really closes it, as a server without workers does.
 5. A worker whose supervisor has died drains and ends.
@@ -37,6 +38,7 @@ from a2a_bridge.cli.output import cannot_listen, data, fail, print_message
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import InheritedListener
+    from a2a_bridge.cli.reload import Reloader
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,10 @@ _SUCCEEDED = b"succeeded\n"
 #: set for workers by their supervisor: file descriptor of the channel, of the HTTP listener or -1, addresses
 _VARIABLE = "_A2A_BRIDGE_WORKER"
 _STOP = (signal.SIGINT, signal.SIGTERM)
+#: options that the supervisor itself has: successors with other ones would not get them
+_OF_SUPERVISOR = frozenset(
+    {"http", "grpc", "no_http", "no_grpc", "workers", "timeout_graceful_shutdown", "bridge_key"}
+)
 #: seconds after the grace in which a worker ends by itself; after them it is killed
 _LAST = 15.0
 #: seconds before the next attempt after a worker failed to start: the first and the longest
@@ -130,7 +136,7 @@ def check_store(store: str) -> None:
         )
 
 
-def supervise(flags: ServerFlags) -> typer.Exit:
+def supervise(flags: ServerFlags, reloader: Reloader | None = None) -> typer.Exit:
     """Runs this command in several workers until SIGINT or SIGTERM. The caller raises the returned exit.
 
     Raises typer.BadParameter if calls are to be counted: each worker would count its own.
@@ -142,11 +148,19 @@ def supervise(flags: ServerFlags) -> typer.Exit:
         return fail(Exit.USAGE, "--workers needs SO_REUSEPORT, which this system lacks")
     http, grpc = "" if flags.no_http else flags.http, "" if flags.no_grpc else flags.grpc
     try:
-        supervisor = _Supervisor(flags.workers, http, grpc, flags.timeout_graceful_shutdown)
+        admin = listen_address(flags.admin, "--admin") if flags.admin else None
+        supervisor = _Supervisor(
+            flags.workers, http, grpc, flags.timeout_graceful_shutdown, admin, key=flags.bridge_key
+        )
+        if reloader is not None:
+            supervisor.reloader = reloader.for_successors(_OF_SUPERVISOR)
     except OSError as error:
         return cannot_listen(error)
     with asyncio.Runner() as runner:
-        return typer.Exit(runner.run(supervisor.run()))
+        try:
+            return typer.Exit(runner.run(supervisor.run()))
+        except OSError as error:
+            return cannot_listen(error)
 
 
 @dataclass(slots=True, eq=False)
@@ -197,11 +211,23 @@ class _NotReadyError(Exception):
 class _Supervisor:
     """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on.
 
-    http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain.
+    http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain. admin:
+    host and port of the listener for operators, if there is one. key: of all workers; empty for a new one.
     """
 
-    def __init__(self, count: int, http: str, grpc: str, grace: float) -> None:
+    def __init__(
+        self,
+        count: int,
+        http: str,
+        grpc: str,
+        grace: float,
+        admin: tuple[str, int] | None = None,
+        *,
+        key: str = "",
+    ) -> None:
         self._grace = grace
+        self._admin = admin
+        self._has_started = False
         self._http, self._grpc = http, grpc
         listeners: list[socket.socket | None] = [None] * count
         if http:
@@ -218,21 +244,48 @@ class _Supervisor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped: int | None = None
         self._stop = asyncio.Event()
+        #: None without a configuration file
+        self.reloader: Reloader | None = None
         # Workers must open each other's sealed content.
-        self._key = os.environ.get(PREFIX + "KEY") or secrets.token_hex(32)
+        self._key = key or secrets.token_hex(32)
 
     async def run(self) -> int:
-        """Runs until a signal; the exit code."""
+        """Runs until a signal; the exit code. Raises OSError if --admin cannot be listened on."""
+        if self._admin is None:
+            return await self._run_workers("")
+        from a2a_bridge.bindings import ListenAddress  # loads protobuf, as the listener does
+        from a2a_bridge.cli.worker_admin import worker_admin
+
+        listen = ListenAddress(*self._admin)
+        async with worker_admin(listen, self._places, lambda: self._has_started) as address:
+            return await self._run_workers(f" admin=http://{address}")
+
+    def _places(self) -> dict[str, str]:
+        """The listeners for operators of the workers that are ready."""
+        found = {}
+        for slot in self._slots:
+            line = slot.current.line if slot.current is not None else ""
+            if " admin=" in line:
+                found[str(slot.number)] = line.partition(" admin=")[2].split(" ")[0]
+        return found
+
+    async def _run_workers(self, admin: str) -> int:
+        """admin: the part of the ready line for --admin."""
         loop = asyncio.get_running_loop()
         for number in _STOP:
             loop.add_signal_handler(number, self._on_stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+        if self.reloader is not None and self.reloader.flags.reload:
+            self._run(self.reloader.watch(self._replace_all))
         starting = asyncio.ensure_future(self._start_all())
         stop = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait([starting, stop], return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
-                data(starting.result())
+                line = starting.result().partition(" admin=")[0] + admin
+                self._has_started = True
+                logger.info("started %d workers as process %d: %s", len(self._slots), os.getpid(), line)
+                data(line)
                 await stop
         except _NotReadyError as error:
             if error.reason:
@@ -355,6 +408,8 @@ class _Supervisor:
             worker.signal(signal.SIGKILL)
         codes = [code, *await asyncio.gather(*waiting)]
         # As a shell gives it for a process that was ended by a signal.
+        if self._stopped is not None:
+            logger.info("stopped, because of %s", signal.Signals(self._stopped).name)
         return next((one if one > 0 else 128 - one for one in codes if one), 0)
 
     def _on_stop(self, number: int) -> None:
@@ -364,6 +419,7 @@ class _Supervisor:
             return
         self._stopped = number
         self._stop.set()
+        logger.info("%s: draining for at most %g s", signal.Signals(number).name, self._grace)
         if sys.stderr.isatty():
             print_message("draining; again to end at once")
         for worker in self._alive:
@@ -371,10 +427,15 @@ class _Supervisor:
                 worker.signal(signal.SIGTERM)
 
     def _on_hangup(self) -> None:
-        if self._stopped is None:
-            logger.info("SIGHUP: successors of %d workers are started", len(self._slots))
-            for slot in self._slots:
-                self._run(self._hand_over(slot))
+        self._run(self._replace_all())
+
+    async def _replace_all(self) -> None:
+        """Starts successors of all workers, unless the configuration file is not valid."""
+        if self._stopped is not None or (self.reloader is not None and not await self.reloader.reload()):
+            return
+        logger.info("successors of %d workers are started", len(self._slots))
+        for slot in self._slots:
+            self._run(self._hand_over(slot))
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)

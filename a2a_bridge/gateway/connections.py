@@ -100,6 +100,11 @@ class Connections:
         """The protocol version of the preferred interface."""
         return self._current.shape.dialect.version
 
+    @property
+    def failover(self) -> Failover:
+        """The connections that new calls use."""
+        return self._current.failover
+
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         return self._current.service.unary(call)
 

@@ -63,7 +63,7 @@ class Router:
             return self._default.service, call
         named = self._tenants.get(tenant)
         if named is not None:
-            return named.service, _without_tenant(call)
+            return named.service, without_tenant(call)
         if self._default is None:
             raise invalid_params("tenant", "no such tenant" if tenant else "a tenant is required here")
         if self._default.tenant not in ("", tenant):
@@ -71,7 +71,8 @@ class Router:
         return self._default.service, call
 
 
-def _without_tenant(call: Call[Req, Res]) -> Call[Req, Res]:
+def without_tenant(call: Call[Req, Res]) -> Call[Req, Res]:
+    """The call without its tenant."""
     request: Any = type(call.request)()
     request.CopyFrom(call.request)
     request.ClearField("tenant")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from a2a_bridge.core.call import CallContext, left_out
@@ -120,6 +121,11 @@ class Engine:
     def live(self) -> int:
         """The number of live task runs."""
         return len(self._runs)
+
+    @property
+    def runs(self) -> Iterable[TaskRun]:
+        """The live task runs."""
+        return iter(self._runs)
 
     async def start(self) -> None:
         """Starts to take over the tasks of dead processes. Without it no task of an earlier process

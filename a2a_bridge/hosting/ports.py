@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.scope import Scope, scope_of
@@ -26,6 +26,7 @@ from a2a_bridge.push.ports import Delivery, Outbox, OutboxEntry, Registered
 __all__ = [
     "Delivery",
     "GapError",
+    "MeasuresWrites",
     "Outbox",
     "OutboxEntry",
     "OwnerLostError",
@@ -43,6 +44,7 @@ __all__ = [
     "TaskQuery",
     "TaskWriter",
     "VersionConflictError",
+    "WriteTotals",
     "scope_of",
 ]
 
@@ -269,6 +271,28 @@ class Remote(Protocol):
 
     def serve(self, handler: Callable[[bytes], Awaitable[bytes]], /) -> None:
         """Answers the commands of other replicas."""
+        ...
+
+
+class WriteTotals(NamedTuple):
+    """What a store has written since it was opened."""
+
+    #: transactions
+    commits: int
+    #: seconds that they have taken
+    seconds: float
+    #: tasks and other entries that they have changed
+    changes: int
+    #: bytes of events that wait to be written now
+    queued: int
+
+
+@runtime_checkable
+class MeasuresWrites(Protocol):
+    """A store whose writes can be measured; a store of an extension need not be."""
+
+    def writes(self) -> WriteTotals:
+        """The totals of this process."""
         ...
 
 

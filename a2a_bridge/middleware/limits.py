@@ -36,23 +36,42 @@ class Limits:
     parts: int = 1_000
 
 
+class LiveLimits:
+    """Limits that can change while a server runs. Running calls and streams go on, and count."""
+
+    def __init__(self, current: Limits) -> None:
+        self._current = current
+        self._services: list[_Limits] = []
+
+    def change(self, new: Limits) -> None:
+        """Sets other limits."""
+        self._current = new
+        for service in self._services:
+            service.set(new)
+
+    def limited(self, service: Service) -> Service:
+        """A service with these limits; a middleware."""
+        made = _Limits(service, self._current)
+        self._services.append(made)
+        return made
+
+
 def limits(*, calls: int = 0, streams: int = 0, parts: int = 0) -> Middleware:
     """Middleware with the limits of `Limits`. It has to be inside the middleware that authenticates the
     principal.
     """
-
-    def wrap(service: Service) -> Service:
-        return _Limits(service, Limits(calls, streams, parts))
-
-    return wrap
+    return LiveLimits(Limits(calls, streams, parts)).limited
 
 
 class _Limits:
     def __init__(self, service: Service, limits: Limits) -> None:
         self._service = service
-        self._calls = _Allowance(limits.calls, "calls")
-        self._streams = _Allowance(limits.streams, "streams")
-        self._parts = limits.parts
+        self._calls = _Allowance("calls")
+        self._streams = _Allowance("streams")
+        self.set(limits)
+
+    def set(self, limits: Limits) -> None:
+        self._calls.limit, self._streams.limit, self._parts = limits.calls, limits.streams, limits.parts
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         request: Any = call.request
@@ -83,10 +102,11 @@ class _Limits:
 class _Allowance:
     """The running calls of each principal, up to a limit."""
 
-    __slots__ = ("_limit", "_running", "_what")
+    __slots__ = ("_running", "_what", "limit")
 
-    def __init__(self, limit: int, what: str) -> None:
-        self._limit = limit
+    def __init__(self, what: str) -> None:
+        #: 0: none
+        self.limit = 0
         self._what = what
         self._running: dict[str, int] = {}
 
@@ -95,8 +115,8 @@ class _Allowance:
         principal = call.context.principal
         name = principal.name if principal is not None else ""
         running = self._running.get(name, 0)
-        if running >= self._limit > 0:
-            text = f"more than {self._limit} {self._what} at once"
+        if running >= self.limit > 0:
+            text = f"more than {self.limit} {self._what} at once"
             raise A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=RETRY_AFTER)
         self._running[name] = running + 1
         return name

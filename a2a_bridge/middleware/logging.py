@@ -1,60 +1,72 @@
-"""One log line per call: binding and version, operation, task, outcome, duration.
+"""One log line per call: binding and version, operation, task, outcome, duration, caller and agent.
 
-Never content: of callers and agents, only task ids are logged.
+Never content: of callers and agents, only names, addresses and task ids are logged. The same values are
+attributes of the record, for formatters (`FIELDS`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from time import perf_counter
 from typing import Any
 
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Events
+from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.middleware.outcome import LONGEST, asked_task, code_of, seen_task
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _log = logging.getLogger("a2a_bridge.access")
 
-#: characters of an id that are logged
-_LONGEST_ID = 64
+#: attributes of a record: names, and duration_ms as a number
+FIELDS = (
+    "agent",
+    "binding",
+    "version",
+    "operation",
+    "task",
+    "state",
+    "code",
+    "duration_ms",
+    "events",
+    "caller",
+    "peer",
+)
 
 
-def access_log(clock: Callable[[], float] = perf_counter) -> Middleware:
+def access_log(clock: Callable[[], float] = perf_counter, *, agent: str = "") -> Middleware:
     """Middleware that logs to `a2a_bridge.access` at INFO. Without that level it costs one check.
 
-    clock: monotonic, in seconds.
+    clock: monotonic, in seconds. agent: its name.
     """
 
     def wrap(service: Service) -> Service:
-        return _AccessLog(service, clock)
+        return _AccessLog(service, agent, clock)
 
     return wrap
 
 
 class _AccessLog:
-    def __init__(self, service: Service, clock: Callable[[], float]) -> None:
+    def __init__(self, service: Service, agent: str, clock: Callable[[], float]) -> None:
         self._service = service
+        self._agent = agent
         self._clock = clock
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         return self._answered(call) if _log.isEnabledFor(logging.INFO) else self._service.unary(call)
 
     async def _answered(self, call: Call[Req, Res]) -> Res:
-        line = _Line(call, self._clock)
+        line = _Line(call, self._agent, self._clock)
         try:
             response = await self._service.unary(call)
-            line.outcome = "ok"
             line.saw(response)
-        except Exception as error:
-            line.failed(error)
+        except BaseException as error:
+            line.ended(error)
             raise
-        finally:
-            line.write()
+        line.ended()
         return response
 
     def stream(self, call: Call[Req, Res], /) -> Events:
@@ -63,71 +75,84 @@ class _AccessLog:
         return self._logged(call)
 
     async def _logged(self, call: Call[Req, Res]) -> Events:
-        line = _Line(call, self._clock)
-        count = 0
+        line = _Line(call, self._agent, self._clock)
+        line.events = 0
+        last: Event | None = None
         try:
             async with aclosing(self._service.stream(call)) as events:
                 async for event in events:
-                    count += 1
+                    line.events += 1
+                    last = event
                     line.saw(event.message)
                     yield event
-            line.outcome = "ok"
-        except Exception as error:
-            line.failed(error)
+        except BaseException as error:
+            line.ended(error, last)
             raise
-        finally:
-            line.write(f" {count} events")
+        line.ended()
 
 
 class _Line:
-    """The outcome of a call so far. It is cancelled unless an answer or an error comes."""
+    """What is known of a call so far. events: of a stream; None for a unary call."""
 
-    __slots__ = ("_began", "_call", "_clock", "_state", "_task_id", "outcome")
+    __slots__ = ("_agent", "_began", "_call", "_clock", "_state", "_task_id", "events")
 
-    def __init__(self, call: Call[Any, Any], clock: Callable[[], float]) -> None:
+    def __init__(self, call: Call[Any, Any], agent: str, clock: Callable[[], float]) -> None:
         self._call = call
+        self._agent = agent
         self._clock = clock
         self._began = clock()
-        self._task_id = _asked_about(call.request)
-        self._state = hub.TASK_STATE_UNSPECIFIED
-        self.outcome = "cancelled"
-
-    def failed(self, error: Exception) -> None:
-        self.outcome = error.name if isinstance(error, A2AError) else "crash"
+        self._task_id = asked_task(call.request)
+        self._state = 0
+        self.events: int | None = None
 
     def saw(self, response: object) -> None:
         """Notes the task of a response and its state."""
-        if isinstance(response, (hub.SendMessageResponse, hub.StreamResponse)):
-            which = response.WhichOneof("payload")
-            response = getattr(response, which) if which is not None else None
-        if isinstance(response, hub.Task):
-            self._task_id, self._state = response.id, response.status.state
-        elif isinstance(response, hub.TaskStatusUpdateEvent):
-            self._task_id, self._state = response.task_id, response.status.state
+        found = seen_task(response)
+        if found is not None:
+            self._task_id, self._state = found
 
-    def write(self, more: str = "") -> None:
-        origin = self._call.context.origin
-        cell = f"{origin.binding} {origin.version}".strip() or "in-process"
-        task = f" task={_printable(self._task_id)}" if self._task_id else ""
-        state = f" state={_state_name(self._state)}" if self._state else ""
-        milliseconds = (self._clock() - self._began) * 1000
-        name = self._call.operation.name
-        _log.info("%s %s%s%s %s%s %.1f ms", cell, name, task, state, self.outcome, more, milliseconds)
+    def ended(self, error: BaseException | None = None, last: Event | None = None) -> None:
+        """Writes the line. error, last: see `code_of`."""
+        context = self._call.context
+        origin = context.origin
+        fields: dict[str, Any] = {
+            "agent": _short(self._agent),
+            "binding": origin.binding or "in-process",
+            "version": origin.version,
+            "operation": self._call.operation.name,
+            "task": _short(self._task_id),
+            "state": _state_name(self._state) if self._state else "",
+            "code": code_of(error, last),
+            "duration_ms": round((self._clock() - self._began) * 1000, 3),
+            "events": self.events,
+            "caller": _short(context.principal.name) if context.principal is not None else "",
+            "peer": _short(origin.peer),
+        }
+        _log.info(
+            _text(fields), extra={name: value for name, value in fields.items() if value not in ("", None)}
+        )
 
 
-def _asked_about(request: Any) -> str:
-    if isinstance(request, hub.SendMessageRequest):
-        return request.message.task_id
-    if isinstance(request, (hub.GetTaskRequest, hub.CancelTaskRequest, hub.SubscribeToTaskRequest)):
-        return request.id
-    return str(getattr(request, "task_id", ""))
+def _text(fields: Mapping[str, Any]) -> str:
+    parts = [f"{fields['binding']} {fields['version']}".strip(), fields["operation"]]
+    parts += [f"{name}={_printable(fields[name])}" for name in ("task", "state") if fields[name]]
+    parts.append(fields["code"])
+    if fields["events"] is not None:
+        parts.append(f"{fields['events']} events")
+    parts.append(f"{fields['duration_ms']:.1f} ms")
+    parts += [f"{name}={_printable(fields[name])}" for name in ("caller", "peer", "agent") if fields[name]]
+    return " ".join(parts)
 
 
 def _printable(text: str) -> str:
     # Callers choose the ids: none may forge a line or a field of the log.
-    if text.isascii() and text.isprintable() and " " not in text and len(text) <= _LONGEST_ID:
+    if text.isascii() and text.isprintable() and " " not in text:
         return text
-    return ascii(text[:_LONGEST_ID]).replace(" ", "\\x20")
+    return ascii(text).replace(" ", "\\x20")
+
+
+def _short(text: str) -> str:
+    return text[:LONGEST]
 
 
 def _state_name(state: int) -> str:

@@ -6,7 +6,7 @@ The ports of hosting include them as parts of its Store.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -57,6 +57,26 @@ class OutboxEntry(NamedTuple):
     error: str
     #: seconds since the epoch
     created: float
+
+
+class Backlog(NamedTuple):
+    """How much an outbox holds."""
+
+    #: notifications that wait for their delivery
+    pending: int
+    #: when the oldest of them was added, in seconds since the epoch; None without any
+    oldest: float | None
+    #: dead letters
+    dead: int
+
+
+@runtime_checkable
+class CountsBacklog(Protocol):
+    """An outbox that can be measured; an outbox of an extension need not be."""
+
+    async def backlog(self) -> Backlog:
+        """How much the outbox holds, for all replicas."""
+        ...
 
 
 class Outbox(Protocol):

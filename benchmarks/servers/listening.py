@@ -8,6 +8,8 @@ import sys
 import threading
 
 LOOPBACK = "127.0.0.1"
+#: the environment variable that tells a server of ours which metrics and traces to make
+VARIABLE = "BENCHMARK_OBSERVED"
 
 
 def listen() -> tuple[socket.socket, int]:

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
+import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 
+from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.cards import interface, select
 from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
 from a2a_bridge.runtime import ServeOptions, Server, serve_agent, serve_gateway
 from benchmarks import agent
 from benchmarks.hosts import upstream_card
-from benchmarks.servers.listening import ready
+from benchmarks.servers.listening import VARIABLE, ready
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 
@@ -56,15 +60,38 @@ class Executor(AgentExecutor):
 measured_agent = Agent(Executor(), name="Measured", description="Answers as fast as it can.")
 
 
+def observing(variant: str) -> ServeOptions:
+    """The options of a variant of `benchmarks.observed`; the default ones without."""
+    if variant in ("", "default"):
+        return ServeOptions()
+    if variant == "off":
+        return ServeOptions(tracing="off")
+    importlib.import_module("opentelemetry.trace")
+    if variant == "without an SDK":
+        return ServeOptions(admin=ListenAddress())
+    # Only this variant loads the SDK.
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+    class Nowhere(SpanExporter):
+        def export(self, _spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            return SpanExportResult.SUCCESS
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(Nowhere()))
+    return ServeOptions(admin=ListenAddress(), tracing=provider)
+
+
 def measured(upstream: str, store: str, *, legacy: bool) -> AbstractAsyncContextManager[Server]:
     interfaces = [
         *(interface(binding) for binding in BINDINGS),
         *(interface(binding, version="0.3") for binding in BINDINGS if legacy),
     ]
+    options = replace(observing(os.environ.get(VARIABLE, "")), store=store or None)
     if not upstream:
-        return serve_agent(measured_agent, interfaces, ServeOptions(store=store or None))
+        return serve_agent(measured_agent, interfaces, options)
     card = upstream_card(upstream)
-    return serve_gateway(card, select(card, known=["GRPC"]), interfaces)
+    return serve_gateway(card, select(card, known=["GRPC"]), interfaces, options)
 
 
 async def main() -> None:

@@ -38,6 +38,7 @@ PUBLIC = {
         "NewKey",
         "ProxyHeader",
         "Rule",
+        "UncheckedCredentialsError",
         "authorise",
         "describe_extended_card",
     ],
@@ -65,6 +66,7 @@ PUBLIC = {
     ],
     "a2a_bridge.middleware": [
         "Limits",
+        "Metrics",
         "Usage",
         "access_log",
         "deadline",

@@ -21,7 +21,16 @@ from a2a.client.errors import A2AClientError
 from a2a.types import Message, Part, Role, SendMessageRequest
 
 from a2a_bridge import Agent, add_to_server, asgi, connect, interface, serve
-from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader, Rule
+from a2a_bridge.auth import (
+    ApiKeys,
+    Authentication,
+    BearerTokens,
+    KeyFile,
+    KeySetSource,
+    ProxyHeader,
+    Rule,
+    UncheckedCredentialsError,
+)
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
@@ -413,16 +422,22 @@ async def test_the_official_client_learns_from_the_card_what_to_send(edge: Edge,
 # ------------------------------------------------------------------ cards that nobody checks
 
 
-@pytest.mark.parametrize("checked", [True, False])
-async def test_a_card_that_asks_for_credentials_which_nothing_checks(
-    edge: Edge, checked: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def asking() -> Agent:
     scheme = hub.SecurityScheme(http_auth_security_scheme=hub.HTTPAuthSecurityScheme(scheme="Bearer"))
-    asking = agent()
-    asking.card.security_schemes["token"].CopyFrom(scheme)
-    asking.card.security_requirements.add().schemes["token"].SetInParent()
-    async with serve(asking, options=edge.options if checked else ServeOptions()):
-        pass
-    warnings = [record.message for record in caplog.records if "nothing here checks" in record.message]
-    expected = "the card of 'shows' asks for credentials (token), and nothing here checks them: every caller is let in"
-    assert warnings == ([] if checked else [expected])
+    made = agent()
+    made.card.security_schemes["token"].CopyFrom(scheme)
+    made.card.security_requirements.add().schemes["token"].SetInParent()
+    return made
+
+
+async def test_a_card_that_asks_for_credentials_which_nothing_checks_is_refused(edge: Edge) -> None:
+    with pytest.raises(UncheckedCredentialsError, match=r"'shows' asks for credentials \(token\)"):
+        async with serve(asking()):
+            pass
+    with pytest.raises(UncheckedCredentialsError):
+        asgi(asking())
+    with pytest.raises(UncheckedCredentialsError):
+        add_to_server(asking(), grpc.aio.server())
+    for options in (edge.options, ServeOptions(allow_unauthenticated=True)):
+        async with serve(asking(), options=options):
+            pass

@@ -105,6 +105,10 @@ class Running:
             self.done = await ended(self.process)
         return self.done
 
+    async def ended_by_signal(self) -> Done:
+        self.signal()
+        return await self.ended()
+
 
 @asynccontextmanager
 async def serving(*arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Running]:

@@ -30,7 +30,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import connect
 from a2a_bridge_transports._http.host import KEEP_CONNECTION
-from tests.certificates import Identity, new_identity
+from tests.certificates import new_identity
 from tests.cli.commands import card, command, serving
 from tests.interop.sdk_client import sdk_client
 from tests.patience import PATIENCE
@@ -279,7 +279,7 @@ async def _until_not_ready(url: str) -> None:
 
 async def test_tls_and_client_certificates(target: str, tmp_path: Path) -> None:
     mine, caller = new_identity(), new_identity()
-    files = _written(tmp_path, "mine", mine) + _written(tmp_path, "caller", caller)
+    files = mine.written(tmp_path, "mine") + caller.written(tmp_path, "caller")
     tls = ("--ssl-certfile", files[0], "--ssl-keyfile", files[1], "--ssl-ca-certs", files[2])
     async with serving("serve", target, *ENVOY, *tls) as running:
         assert running.http == f"https://{running.grpc}"
@@ -307,13 +307,6 @@ async def test_tls_and_client_certificates(target: str, tmp_path: Path) -> None:
                 call = channel.unary_unary(path)(b"", timeout=PATIENCE)
                 code = await call.code()
             assert (code is grpc.StatusCode.OK) is known
-
-
-def _written(folder: Path, name: str, identity: Identity) -> tuple[str, str]:
-    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
-    certificate.write_bytes(identity.certificate)
-    key.write_bytes(identity.key)
-    return str(certificate), str(key)
 
 
 async def test_a_broken_module_ends_as_it_does_without_envoy(tmp_path: Path) -> None:
@@ -354,6 +347,18 @@ async def test_the_configuration_is_printed(verb: tuple[str, str]) -> None:
     assert manager["typed_config"]["http2_protocol_options"]["max_concurrent_streams"] == 55
 
 
+@pytest.mark.parametrize("reqs", ["required", "optional"])
+async def test_client_certificates_in_the_configuration(reqs: str, tmp_path: Path) -> None:
+    certificate, key = new_identity().written(tmp_path, "mine")
+    tls = ("--ssl-certfile", certificate, "--ssl-keyfile", key, "--ssl-ca-certs", certificate)
+    done = await command("serve", "x", *ENVOY, *tls, "--ssl-cert-reqs", reqs, "--print-envoy-config")
+    assert done.code == 0, done.err
+    (listener,) = json.loads(done.out)["static_resources"]["listeners"]
+    socket = listener["filter_chains"][0]["transport_socket"]["typed_config"]
+    assert socket["require_client_certificate"] is (reqs == "required")
+    assert socket["common_tls_context"]["validation_context"]["trusted_ca"]["filename"] == certificate
+
+
 def test_a_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(_host: str, port: int, **_: Any) -> list[Any]:
         return [(0, 0, 0, "", (address, port)) for address in ("192.0.2.1", "127.0.0.2", "127.0.0.1")]
@@ -368,7 +373,7 @@ def test_a_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) ->
     [
         ("--listen", ":0"),
         ("--print-envoy-config",),
-        ("--ssl-certfile", "x.pem"),
+        ("--ssl-certfile", "no-such-file.pem"),
         ("--server", "envoy", "--http", ":0"),
         ("--server", "envoy", "--grpc", ":0"),
         ("--server", "envoy", "--workers", "2"),

@@ -22,8 +22,9 @@ from a2a_bridge.cli import app
 from a2a_bridge.cli.commands import SUMMARIES, Command
 from a2a_bridge.cli.flags import LogLevel, flag, with_flags
 from a2a_bridge.cli.frames import lines_of, masked
-from a2a_bridge.cli.options import listen_address, parameters, read_secrets
+from a2a_bridge.cli.options import listen_address, parameters
 from a2a_bridge.cli.output import cannot_listen
+from a2a_bridge.cli.variables import read_variables
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 RUNNER = CliRunner()
@@ -31,7 +32,8 @@ COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-define
 
 
 def test_the_commands() -> None:
-    assert sorted(COMMANDS) == ["call", "card", "db", "gateway", "peers", "push", "serve", "usage"]
+    names = ["call", "card", "config", "db", "gateway", "keys", "peers", "push", "serve", "usage"]
+    assert sorted(COMMANDS) == names
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -49,6 +51,7 @@ def test_every_flag_of_a_server_has_an_environment_variable(name: str) -> None:
         "help",
         "header",
         "forward",
+        "print_config",
         "print_envoy_config",
     }
     assert without == set()
@@ -266,11 +269,12 @@ def test_secrets_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.delenv(name)
         monkeypatch.setenv(f"{name}_FILE", str(secret))
     monkeypatch.setenv("A2A_BRIDGE_USAGE_FILE", str(tmp_path / "is a flag of its own"))
-    read_secrets()
+    read_variables(COMMANDS, "serve")
     assert {os.environ[name] for name in names} == {"from the file"}
     assert parameters(None) == {"authorization": "from the file"}
+    monkeypatch.setenv("A2A_BRIDGE_STORE_FILE", str(secret))
     with pytest.raises(typer.BadParameter, match="set as well"):
-        read_secrets()
+        read_variables(COMMANDS, "serve")
     monkeypatch.delenv("A2A_BRIDGE_STORE")
     monkeypatch.setenv("A2A_BRIDGE_STORE_FILE", str(tmp_path / "none"))
     result = RUNNER.invoke(app, ["serve", "x.py"])

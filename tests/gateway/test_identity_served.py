@@ -30,7 +30,10 @@ from tests.patience import PATIENCE
 
 VERSIONS = ("1.0", "0.3", "0.1")
 OPTIONS = ServeOptions(
-    http=ListenAddress("127.0.0.1", 0), grace=0.0, push_options=PushOptions(allow=("127.0.0.1",))
+    http=ListenAddress("127.0.0.1", 0),
+    grace=0.0,
+    push_options=PushOptions(allow=("127.0.0.1",)),
+    allow_unauthenticated=True,
 )
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, CallContext, Origin
+from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.middleware import access_log
+from a2a_bridge.middleware.logging import FIELDS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from tests.middleware.scene import TASK, ask, get, send, subscribe
@@ -39,11 +40,11 @@ def working(state: hub.TaskState = hub.TASK_STATE_WORKING) -> hub.StreamResponse
 
 
 ANSWERS = [
-    (get(), TASK, "in-process GetTask task=t-1 state=WORKING ok 12.5 ms"),
-    (send(), hub.SendMessageResponse(task=TASK), "in-process SendMessage task=t-1 state=WORKING ok 12.5 ms"),
-    (send(), hub.SendMessageResponse(message=hub.Message()), "in-process SendMessage ok 12.5 ms"),
+    (get(), TASK, "in-process GetTask task=t-1 state=WORKING OK 12.5 ms"),
+    (send(), hub.SendMessageResponse(task=TASK), "in-process SendMessage task=t-1 state=WORKING OK 12.5 ms"),
+    (send(), hub.SendMessageResponse(message=hub.Message()), "in-process SendMessage OK 12.5 ms"),
     (get(), A2AError(Reason.TASK_NOT_FOUND), "in-process GetTask task=t-1 TASK_NOT_FOUND 12.5 ms"),
-    (get(), RuntimeError("a secret"), "in-process GetTask task=t-1 crash 12.5 ms"),
+    (get(), RuntimeError("a secret"), "in-process GetTask task=t-1 INTERNAL_ERROR 12.5 ms"),
     (
         Call(
             ops.GET_PUSH_CONFIG,
@@ -51,7 +52,7 @@ ANSWERS = [
             CallContext(origin=Origin("JSONRPC", "1.0", "127.0.0.1")),
         ),
         hub.TaskPushNotificationConfig(url="https://secret.example/"),
-        "JSONRPC 1.0 GetTaskPushNotificationConfig task=t-1 ok 12.5 ms",
+        "JSONRPC 1.0 GetTaskPushNotificationConfig task=t-1 OK 12.5 ms peer=127.0.0.1",
     ),
 ]
 
@@ -70,10 +71,10 @@ async def test_a_call_is_a_line(call: Any, answer: Any, line: str, lines: Callab
 
 
 STREAMS = [
-    ([working(), working(hub.TASK_STATE_COMPLETED)], "task=t-1 state=COMPLETED ok 2 events"),
-    ([], "task=t-1 ok 0 events"),
+    ([working(), working(hub.TASK_STATE_COMPLETED)], "task=t-1 state=COMPLETED OK 2 events"),
+    ([], "task=t-1 OK 0 events"),
     ([working(), A2AError(Reason.UNAVAILABLE)], "task=t-1 state=WORKING UNAVAILABLE 1 events"),
-    ([RuntimeError("a secret")], "task=t-1 crash 0 events"),
+    ([RuntimeError("a secret")], "task=t-1 INTERNAL_ERROR 0 events"),
 ]
 
 
@@ -102,8 +103,8 @@ async def test_abandoned_calls_count_as_cancelled(lines: Callable[[], list[str]]
     await anext(events)
     await events.aclose()
     assert lines() == [
-        "in-process GetTask task=t-1 cancelled 12.5 ms",
-        "in-process SubscribeToTask task=t-1 state=WORKING cancelled 1 events 12.5 ms",
+        "in-process GetTask task=t-1 CANCELLED 12.5 ms",
+        "in-process SubscribeToTask task=t-1 state=WORKING CANCELLED 1 events 12.5 ms",
     ]
 
 
@@ -132,3 +133,34 @@ async def test_nothing_is_written_and_no_clock_read_while_it_is_off(caplog: pyte
     assert await ask(service, get()) == TASK
     assert await ask(service, subscribe()) == [working()]
     assert caplog.records == []
+
+
+async def test_a_line_names_caller_and_agent_and_has_the_values_as_attributes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    probe = Probe()
+    probe.on_stream = yielding(working(hub.TASK_STATE_COMPLETED))
+    context = CallContext(
+        origin=Origin("GRPC", "1.0", "ipv4:10.0.0.1:99"), principal=Principal("ann\nb", {"token": "a secret"})
+    )
+    await ask(access_log(ticking(), agent="My agent")(probe), subscribe(context))
+    (record,) = [one for one in caplog.records if one.name == LOGGER]
+    assert record.getMessage() == (
+        "GRPC 1.0 SubscribeToTask task=t-1 state=COMPLETED OK 1 events 12.5 ms"
+        r" caller='ann\nb' peer=ipv4:10.0.0.1:99 agent='My\x20agent'"
+    )
+    found = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+    assert found == {
+        "agent": "My agent",
+        "binding": "GRPC",
+        "version": "1.0",
+        "operation": "SubscribeToTask",
+        "task": "t-1",
+        "state": "COMPLETED",
+        "code": "OK",
+        "duration_ms": 12.5,
+        "events": 1,
+        "caller": "ann\nb",
+        "peer": "ipv4:10.0.0.1:99",
+    }

@@ -10,7 +10,8 @@ import pytest
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.middleware import limits
+from a2a_bridge.middleware import Limits, limits
+from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from tests.middleware.scene import TASK, ask, get, refusal, send, subscribe
 
@@ -97,3 +98,30 @@ async def test_zero_is_no_limit() -> None:
     service = limits()(probe)
     await asyncio.gather(*(ask(service, send(parts=50)) for _ in range(50)))
     assert len(probe.calls) == 50
+
+
+@pytest.mark.parametrize("call", [get, subscribe])
+async def test_limits_change_while_calls_run_and_count(call: Any) -> None:
+    probe = Probe()
+    probe.on_unary = waiting
+    probe.on_stream = holding(TASK)
+    live = LiveLimits(Limits(calls=1, streams=1))
+    service = live.limited(probe)
+    running = [asyncio.create_task(ask(service, call(ALICE)))]
+    await probe.running(1)
+    await refused(service, call(ALICE))
+    live.change(Limits(calls=2, streams=2, parts=1))
+    running.append(asyncio.create_task(ask(service, call(ALICE))))
+    await probe.running(2)
+    live.change(Limits(calls=1, streams=1))
+    await refused(service, call(ALICE))
+    for one in running:
+        one.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    assert len(probe.calls) == 2
+    other = live.limited(probe)
+    running = [asyncio.create_task(ask(other, call(ALICE)))]
+    await probe.running(1)
+    await refused(other, call(ALICE))
+    running[0].cancel()
+    await asyncio.gather(*running, return_exceptions=True)

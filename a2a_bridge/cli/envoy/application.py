@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.cli import envoy, main
 from a2a_bridge.cli.envoy.bootstrap import FORWARDED_SCHEME
-from a2a_bridge.cli.envoy.handover import Handover
+from a2a_bridge.cli.envoy.handover import HANGUP, Handover
 
 #: seconds that the listener stays open after the signal while connections are open, without --drain-window
 _WINDOW = 0.5
@@ -34,6 +34,7 @@ _FLUSH, _FAREWELL = 2.0, 0.25
 
 if TYPE_CHECKING:
     from a2a_bridge.pb import lf_a2a_v1 as hub
+    from a2a_bridge.process import Stop
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +47,8 @@ class Inside:
     def __init__(self, handover: Handover) -> None:
         self._handover = handover
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
-        self._stop = asyncio.Event()
+        self._on_hangup: Callable[[], None] = _ignore
+        self._stop: Stop | None = None
         #: resolved when requests can be answered
         self._ready = asyncio.Event()
         self._ended = asyncio.Event()
@@ -62,19 +64,30 @@ class Inside:
         asyncio.run_coroutine_threadsafe(main, self._loop.result()).result()
 
     @contextmanager
-    def stop_signals(self, _grace: float) -> Iterator[asyncio.Event]:
+    def stop_signals(self, _grace: float) -> Iterator[Stop]:
         """The event that the supervisor sets. The supervisor also limits the time of the end."""
+        from a2a_bridge.process import Stop  # loads protobuf
+
         loop = asyncio.get_running_loop()
+        stop = self._stop = Stop()
 
         def on_readable() -> None:
+            number = os.read(self._handover.stop, 1)
+            if number == HANGUP:
+                self._on_hangup()
+                return
             loop.remove_reader(self._handover.stop)
-            self._stop.set()
+            stop.request(signal.Signals(number[0]).name if number else "the end of its supervisor")
 
         loop.add_reader(self._handover.stop, on_readable)
         try:
-            yield self._stop
+            yield stop
         finally:
             loop.remove_reader(self._handover.stop)
+
+    def hangups(self, on_hangup: Callable[[], None]) -> None:
+        """Calls `on_hangup` when the supervisor gets SIGHUP."""
+        self._on_hangup = on_hangup
 
     @asynccontextmanager
     async def serving(
@@ -109,7 +122,8 @@ class Inside:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         # Envoy was stopped by another process: its listeners are closed already.
-        self._stop.set()
+        if self._stop is not None:
+            self._stop.request("the end of Envoy")
         await self._ended.wait()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -154,6 +168,7 @@ class Listening:
         self.http = address if "http" in families else None
         self.grpc = address if "grpc" in families else None
         self.secure = secure
+        self.admin = application.admin
 
     @property
     def card(self) -> Any:
@@ -177,6 +192,10 @@ class Listening:
         await self._admin.close_listeners()
         await self._application.drain(max(0.0, end - monotonic()))
         await self._admin.finished(_FLUSH, _FAREWELL)
+
+
+def _ignore() -> None:
+    """SIGHUP before the command is ready: it reads its configuration anyway."""
 
 
 async def _not_ready(_scope: Any, _receive: Any, _send: Any) -> None:

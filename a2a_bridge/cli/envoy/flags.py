@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.flags import LoopKind, ServerFlags, ServerKind
+from a2a_bridge.cli.flags import ClientCertificate, LogFormat, LoopKind, ServerFlags, ServerKind
 from a2a_bridge.cli.options import Exit, listen_address
+from a2a_bridge.cli.reading import Reading
 from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 #: flags of each server that the other one does not have
-_OF_ENVOY = ("listen", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "print_envoy_config")
+_OF_ENVOY = ("listen", "print_envoy_config")
 _OF_BUILTIN = ("http", "grpc")
 _LISTEN = "127.0.0.1:8080"
 #: see HostOptions and the HTTP host: a test compares
@@ -37,10 +38,9 @@ def run_if_requested(context: typer.Context, flags: ServerFlags) -> None:
     """
     if inside() is not None:
         return
-    envoy = flags.server is ServerKind.ENVOY
+    envoy, read = flags.server is ServerKind.ENVOY, Reading.of_context(context)
     for name in _OF_BUILTIN if envoy else _OF_ENVOY:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT"):
+        if not read.is_default(name):
             hint = f"--{name.replace('_', '-')}"
             reason = "Envoy has one port for every binding: --listen" if envoy else "needs --server envoy"
             raise typer.BadParameter(reason, param_hint=hint)
@@ -56,8 +56,10 @@ def run_if_requested(context: typer.Context, flags: ServerFlags) -> None:
 def _run(flags: ServerFlags) -> int:
     from a2a_bridge.cli.envoy import supervisor
     from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
+    from a2a_bridge.cli.log_setup import configure_logging
     from a2a_bridge.cli.output import cannot_listen, fail
 
+    configure_logging(flags)
     host, port = listen_address(address(flags), "--listen")
     tls = _tls(flags)
     try:
@@ -83,7 +85,13 @@ def _run(flags: ServerFlags) -> int:
             return Exit.OK
         for one in hosts:
             supervisor.check_free(one, port)
-        return supervisor.run(options, flags.log_level, flags.timeout_graceful_shutdown)
+        return supervisor.run(
+            options,
+            flags.log_level,
+            flags.timeout_graceful_shutdown,
+            json_log=flags.log_format is LogFormat.JSON,
+            reloads=flags.config is not None,
+        )
     except MissingExtraError as error:
         raise fail(Exit.USAGE, f"--server envoy: {error.text}", error.remedy) from None
     except supervisor.NoLibraryError as error:
@@ -96,23 +104,11 @@ def _tls(flags: ServerFlags) -> Tls | None:
     """The certificate files. Raises typer.BadParameter for files that cannot be used, because Envoy would
     only report that it cannot start.
     """
-    import ssl
-
     from a2a_bridge.cli.envoy.bootstrap import Tls
+    from a2a_bridge.cli.tls_options import server_tls
 
-    certificate, key, clients = flags.ssl_certfile, flags.ssl_keyfile, flags.ssl_ca_certs
-    if certificate is None:
-        for value, flag in ((key, "--ssl-keyfile"), (clients, "--ssl-ca-certs")):
-            if value:
-                raise typer.BadParameter("needs --ssl-certfile", param_hint=flag)
+    certificate = flags.ssl_certfile
+    if server_tls(flags) is None or certificate is None:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    flag = "--ssl-certfile"
-    try:
-        context.load_cert_chain(certificate, key)
-        flag = "--ssl-ca-certs"
-        if clients is not None:
-            context.load_verify_locations(clients)
-    except OSError as error:
-        raise typer.BadParameter(f"cannot be used: {error}", param_hint=flag) from None
-    return Tls(certificate, key or certificate, clients)
+    required = flags.ssl_cert_reqs is ClientCertificate.REQUIRED
+    return Tls(certificate, flags.ssl_keyfile or certificate, flags.ssl_ca_certs, required=required)

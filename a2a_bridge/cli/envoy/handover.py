@@ -11,6 +11,8 @@ from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions
 
 #: the variable; it is not a flag, and is removed when it has been read
 VARIABLE = "_A2A_BRIDGE_IN_ENVOY"
+#: the byte on the pipe that means "read the configuration again"
+HANGUP = b"h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class Handover:
     path: list[str]
     #: variables that only start the interpreter, with the values that the user gave them; None: not set
     environment: dict[str, str | None]
-    #: reading end of a pipe: a byte or its end means "stop"
+    #: reading end of a pipe: its end or any byte but HANGUP means "stop"
     stop: int
     #: the Unix socket of Envoy's administration
     admin: str

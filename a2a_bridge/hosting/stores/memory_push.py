@@ -21,6 +21,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.ports import Delivery, OutboxEntry, Registered, Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.fair_queue import FairQueue
+from a2a_bridge.push.ports import Backlog
 from a2a_bridge.push.target import target_of
 
 logger = logging.getLogger("a2a_bridge.push")
@@ -246,6 +247,10 @@ class MemoryOutbox:
         if dead is not False:
             found += (item.letter(dead=True) for item in self._dead.values() if item.number > after)
         return list(islice(sorted(found), limit))
+
+    async def backlog(self) -> Backlog:
+        oldest = min((items[0].created for items in self._waits.values()), default=None)
+        return Backlog(self._size, oldest, len(self._dead))
 
     async def retry(self, numbers: Sequence[int] | None, /) -> int:
         wanted = sorted(self._dead) if numbers is None else sorted({*numbers} & {*self._dead})

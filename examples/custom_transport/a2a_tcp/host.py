@@ -15,9 +15,11 @@ FAREWELL = 1.0
 
 
 class TcpHost:
-    """Implements Host. One service can be mounted: TCP has no paths."""
+    """Implements Host. One service can be mounted: TCP has no paths. Raises ValueError for TLS."""
 
     def __init__(self, address: ListenAddress, options: HostOptions) -> None:
+        if options.tls is not None:
+            raise ValueError("this transport has no TLS")
         self.options = options
         self.side: Side | None = None
         self._address = address

@@ -104,6 +104,8 @@ class AsgiHost(Mounts):
         self.running: set[AsgiRequest] = set()
         #: the card that a caller at a base URL gets, once the application has started
         self.card: Callable[[str], hub.AgentCard] | None = None
+        #: the listener for operators, once the application has started
+        self.admin: ListenAddress | None = None
         #: gRPC, if it is mounted
         self.calls: Calls | None = None
         #: whether the server can send trailers, which gRPC needs; None before the first request
@@ -344,7 +346,12 @@ class _Served(AsgiRequest):
         if method in ("GET", "HEAD"):
             self._watches.add(self)
         refusal = self._refusal()
-        reply = await self._host.find(method, self.path)(self) if refusal is None else refused(self, refusal)
+        if refusal is None:
+            host = self._host
+            handler = host.named(self) if host.names else host.find(method, self.path)
+            reply = await handler(self)
+        else:
+            reply = refused(self, refusal)
         if isinstance(reply, StreamReply):
             self.release()
             await self._stream(reply)

@@ -20,6 +20,8 @@ from functools import partial
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.trust import Trust
+from a2a_bridge.refused import refused_connections
+from a2a_bridge.server_tls import ServerTls
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.names import HOST, TRANSFER_ENCODING
 from a2a_bridge_transports._http.origin import is_host
@@ -49,13 +51,15 @@ _REMEMBERED = 256
 class HttpHost(Mounts):
     """One address, shared by all HTTP bindings; implements DocumentHost.
 
-    Raises TypeError if `tls` is no ssl.SSLContext, ValueError if an entry of `trust_forwarded` is no address.
+    Raises TypeError if `tls` is no ServerTls and no ssl.SSLContext, ValueError if an entry of
+    `trust_forwarded` is no address.
     """
 
     def __init__(self, address: ListenAddress, options: HostOptions) -> None:
         super().__init__(options)
-        if options.tls is not None and not isinstance(options.tls, ssl.SSLContext):
-            raise TypeError(f"tls of an HTTP host is an ssl.SSLContext, not {type(options.tls).__name__}")
+        if options.tls is not None and not isinstance(options.tls, ServerTls | ssl.SSLContext):
+            name = type(options.tls).__name__
+            raise TypeError(f"tls of an HTTP host is a ServerTls or ssl.SSLContext, not {name}")
         self.trust = Trust(options.trust_forwarded)
         #: the open connections
         self.connections: set[Connection] = set()
@@ -83,7 +87,7 @@ class HttpHost(Mounts):
             loop.create_server,
             partial(Connection, self),
             backlog=options.backlog,
-            ssl=options.tls,
+            ssl=options.tls.context() if isinstance(options.tls, ServerTls) else options.tls,
             ssl_handshake_timeout=options.header_timeout if options.tls else None,
             ssl_shutdown_timeout=_TLS_SHUTDOWN if options.tls else None,
         )
@@ -185,6 +189,8 @@ class HttpHost(Mounts):
             return False
         limit = self.options.max_connections
         full = 0 < limit <= len(self.connections)
+        if full:
+            refused_connections["http"] += 1
         if full and not self._is_full:
             _log.warning("refusing connections: %d are open, which is the limit", limit)
         self._is_full = full

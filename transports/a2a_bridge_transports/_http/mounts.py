@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import time
 from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import parse_qs, quote, unquote
 
-from a2a_bridge.bindings import HTTP_ONLY, Document, HostOptions, Receive, Variant
+from a2a_bridge.bindings import HTTP_ONLY, Document, HostOptions, Receive, Render, Variant
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.peers import READER_HEADER, reader
 from a2a_bridge_transports._http.exchange import (
@@ -32,7 +33,7 @@ from a2a_bridge_transports._http.exchange import (
     refuse,
     refused,
 )
-from a2a_bridge_transports._http.names import VERSION
+from a2a_bridge_transports._http.names import HOST, VERSION
 from a2a_bridge_transports._http.parameters import declared_version
 
 #: first segments of HTTP+JSON paths and of documents, which are no tenants
@@ -72,6 +73,8 @@ class Mounts:
         self._trees: list[tuple[str, Handler]] = []
         #: POST handlers of paths without another handler
         self._aliases: dict[str, Handler] = {}
+        #: handlers of whole host names, in lower case without a port; see `sites`
+        self.names: dict[str, Handler] = {}
         #: path → handler of POSTs to one further segment
         self._below: dict[str, Handler] = {}
         self._probes: dict[str, Mapping[str, Handler]] = {
@@ -116,6 +119,11 @@ class Mounts:
         self._trees.append((prefix, handler))
         self._trees.sort(key=lambda tree: -len(tree[0]))
 
+    def unmount_tree(self, path: str) -> None:
+        """Stops serving below a path. Requests in progress keep their handler."""
+        prefix = canonical(path)
+        self._trees = [tree for tree in self._trees if tree[0] != prefix]
+
     def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
         """Serves a JSON document at an absolute path. Raises ValueError if it is taken.
 
@@ -123,6 +131,11 @@ class Mounts:
         """
         served = _Published(document, variant, self.options.cors)
         self.mount(path, {"GET": served.get, "HEAD": served.get, "OPTIONS": served.options})
+
+    def show(self, path: str, render: Render) -> None:
+        """Serves a page at an absolute path. Raises ValueError if it is taken."""
+        shown = _Shown(render).get
+        self.mount(path, {"GET": shown, "HEAD": shown})
 
     def receive(self, path: str, receive: Receive) -> None:
         """Passes posts below an absolute path to a function. Raises ValueError if it is taken."""
@@ -149,6 +162,12 @@ class Mounts:
             return found
         allowed = sorted({*methods, "OPTIONS"})
         return _allowing(allowed) if method == "OPTIONS" else _refusing(allowed)
+
+    def named(self, request: Request) -> Handler:
+        """The handler of a request, with regard to its host name."""
+        host = request.headers.get(HOST, "").lower()
+        name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
+        return self.names.get(name) or self.find(request.method, request.path)
 
     def _posted(self, path: str) -> Handler | None:
         """The handler of a POST to a path that is not mounted itself."""
@@ -286,6 +305,22 @@ class _Published:
             ("Access-Control-Max-Age", "86400"),
         )
         return Reply(204, self._cors + preflight)
+
+
+class _Shown:
+    """One page, rendered for each request and never cached."""
+
+    def __init__(self, render: Render) -> None:
+        self._render = render
+
+    async def get(self, request: Request) -> Reply:
+        try:
+            page = await self._render(request.headers.get("Accept", ""))
+        except Exception:  # noqa: BLE001  the application's function
+            _log.exception("the page at %s failed", request.path)
+            return refuse(internal_error())
+        headers = (("Content-Type", page.content_type), ("Cache-Control", "no-store"))
+        return Reply(page.status, headers, page.body)
 
 
 class _Received:

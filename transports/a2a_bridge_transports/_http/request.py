@@ -48,7 +48,12 @@ class Owner(Protocol):
     @property
     def address(self) -> ListenAddress: ...
 
+    #: handlers of whole host names
+    names: dict[str, Handler]
+
     def find(self, method: str, path: str) -> Handler: ...
+
+    def named(self, request: HostRequest) -> Handler: ...
 
     def check(self, request: HostRequest) -> A2AError | None:
         """Why a request is refused before any handler sees it; None if it is not."""
@@ -217,7 +222,9 @@ class HostRequest(HoldsInWork):
             refusal = self._host.check(self)
             reply: Reply | StreamReply
             if refusal is None:
-                reply = await self._host.find(self.method, self.path)(self)
+                host = self._host
+                handler = host.named(self) if host.names else host.find(self.method, self.path)
+                reply = await handler(self)
             else:
                 self.close = True
                 reply = refused(self, refusal)

@@ -197,7 +197,8 @@ class ServerSide(Generic[Index]):
         """Logs an error for a request that has not become a call."""
         if context is None:
             asked = f"{request.method} {request.path}" + (f" {name}" if name != A_REQUEST else "")
-            log_refused(asked, request.peer, declared_version(request.headers, request.query), error)
+            declared = declared_version(request.headers, request.query)
+            log_refused(asked, request.peer, declared, error, self._kind)
 
     def reply_headers(
         self,

@@ -28,11 +28,15 @@ from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame, Post, Resolv
 from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
+from a2a_bridge_transports._http.certificates import alert_problem, certificate_problem
 from a2a_bridge_transports._http.proxy import proxy_of, redacted_url
 
 #: seconds an idle connection is kept for the next call. Less than the 5 s of uvicorn and Node.js: a call that
 #: meets the close of the server fails, and cannot be repeated because the server may have read it
 KEEP_CONNECTION = 4.0
+#: why a peer breaks a TLS connection off without a word, at the first use
+_WANTED = "it wants a client certificate (--cert)"
+
 #: seconds for a document, such as a card
 DOCUMENT_TIME = 30.0
 #: bytes above which a body is passed as a file (aiohttp warns of larger ones in one piece)
@@ -182,7 +186,7 @@ class Exchanger:
                 data = await self._read(response)
                 return Fetched(response.status, response.headers, data)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _raise(error, "call", self._proxy(url))
+            _raise(error, "call", self._proxy(url), secure=url.scheme == "https")
 
     async def post_unread(
         self, url: URL, headers: Mapping[str, str], body: bytes, limit: float | None, resolver: Checked
@@ -237,7 +241,7 @@ class Exchanger:
                 proxy=self._proxy(url),
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _raise(error, "call", self._proxy(url))
+            _raise(error, "call", self._proxy(url), secure=url.scheme == "https")
         self._show_heads(response, body)
         try:
             yield response
@@ -433,11 +437,11 @@ def parsed(url: str) -> URL:
     raise _unavailable(f"{url[:200]!r} is not an HTTP URL", "connect")
 
 
-def _raise(error: BaseException, phase: str, proxy: URL | None = None) -> NoReturn:
+def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure: bool = False) -> NoReturn:
     """Raises the A2AError for a failure of the session. Runs inside `except`, and hides the library's
     exception.
 
-    proxy: the one that the request went through.
+    proxy: the one that the request went through. secure: whether it was sent over TLS.
     """
     through = (
         f" (through the proxy {redacted_url(proxy)}, which the environment names)"
@@ -445,17 +449,19 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None) -> NoRetu
         else ""
     )
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        text = (
-            f"the certificate of {error.host}:{error.port} is not trusted: {_reason(error.certificate_error)}"
-        )
+        problem = certificate_problem(_reason(error.certificate_error))
+        text = f"the certificate of {error.host}:{error.port} {problem}"
         raise _unavailable(text, "connect") from error
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         description = str(error)
-        text = (
+        text = alert_problem(description) or (
             f"{error.host}:{error.port} does not speak TLS; its URL may begin with http://"
             if "WRONG_VERSION_NUMBER" in description or "UNEXPECTED_EOF" in description
             else f"no TLS connection to {error.host}:{error.port}: {_reason(error.os_error)}"
         )
+        raise _unavailable(text, "connect") from error
+    if isinstance(error, aiohttp.ClientConnectorError) and error.ssl and _is_reset(error.os_error):
+        text = f"{error.host}:{error.port} ended the TLS handshake, as it does where {_WANTED}"
         raise _unavailable(text, "connect") from error
     if isinstance(error, _NOT_CONNECTED):
         raise _unavailable(f"no connection to the agent{through}: {error}", "connect") from error
@@ -467,9 +473,19 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None) -> NoRetu
         text = "the agent speaks HTTP/2 only; where this is its gRPC port, write grpc://HOST:PORT"
         raise _unavailable(text, phase) from error
     text = f"the connection to the agent{through} broke"
-    if phase == "call" and isinstance(error, aiohttp.ServerDisconnectedError):
-        text += " before an answer came, as it does where TLS is wanted (https://)"
+    if phase == "call" and secure and (problem := alert_problem(str(error))):
+        text += f": {problem}"
+    elif phase == "call" and (
+        isinstance(error, aiohttp.ServerDisconnectedError) or (secure and _is_reset(error.__cause__))
+    ):
+        text += (
+            f" before an answer came, as it does where {_WANTED if secure else 'TLS is wanted (https://)'}"
+        )
     raise _unavailable(text, phase) from error
+
+
+def _is_reset(error: BaseException | None) -> bool:
+    return isinstance(error, ConnectionResetError)
 
 
 def _reason(error: BaseException) -> str:

@@ -100,7 +100,8 @@ def dial(
         else:
             channel = grpc.aio.secure_channel(name, credentials, options=arguments)
         proxy = "" if checked is not None else grpc_proxy(*place)
-        return _Client(channel, target.name, dialect, form, interface.tenant, constant, options, proxy)
+        leads_to = _Place(target.name, proxy, secure=credentials is not None)
+        return _Client(channel, leads_to, dialect, form, interface.tenant, constant, options)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Service]:
@@ -125,24 +126,31 @@ class _Method:
     start: Callable[..., Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a channel leads to, for messages."""
+
+    target: str
+    #: from the environment; empty if there is none
+    proxy: str
+    secure: bool
+
+
 class _Client:
     """`Service` over one channel."""
 
     def __init__(
         self,
         channel: Any,
-        target: str,
+        place: _Place,
         dialect: Dialect,
         form: Form[str, bytes],
         tenant: str,
         constant: Pairs,
         options: DialOptions,
-        proxy: str,
     ) -> None:
         self._channel = channel
-        self._target = target
-        #: from the environment, for messages; empty if there is none
-        self._proxy = proxy
+        self._place = place
         self._dialect = dialect
         self._form = form
         self._tenant = tenant
@@ -310,9 +318,9 @@ class _Client:
         # A call without a connection has not been sent, and a status of a peer leaves the channel connected:
         # only both signs together prove that the agent has not seen the call.
         if number == GrpcStatus.UNAVAILABLE and says_unconnected(reply) and not self._connected():
-            words = unconnected(reply, self._target)
-            if self._proxy:
-                words += f" (through the proxy {self._proxy}, which the environment names)"
+            words = unconnected(reply, self._place.target, secure=self._place.secure)
+            if self._place.proxy:
+                words += f" (through the proxy {self._place.proxy}, which the environment names)"
             raised = A2AError(Reason.UNAVAILABLE, words, metadata={"phase": "connect"}, blame=Blame.PEER)
         raise raised from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -18,8 +19,11 @@ from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
+from a2a_bridge.server_tls import ServerTls
 from a2a_bridge_transports.grpc.server import Handlers, Method, Refusal, Running
 from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATHS, Health, Reflection
+
+log = logging.getLogger("a2a_bridge.grpc")
 
 #: seconds for ended calls to inform their callers
 _FAREWELL = 2.0
@@ -31,8 +35,8 @@ class GrpcHost:
     """`bindings.Host` over grpc.aio."""
 
     def __init__(self, address: ListenAddress, options: HostOptions) -> None:
-        if options.tls is not None and not isinstance(options.tls, grpc.ServerCredentials):
-            raise ValueError("a gRPC host takes grpc.ServerCredentials as tls")
+        if options.tls is not None and not isinstance(options.tls, ServerTls | grpc.ServerCredentials):
+            raise ValueError("a gRPC host takes a ServerTls or grpc.ServerCredentials as tls")
         self._address = address
         self._options = options
         self._running = Running()
@@ -75,7 +79,8 @@ class GrpcHost:
         self._health.names.update(names)
         server.add_generic_rpc_handlers((_Rpcs(methods, self._handlers), _Reflection((*names, HEALTH))))
         try:
-            port = _listen(server, self._address, self._options.tls)
+            tls = self._options.tls
+            port = _listen(server, self._address, _following(tls) if isinstance(tls, ServerTls) else tls)
         except OSError:
             await server.stop(None)
             raise
@@ -249,6 +254,33 @@ async def _check_bindable(address: ListenAddress, *, shared: bool) -> None:
                 probe.listen(1)
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from None
+
+
+def _following(tls: ServerTls) -> Any:
+    """Credentials that follow the files of a ServerTls. gRPC asks for them with each connection."""
+    required = tls.asks_clients and tls.cert_reqs == "required"
+    if tls.asks_clients and not required:
+        log.warning(
+            "gRPC cannot ask for optional client certificates: its callers are not asked for one; they need"
+            " other credentials, or --ssl-cert-reqs required"
+        )
+    used = tls.current()
+
+    def configured() -> Any:
+        # Without authorities gRPC does not look at client certificates.
+        return grpc.ssl_server_certificate_configuration(
+            [(used.key, used.certificate)], used.client_ca if required else None
+        )
+
+    def changed() -> Any:
+        nonlocal used
+        found = tls.current()
+        if found is used:
+            return None
+        used = found
+        return configured()
+
+    return grpc.dynamic_ssl_server_credentials(configured(), changed, require_client_authentication=required)
 
 
 def _listen(server: Any, address: ListenAddress, credentials: Any) -> int:

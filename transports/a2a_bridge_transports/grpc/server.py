@@ -192,7 +192,7 @@ class Handlers:
 
 def _note_refused(request: str, context: Exchange, error: A2AError) -> None:
     declared = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER, "")
-    log_refused(request, address_of(context.peer()), declared, error)
+    log_refused(request, address_of(context.peer()), declared, error, GRPC.name)
 
 
 def _method(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Method:

@@ -30,6 +30,7 @@ from a2a_bridge.core.operations import Operation
 from a2a_bridge.core.resume import GAP, is_id
 from a2a_bridge.dialects import Dialect, ErrorReply
 from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, extension_names, merged
+from a2a_bridge_transports._http.certificates import certificate_problem
 
 #: the trailer that carries a serialized google.rpc.Status (spec 10.6)
 DETAILS_TRAILER = "grpc-status-details-bin"
@@ -234,7 +235,6 @@ def says_unconnected(reply: ErrorReply[bytes]) -> bool:
 #: gRPC's texts for failed handshakes, and their meaning
 _HANDSHAKES = (
     ("WRONG_VERSION_NUMBER", "it does not speak TLS (--grpc-plaintext, grpc://)"),
-    ("CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted"),
     ("http1.x server", "it speaks HTTP/1.1 and no gRPC there"),
     (
         "last error: UNAVAILABLE",
@@ -243,8 +243,20 @@ _HANDSHAKES = (
 )
 
 
-def unconnected(reply: ErrorReply[bytes], target: str) -> str:
-    """The reason why there is no connection to a target, for messages."""
+#: gRPC's texts for certificates that do not pass; what OpenSSL said may follow
+_UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: ([^:;]+))?|(Hostname Verification) Check failed")
+
+
+def unconnected(reply: ErrorReply[bytes], target: str, *, secure: bool = False) -> str:
+    """The reason why there is no connection to a target, for messages. secure: whether TLS was spoken."""
+    if (found := _UNTRUSTED.search(reply.text)) is not None:
+        problem = certificate_problem(found[1] or found[2] or "")
+        return f"no connection to the agent at {target}: its certificate {problem}"
+    if secure and "Socket closed" in reply.text:
+        return (
+            f"no connection to the agent at {target}: it ends connections at once, as it does where it wants"
+            " a client certificate (--cert)"
+        )
     for mark, words in _HANDSHAKES:
         if mark in reply.text and ("Socket closed" in reply.text or "last error: UNAVAILABLE" not in mark):
             return f"no connection to the agent at {target}: {words}"

@@ -31,6 +31,7 @@ from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
 from a2a_bridge.hosting.stores.sql.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.fair_queue import FairQueue
+from a2a_bridge.push.ports import Backlog
 from a2a_bridge.push.target import target_of
 from a2a_bridge.push.vault import DecryptionError, Vault
 
@@ -246,6 +247,15 @@ class SqlOutbox:
     ) -> list[OutboxEntry]:
         def work(connection: Connection) -> list[OutboxEntry]:
             return entries(connection, self._vault, dead=dead, limit=limit, after=after)
+
+        return await self._database.read(work)
+
+    async def backlog(self) -> Backlog:
+        def work(connection: Connection) -> Backlog:
+            waiting = select(func.count(), func.min(_O.created)).where(~_O.dead)
+            pending, oldest = connection.execute(waiting).one()
+            dead = connection.execute(select(func.count()).where(_O.dead)).scalar_one()
+            return Backlog(pending, oldest, dead)
 
         return await self._database.read(work)
 

@@ -28,6 +28,7 @@ from a2a_bridge.hosting.ports import (
     TaskPage,
     TaskQuery,
     VersionConflictError,
+    WriteTotals,
 )
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.commit import Announcer, Committer, Group
@@ -109,6 +110,11 @@ class SqlStore:
     def commits(self) -> int:
         """The number of committed transactions."""
         return self.writer.commits
+
+    def writes(self) -> WriteTotals:
+        """The totals of this process."""
+        writer = self.writer
+        return WriteTotals(writer.commits, writer.commit_seconds, writer.committed, writer.queued)
 
     def refusal(self) -> A2AError | None:
         return unavailable() if self._database.misplaced else self.writer.refusal()

@@ -68,6 +68,10 @@ class GroupWriter:
     ) -> None:
         self.leases: dict[str, TaskLease] = {}
         self.commits = 0
+        #: seconds of all commits, from the collected group to the answer of the database
+        self.commit_seconds = 0.0
+        #: changed tasks and jobs of all commits
+        self.committed = 0
         self.closed = False
         #: bytes of the events that wait for a group
         self.queued = 0
@@ -302,6 +306,8 @@ class GroupWriter:
             self._failed(group, error)
             return
         self.commits += 1
+        self.commit_seconds += self._loop.time() - self._sent
+        self.committed += len(group.changes) + len(group.jobs)
         self._group = None
         if self._failing:
             self._failing = False

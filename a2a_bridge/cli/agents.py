@@ -1,0 +1,220 @@
+"""The agents of a configuration file in one process, and their changes when the file is read again.
+
+Rules:
+1. Each agent is made of the flags of the command with its own options in their place.
+2. A new file adds, replaces and removes only the agents that differ. A gateway replaces an agent without a
+   gap; an agent whose store or address only one can have leaves before the new one comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import typer
+
+from a2a_bridge.agents_app import (
+    PATH,
+    AgentEntry,
+    Agents,
+    Opening,
+    asgi_agents,
+    interfaces_of,
+    options_of,
+    serve_agents,
+)
+from a2a_bridge.cards import interface
+from a2a_bridge.cli.agent_settings import flags_of
+from a2a_bridge.cli.connect import version_of
+from a2a_bridge.cli.gateway_options import gateway_options
+from a2a_bridge.cli.gateway_setup import found
+from a2a_bridge.cli.listen_options import ListenOptions, limits_of
+from a2a_bridge.cli.reload import Reloader
+from a2a_bridge.cli.running import run, serving
+from a2a_bridge.cli.serve_options import hosted_agent
+from a2a_bridge.cli.target import parse
+from a2a_bridge.dialects import GRPC
+from a2a_bridge.hosting.stores.opening import MEMORY
+from a2a_bridge.middleware.limits import LiveLimits
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.runtime import serve_agent, serve_gateway
+from a2a_bridge.serving import Server, Shared
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What differs between the commands.
+
+    opening: (name, its settings, its flags, its host names, whether it is the only one) → how it is opened,
+    and its limits. Raises typer.BadParameter.
+    """
+
+    opening: Callable[[str, Any, Any, tuple[str, ...], bool], tuple[Opening, LiveLimits]]
+    #: whether two of an agent can be open at the same time, by its flags and settings
+    overlaps: Callable[[Any, Any], bool]
+
+
+@dataclass(slots=True)
+class _Open:
+    """An agent that is served. key: what it was made of."""
+
+    key: object
+    limits: LiveLimits
+
+
+class _Changes:
+    """Makes the running agents those of a configuration."""
+
+    def __init__(self, kind: Kind, grace: float) -> None:
+        self._kind = kind
+        self._grace = grace
+        self._open: dict[str, _Open] = {}
+        self.server: Agents | None = None
+
+    def entries(self, flags: Any) -> list[AgentEntry]:
+        """The agents at the start. Raises typer.BadParameter."""
+        return [self._entry(flags, name) for name in flags.agents]
+
+    async def apply(self, _old: Any, new: Any) -> None:
+        """Adds, replaces and removes agents. Raises the errors of `Agents.add`."""
+        server = self.server
+        assert server is not None  # noqa: S101  set before the first change
+        for name in [name for name in self._open if name not in new.agents]:
+            del self._open[name]
+            await server.remove(name, self._grace)
+        for name, settings in new.agents.items():
+            before = self._open.get(name)
+            if before is not None and before.key == _key(new, name):
+                before.limits.change(limits_of(flags_of(new, settings)))
+                continue
+            entry = self._entry(new, name)
+            if before is not None and self._kind.overlaps(flags_of(new, settings), settings):
+                await server.replace(entry, self._grace)
+                continue
+            if before is not None:
+                await server.remove(name, self._grace)
+            await server.add(entry)
+
+    def _entry(self, flags: Any, name: str) -> AgentEntry:
+        settings, only = flags.agents[name], len(flags.agents) == 1
+        names = (settings.host.lower(),) if settings.host else ()
+        opening, limits = self._kind.opening(name, settings, flags_of(flags, settings), names, only)
+        self._open[name] = _Open(_key(flags, name), limits)
+        return AgentEntry(name, opening, names, at_root=only)
+
+
+def _key(flags: Any, name: str) -> object:
+    """What an agent is made of, but for its limits, which change while it runs."""
+    settings = flags.agents[name]
+    without = dict.fromkeys(("max_calls", "max_streams"))
+    return replace(settings, given=settings.given - without.keys(), **without), len(flags.agents) == 1
+
+
+async def serve_all(kind: Kind, flags: Any, reloader: Reloader | None) -> None:
+    """Serves the agents of a configuration file until a signal. Raises typer.BadParameter."""
+    if flags.no_http:
+        raise typer.BadParameter("the agents of a file are found over HTTP", param_hint="--no-http")
+    listening = ListenOptions.of(flags, flags.push_relay if hasattr(flags, "push_relay") else "")
+    options = replace(listening.options, http=listening.http, grpc=listening.grpc)
+    changes = _Changes(kind, flags.timeout_graceful_shutdown)
+    entries = changes.entries(flags)
+    if reloader is not None:
+        reloader.on_change(changes.apply)
+
+    def opened(server: Agents) -> None:
+        changes.server = server
+
+    @asynccontextmanager
+    async def builtin() -> AsyncIterator[Agents]:
+        async with serve_agents(entries, options, grpc=not flags.no_grpc) as server:
+            opened(server)
+            yield server
+
+    opening = serving(
+        builtin,
+        lambda: asgi_agents(entries, options, opened=opened),
+        listening.interfaces,
+        flags.drain_window,
+    )
+    await run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader)
+
+
+def _limits(listening: ListenOptions) -> LiveLimits:
+    limits = listening.options.limits
+    assert isinstance(limits, LiveLimits)  # noqa: S101  ListenOptions makes them so
+    return limits
+
+
+def _interfaces(
+    name: str, settings: Any, listening: ListenOptions, names: tuple[str, ...], *, only: bool
+) -> tuple[hub.AgentInterface, ...]:
+    """The interfaces of an agent: on the common addresses, but for a gRPC address of its own."""
+    own = "grpc" in settings.given
+    common = [
+        one
+        if own and one.protocol_binding == GRPC.name
+        else interface(one.protocol_binding, version=one.protocol_version)
+        for one in listening.interfaces
+    ]
+    return interfaces_of(name, common, names, at_root=only)
+
+
+def _remote(
+    name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool
+) -> tuple[Opening, LiveLimits]:
+    if "public_url" not in settings.given:
+        flags = replace(flags, public_url="")
+    if flags.push_relay:
+        flags = replace(flags, push_relay=f"{flags.push_relay.rstrip('/')}{PATH}/{name}")
+        if not only and flags.store not in ("", MEMORY) and "store" not in settings.given:
+            raise typer.BadParameter(
+                f"several agents cannot share it; [agents.{name}] store = … names one of its own",
+                param_hint="--store",
+            )
+    listening, dialling = gateway_options(flags)
+    target = parse(settings.upstream)
+
+    @asynccontextmanager
+    async def opening(shared: Shared) -> AsyncIterator[Server]:
+        options = options_of(name, listening.options, shared.options)
+        version = version_of(flags.a2a_version)
+        async with found(
+            target, options, dialling, file=flags.card, binding=flags.binding, version=version
+        ) as (card, candidates, served, dial_options):
+            interfaces = _interfaces(name, settings, listening, names, only=only)
+            async with serve_gateway(
+                card, candidates, interfaces, served, dial_options, shared=shared
+            ) as server:
+                yield server
+
+    return opening, _limits(listening)
+
+
+def _hosted(
+    name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool
+) -> tuple[Opening, LiveLimits]:
+    if "public_url" not in settings.given:
+        flags = replace(flags, public_url="")
+    if not only and flags.store not in ("", MEMORY) and "store" not in settings.given:
+        raise typer.BadParameter(
+            f"several agents cannot share it; [agents.{name}] store = … names one of its own",
+            param_hint="--store",
+        )
+    agent, listening = hosted_agent(settings.agent, flags)
+
+    @asynccontextmanager
+    async def opening(shared: Shared) -> AsyncIterator[Server]:
+        options = options_of(name, listening.options, shared.options)
+        interfaces = _interfaces(name, settings, listening, names, only=only)
+        async with serve_agent(agent, interfaces, options, shared=shared) as server:
+            yield server
+
+    return opening, _limits(listening)
+
+
+GATEWAY = Kind(_remote, lambda flags, settings: not flags.store and "grpc" not in settings.given)
+SERVE = Kind(_hosted, lambda _flags, _settings: False)
+
+__all__ = ["GATEWAY", "SERVE", "serve_all"]

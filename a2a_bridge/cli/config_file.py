@@ -1,0 +1,132 @@
+"""Configuration files in TOML: reading, and the lines of their keys for error messages.
+
+tomllib tells no positions. `line_of` finds a key by the headers of tables and the beginnings of lines; a key
+inside an inline table has the line of that table.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+Place = tuple[str | int, ...]
+
+_HEADER = re.compile(r"\s*(\[\[?)(.+?)\]\]?\s*(?:#.*)?")
+_ASSIGNED = re.compile(r"""\s*((?:[A-Za-z0-9_.\s-]|"[^"]*"|'[^']*')+?)\s*=""")
+_PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|$)""")
+_POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a file. line: 0 if it is not known."""
+
+    line: int
+    text: str
+
+
+class ConfigError(Exception):
+    """A configuration file that cannot be used. The text has one line per problem: file, line, reason."""
+
+    def __init__(self, path: Path, problems: Iterable[Problem]) -> None:
+        self.problems = sorted(problems, key=lambda one: one.line)
+        super().__init__(
+            "\n".join(
+                f"{path}:{one.line}: {one.text}" if one.line else f"{path}: {one.text}"
+                for one in self.problems
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A file that has been read. tree: its tables as tomllib gives them."""
+
+    path: Path
+    text: str
+    tree: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> ConfigFile:
+        """Raises ConfigError for a file that cannot be read, or is not TOML."""
+        try:
+            text = path.read_bytes().decode()
+            return cls(path, text, tomllib.loads(text))
+        except OSError as error:
+            raise ConfigError(path, [Problem(0, f"cannot be read: {error.strerror}")]) from None
+        except UnicodeDecodeError as error:
+            raise ConfigError(path, [Problem(0, f"is not UTF-8 (byte {error.start})")]) from None
+        except tomllib.TOMLDecodeError as error:
+            position = _POSITION.search(str(error))
+            line = int(position[1]) if position and position[1] else text.count("\n") + 1
+            raise ConfigError(
+                path, [Problem(line, f"is not TOML: {_POSITION.sub('', str(error))}")]
+            ) from None
+
+    def line_of(self, place: Sequence[str | int]) -> int:
+        """The line of a key, or of the nearest table around it; 0 if there is none. place: the keys and
+        indices that lead to it, with `_` or `-` in keys.
+        """
+        wanted = tuple(_spelled(part) for part in place)
+        best, length = 0, 0
+        for number, found in _keys(self.text):
+            common = 0
+            for one, other in zip(found, wanted, strict=False):
+                if one != other:
+                    break
+                common += 1
+            # A table that is longer than the place, such as [agents.a] for ("agents",), counts, too.
+            if common > length:
+                best, length = number, common
+        return best
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """` (did you mean …?)` for a name that is not one of `known`; empty if none is similar."""
+    close = get_close_matches(name, [*known], n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _keys(text: str) -> Iterable[tuple[int, Place]]:
+    """The line and the place of each header and assignment."""
+    table: Place = ()
+    counts: dict[Place, int] = {}
+    quotes = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if quotes:  # inside of a text of several lines
+            quotes = "" if quotes in line else quotes
+            continue
+        for one in ('"""', "'''"):
+            if line.count(one) % 2:
+                quotes = one
+        if (header := _HEADER.fullmatch(line)) is not None:
+            table = _parts(header[2])
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+            table = _indexed(table, counts)
+            yield number, table
+        elif (assigned := _ASSIGNED.match(line)) is not None:
+            yield number, table + _parts(assigned[1])
+
+
+def _indexed(table: Place, counts: dict[Place, int]) -> Place:
+    """A place with the indices of the lists of tables in it."""
+    found: Place = ()
+    for length in range(1, len(table) + 1):
+        found += (table[length - 1],)
+        if table[:length] in counts:
+            found += (counts[table[:length]],)
+    return found
+
+
+def _parts(dotted: str) -> Place:
+    return tuple(_spelled(next(filter(None, part), "")) for part in _PART.findall(dotted))
+
+
+def _spelled(part: str | int) -> str | int:
+    return part.replace("-", "_") if isinstance(part, str) else part

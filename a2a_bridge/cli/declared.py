@@ -1,0 +1,151 @@
+"""How options are declared: one field of a class is the only place where an option is described.
+
+Rules:
+1. A class of options is a frozen dataclass, and each of its fields is made by `flag`, `table` or `required`.
+2. Everything else is made from the fields: flags and `--help` (`with_flags.py`), environment variables
+   (`variables.py`), keys of the configuration file and its JSON Schema (`settings.py`).
+3. This module loads nothing but the standard library: `--help` reads every declaration.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from types import MappingProxyType
+from typing import Any, TypeVar, get_type_hints
+
+from a2a_bridge.cli.options import PREFIX
+
+_KEY = "option"
+
+#: the largest numbers of times, by unit: about 30 years, and 100 years. Infinity, and times that the system
+#: cannot wait for, would fail much later.
+_MOST = {"SECONDS": 1e9, "DAYS": 36500.0}
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Description:
+    """What `flag` and `table` say about a field; see there."""
+
+    help: str
+    metavar: str | None = None
+    names: tuple[str, ...] = ()
+    variable: str | None = None
+    least: float | None = None
+    group: str = ""
+    common: bool = False
+    secret: bool = False
+    live: bool = False
+    in_file: bool = True
+    is_flag: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A declared option."""
+
+    #: of the field, and of the key in the configuration file
+    name: str
+    type: Any
+    #: of an option that is not given
+    default: Any
+    #: True if it has to be given
+    required: bool
+    described: _Description
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The names on the command line; empty for a table of the file."""
+        if not self.described.is_flag:
+            return ()
+        return self.described.names or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def variable(self) -> str | None:
+        """The environment variable; None if there is none."""
+        if self.described.variable == "" or not self.described.is_flag:
+            return None
+        return PREFIX + (self.described.variable or self.name.upper())
+
+    @property
+    def most(self) -> float | None:
+        """The largest number."""
+        return _MOST.get(self.described.metavar or "")
+
+
+def flag(
+    default: _T,
+    explanation: str,
+    metavar: str | None = None,
+    *names: str,
+    variable: str | None = None,
+    least: float | None = None,
+    group: str = "",
+    common: bool = False,
+    secret: bool = False,
+    live: bool = False,
+    in_file: bool = True,
+) -> _T:
+    """An option of a command.
+
+    explanation: for `--help`. metavar: None for a switch, and for an enum, whose members are shown. names: of
+    the flag, by default `--` and the name of the field. variable: the environment variable without its
+    prefix, by default the name of the field; "" for none. least: the smallest number. A time also has a
+    largest one. group: the heading in `--help`. common: whether a command with a configuration file shows it
+    without `--help-all`. secret: whether it may hold a secret (of a URL: the password), which is never
+    printed; its variable can end with `_FILE`, and in a configuration file it is `@FILE`. live: whether a
+    running server takes a new value. in_file: whether it is a key of the configuration file.
+    """
+    described = _Description(
+        explanation, metavar, names, variable, least, group, common, secret, live, in_file
+    )
+    made: _T = field(default=default, metadata={_KEY: described})
+    return made
+
+
+def required(explanation: str, metavar: str | None = None) -> Any:
+    """An option of a table that has to be given. explanation and metavar: as for `flag`."""
+    return field(metadata={_KEY: _Description(explanation, metavar, is_flag=False)})
+
+
+def table(default: Callable[[], _T], explanation: str, *, live: bool = False) -> _T:
+    """An option that only a configuration file can have: tables by name, or a list.
+
+    default: makes the value of an option that is not given. explanation and live: as for `flag`.
+    """
+    described = _Description(explanation, live=live, is_flag=False)
+    made: _T = field(default_factory=default, metadata={_KEY: described})
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The base of classes whose objects are tables of a configuration file."""
+
+    #: the names of the options that the file has in this table
+    given: frozenset[str] = frozenset()
+
+
+@cache
+def options_of(group: type) -> Mapping[str, Option]:
+    """The options of a class by name, those of the most derived class first."""
+    types = get_type_hints(group)
+    declared = {one.name: one for one in fields(group)}
+    found = {}
+    for name in dict.fromkeys(name for base in group.__mro__ for name in inspect.get_annotations(base)):
+        one = declared[name]
+        if _KEY not in one.metadata:  # that of `Table`
+            continue
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        required = default is MISSING
+        found[name] = Option(name, types[name], None if required else default, required, one.metadata[_KEY])
+    return MappingProxyType(found)
+
+
+def takes_file(options: Mapping[str, Option]) -> bool:
+    """True for the options of a command that reads a configuration file: those of `ConfigFlags`."""
+    return "print_config" in options

@@ -1,0 +1,205 @@
+"""From the flags about callers to authentication and middleware.
+
+Rules:
+1. API keys, JWTs and proxy headers are asked in this order. Client certificates identify callers where
+   nothing else does; beside other methods the listener requires them and the other method names the caller.
+2. A server that listens on more than this machine and checks nobody says so once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from a2a_bridge.cli.envoy import inside
+from a2a_bridge.cli.flags import EdgeFlags, ServerFlags, ServerKind
+from a2a_bridge.cli.options import Exit, listen_address
+from a2a_bridge.cli.output import fail, print_message
+from a2a_bridge.cli.workers import Worker
+
+if TYPE_CHECKING:
+    from a2a_bridge.auth import Authentication, Method
+    from a2a_bridge.core.service import Middleware
+    from a2a_bridge.hosting import Agent
+    from a2a_bridge.planning import ServeOptions
+
+#: for messages: the flags that check callers
+CHECKING = "--api-keys FILE, --jwt-issuer URL --jwt-audience NAME, --ssl-ca-certs FILE or --proxy-user-header"
+
+
+def authentication(flags: ServerFlags) -> Authentication | None:
+    """The methods that the flags name; None without any. Raises typer.BadParameter for flags that cannot be
+    used, typer.Exit without the extra `auth`.
+    """
+    from a2a_bridge.auth import Authentication
+    from a2a_bridge.core.extras import MissingExtraError
+
+    try:
+        methods = _methods(flags)
+    except MissingExtraError as error:
+        raise fail(Exit.USAGE, error.text, error.remedy) from None
+    return Authentication(methods) if methods else None
+
+
+def middleware_of(flags: EdgeFlags) -> tuple[Middleware, ...]:
+    """The middleware of `--middleware`, outermost first. Raises typer.BadParameter."""
+    return tuple(_middleware(text) for text in flags.middleware or ())
+
+
+def note_open(flags: ServerFlags) -> None:
+    """Prints a warning if everybody who reaches this server may call. Workers and Envoy leave it to their
+    supervisor.
+    """
+    if inside() is not None or Worker.of_environment() is not None:
+        return
+    if flags.allow_unauthenticated or flags.middleware or _is_checked(flags):
+        return
+    envoy = flags.server is ServerKind.ENVOY
+    shown = [(flags.listen or "127.0.0.1:8080", "--listen")] if envoy else _builtin(flags)
+    for text, name in shown:
+        host, _ = listen_address(text, name)
+        if not _is_loopback(host):
+            print_message(
+                f"warning: everybody who reaches {text} may call: no flag checks callers. {CHECKING}; "
+                "--allow-unauthenticated if that is meant",
+                "yellow",
+            )
+            return
+
+
+def check_card(agent: Agent, options: ServeOptions) -> None:
+    """Raises typer.Exit if the card of an agent demands credentials that nothing here checks."""
+    from a2a_bridge.auth import UncheckedCredentialsError
+    from a2a_bridge.runtime import check_credentials
+
+    try:
+        check_credentials(agent.card, options)
+    except UncheckedCredentialsError as error:
+        text = (
+            f"the card of {error.agent!r} asks for credentials ({', '.join(error.schemes)}), and nothing here"
+            " checks them: everybody would be let in"
+        )
+        advice = f"{CHECKING}; --allow-unauthenticated if something in front of this server checks them"
+        raise fail(Exit.USAGE, text, advice) from None
+
+
+def _builtin(flags: ServerFlags) -> list[tuple[str, str]]:
+    http = [] if flags.no_http else [(flags.http, "--http")]
+    return http if flags.no_grpc else [*http, (flags.grpc, "--grpc")]
+
+
+def _is_checked(flags: ServerFlags) -> bool:
+    return bool(flags.api_keys or flags.jwt_issuer or flags.ssl_ca_certs or flags.proxy_user_header)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _methods(flags: ServerFlags) -> list[Method]:
+    found: list[Method] = []
+    if flags.api_keys is not None:
+        found.append(_api_keys(flags))
+    found += _tokens(flags)
+    if flags.proxy_user_header:
+        found.append(_proxy(flags))
+    if flags.ssl_ca_certs is not None and not found:
+        from a2a_bridge.auth import ClientCertificates
+
+        found.append(ClientCertificates())
+    return found
+
+
+def _api_keys(flags: ServerFlags) -> Method:
+    from a2a_bridge.auth import ApiKeys, KeyFile
+
+    assert flags.api_keys is not None  # noqa: S101  for the type checker
+    try:
+        return ApiKeys(KeyFile(flags.api_keys), header=flags.api_key_header)
+    except FileNotFoundError:
+        create = f"a2a-bridge keys create --file {flags.api_keys} --id NAME"
+        raise fail(Exit.USAGE, f"--api-keys: there is no file {flags.api_keys}", create) from None
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{flags.api_keys} cannot be read: {error.strerror}", param_hint="--api-keys"
+        ) from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--api-keys") from None
+
+
+def _tokens(flags: ServerFlags) -> list[Method]:
+    audience = tuple(flags.jwt_audience or ())
+    if not flags.jwt_issuer:
+        needs: Mapping[str, Any] = {
+            "--jwt-audience": audience,
+            "--jwt-jwks": flags.jwt_jwks,
+            "--jwt-algorithms": flags.jwt_algorithms,
+            "--jwt-cacert": flags.jwt_cacert,
+        }
+        for flag, value in needs.items():
+            if value:
+                raise typer.BadParameter("needs --jwt-issuer", param_hint=flag)
+        return []
+    if not audience:
+        text = "is required: without it, tokens that were made for other services would be accepted here"
+        raise typer.BadParameter(text, param_hint="--jwt-audience")
+    from a2a_bridge.auth import ALGORITHMS, BearerTokens, KeySetSource
+
+    try:
+        ca = "" if flags.jwt_cacert is None else str(flags.jwt_cacert)
+        keys = KeySetSource(flags.jwt_issuer, flags.jwt_jwks, ca=ca)
+        names = [name.strip() for name in flags.jwt_algorithms.split(",") if name.strip()]
+        return [
+            BearerTokens(
+                flags.jwt_issuer,
+                audience,
+                keys,
+                algorithms=names or ALGORITHMS,
+                claim=flags.jwt_claim,
+                discovery=not flags.jwt_jwks,
+            )
+        ]
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--jwt-issuer") from None
+
+
+def _proxy(flags: ServerFlags) -> Method:
+    from a2a_bridge.auth import ProxyHeader
+
+    trusted = tuple(part.strip() for part in flags.forwarded_allow_ips.split(",") if part.strip())
+    if not trusted:
+        raise typer.BadParameter(
+            "needs --forwarded-allow-ips: otherwise every caller could name itself",
+            param_hint="--proxy-user-header",
+        )
+    try:
+        return ProxyHeader(flags.proxy_user_header, trusted)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--forwarded-allow-ips") from None
+
+
+def _middleware(text: str) -> Middleware:
+    from a2a_bridge.cli.loading import load_named
+    from a2a_bridge.cli.target import BadTargetError, parse
+
+    try:
+        factory = load_named(parse(text))
+    except BadTargetError as error:
+        raise typer.BadParameter(str(error), param_hint="--middleware") from None
+    made: Any = factory() if callable(factory) else None
+    if not callable(made):
+        raise typer.BadParameter(
+            f"{text} is no factory of middleware: it has to be callable without arguments and to return a"
+            " function from a service to a service",
+            param_hint="--middleware",
+        )
+    middleware: Middleware = made
+    return middleware

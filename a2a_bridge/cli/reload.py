@@ -1,0 +1,177 @@
+"""New configuration for a running server: on SIGHUP, and with `--reload` when the file changes.
+
+Rules:
+1. A file that is not valid changes nothing; one line of the log says why.
+2. Only options that are declared as `live` can change. Others keep their values until the next start, and one
+   warning names them.
+3. All changes take effect together, or none: if one cannot be made, those before it are undone.
+4. Listeners stay, and running calls finish as they began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from a2a_bridge.cli.config_file import ConfigError
+from a2a_bridge.cli.declared import options_of
+from a2a_bridge.cli.reading import Reading
+
+logger = logging.getLogger(__name__)
+
+#: takes the old and the new flags of the command. Raises any error if the change cannot be made
+Applier = Callable[[Any, Any], Awaitable[None] | None]
+
+#: seconds between two looks at the file
+_PAUSE = 1.0
+
+
+class Reloader:
+    """The configuration of a running command.
+
+    fixed: the names of the options that cannot change; by default those that are not declared as `live`.
+    strict: whether a change of one of them makes a file as useless as one that is not valid.
+    """
+
+    def __init__(
+        self, reading: Reading, fixed: Collection[str] | None = None, *, strict: bool = False
+    ) -> None:
+        self._reading = reading
+        if fixed is None:
+            fixed = [name for name, one in options_of(reading.group).items() if not one.described.live]
+        self._fixed = frozenset(fixed)
+        self._strict = strict
+        self._appliers: list[Applier] = []
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    def of(cls, context: typer.Context) -> Reloader | None:
+        """For the running command; None if it has no configuration file."""
+        reading = Reading.of_context(context)
+        return None if reading.path is None else cls(reading)
+
+    @property
+    def flags(self) -> Any:
+        """The flags that are in effect."""
+        return self._reading.flags
+
+    def for_successors(self, fixed: Collection[str]) -> Reloader:
+        """For a process that starts others with the file: all options can change but those of `fixed`."""
+        return Reloader(self._reading, fixed, strict=True)
+
+    def on_change(self, applier: Applier) -> None:
+        """Calls `applier` with each change. They are called in the order in which they were added."""
+        self._appliers.append(applier)
+
+    async def reload(self) -> bool:
+        """Reads the file and makes the changes. False if everything stays as it was because of an error."""
+        async with self._lock:
+            try:
+                reading = await asyncio.to_thread(self._reading.again)
+            except ConfigError as error:
+                logger.error("the configuration stays as it was: %s", "; ".join(str(error).splitlines()))  # noqa: TRY400
+                return False
+            old = self._reading.flags
+            changed = [
+                name
+                for name in options_of(reading.group)
+                if getattr(old, name) != getattr(reading.flags, name)
+            ]
+            fixed = {name: getattr(old, name) for name in changed if name in self._fixed}
+            if fixed:
+                logger.warning("not changed before the next start: %s", ", ".join(fixed))
+                if self._strict:
+                    return False
+            live = [name for name in changed if name not in fixed]
+            new = replace(reading.flags, **fixed)
+            if live and not await self._applied(old, new):
+                return False
+            self._reading = replace(reading, flags=new)
+            logger.info("configuration read again; changed: %s", ", ".join(live) or "nothing")
+            return True
+
+    async def _applied(self, old: Any, new: Any) -> bool:
+        """Makes a change everywhere, or nowhere."""
+        done: list[Applier] = []
+        try:
+            for applier in self._appliers:
+                await _call(applier, old, new)
+                done.append(applier)
+        except Exception:
+            logger.exception("the configuration stays as it was: a change cannot be made")
+            for applier in reversed(done):
+                await _call(applier, new, old)
+            return False
+        return True
+
+    @asynccontextmanager
+    async def attached(
+        self, hangups: Callable[[Callable[[], None]], None] | None = None
+    ) -> AsyncIterator[None]:
+        """Reloads on SIGHUP, and on changes of the file with `--reload`, while the context is open.
+
+        hangups: registers a function to call on SIGHUP; by default the event loop does.
+        """
+        loop = asyncio.get_running_loop()
+        tasks: set[asyncio.Task[Any]] = set()
+
+        def start(work: Any) -> None:
+            task = loop.create_task(work)
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+        def on_hangup() -> None:
+            start(self.reload())
+
+        if hangups is None:
+            loop.add_signal_handler(signal.SIGHUP, on_hangup)
+        else:
+            hangups(on_hangup)
+        if self._reading.flags.reload:
+            start(self.watch(self.reload))
+        try:
+            yield
+        finally:
+            if hangups is None:
+                loop.remove_signal_handler(signal.SIGHUP)
+            for task in list(tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def watch(self, on_change: Callable[[], Awaitable[Any]]) -> None:
+        """Calls `on_change` whenever the file has changed, until it is cancelled."""
+        path = self._reading.path
+        if path is None:
+            return
+        known = _state(path)
+        while True:
+            await asyncio.sleep(_PAUSE)
+            now = _state(path)
+            # An editor may remove a file before it writes the new one.
+            if now is not None and now != known:
+                known = now
+                await on_change()
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    """What is different after a file was written or replaced; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+async def _call(applier: Applier, old: Any, new: Any) -> None:
+    result = applier(old, new)
+    if result is not None:
+        await result

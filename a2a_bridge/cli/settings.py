@@ -1,0 +1,271 @@
+"""The pydantic-settings model of a class of options: it checks a configuration file, and merges it with what
+the command line and the environment say.
+
+Rules:
+1. The models are made from the declarations; nothing is said about an option here.
+2. A flag outweighs an environment variable (both are read by the command), which outweighs the file.
+3. Values of the file have the types of TOML: "8" is no number. Lists are also taken for texts with commas.
+4. A secret does not stand in the file, but `@FILE`.
+
+Only commands that read a configuration file load this module: pydantic-settings takes 100 ms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+)
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from a2a_bridge.cli.config_file import ConfigError, ConfigFile, Place, Problem, suggestion
+from a2a_bridge.cli.declared import Option, options_of
+from a2a_bridge.cli.options import file_text
+from a2a_bridge.cli.secret_values import plain_secret
+
+#: the tables of the file that is being read
+_tree: ContextVar[dict[str, Any]] = ContextVar("_tree")
+#: of tables with a name of their own
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+#: types whose texts are not converted
+_STRICT = (bool, int, float, str)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Effective values.
+
+    values: by option. in_file: the options that the file decides, with its values as they are written there.
+    """
+
+    values: Mapping[str, Any]
+    in_file: Mapping[str, Any]
+
+
+def effective(group: type, file: ConfigFile, given: Mapping[str, Any]) -> Settings:
+    """Merges values from the command line and the environment with a file. Raises ConfigError."""
+    tree, problems = _options_in(file.tree)
+    problems += _secrets(group, tree, ())
+    model: Any = None
+    try:
+        resolved = {name: _resolved(options_of(group).get(name), value) for name, value in tree.items()}
+        token = _tree.set(resolved)
+        try:
+            model = model_of(group)(**given)
+        finally:
+            _tree.reset(token)
+    except typer.BadParameter as error:
+        problems.append(((str(error.param_hint),), f"{error.param_hint}: {error.message}"))
+    except ValidationError as error:
+        problems += [_problem(group, one) for one in error.errors()]
+    if problems:
+        raise _error(file, problems)
+    in_file = {name: value for name, value in tree.items() if name not in given}
+    return Settings({name: getattr(model, name) for name in type(model).model_fields}, in_file)
+
+
+def schema(group: type) -> dict[str, Any]:
+    """The JSON Schema of the files of a class of options."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **model_of(group).model_json_schema(),
+    }
+
+
+@cache
+def model_of(group: type) -> type[BaseSettings]:
+    """The model of a class of options."""
+    return create_model(group.__name__, __base__=_Settings, **_fields(group))
+
+
+class _Settings(BaseSettings):
+    """A configuration: given values, and the file."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The sources, the first one outweighs the others. The command has read the environment already."""
+        return init_settings, InitSettingsSource(settings_cls, _tree.get({}))
+
+
+class _TableModel(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@cache
+def _table_of(group: type) -> Any:
+    """The type of a table in a file, whose values are objects of `group`."""
+    model = create_model(group.__name__, __base__=_TableModel, **_fields(group))
+
+    def made(table: BaseModel) -> Any:
+        return group(**dict(table), given=frozenset(table.model_fields_set))
+
+    return Annotated[model, BeforeValidator(_underscored), AfterValidator(made)]
+
+
+def _fields(group: type) -> dict[str, Any]:
+    return {
+        one.name: (_annotation(one), _field(one))
+        for one in options_of(group).values()
+        if one.described.in_file
+    }
+
+
+def _field(one: Option) -> Any:
+    return Field(... if one.required else one.default, description=one.described.help)
+
+
+def _annotation(one: Option) -> Any:
+    """The type of an option, with its limits."""
+    if (group := _table_class(one)) is not None:
+        table: Any = _table_of(group)
+        if get_origin(one.type) is tuple:
+            return tuple.__class_getitem__((table, ...))
+        return dict.__class_getitem__((Annotated[str, AfterValidator(_named)], table))
+    limits: dict[str, Any] = {}
+    bases = [base for base in get_args(one.type) or (one.type,) if base is not type(None)]
+    if one.type in _STRICT or (len(bases) == 1 and bases[0] in _STRICT and get_origin(one.type) is not list):
+        limits["strict"] = True
+    if one.described.least is not None:
+        limits["ge"] = one.described.least
+    if one.most is not None:
+        limits["le"] = one.most
+    if ",…" in (one.described.metavar or ""):
+        joined = BeforeValidator(_joined, json_schema_input_type=str | list[str])
+        return Annotated[one.type, Field(**limits), joined]
+    return Annotated[one.type, Field(**limits)]
+
+
+def _joined(value: Any) -> Any:
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ",".join(value)
+    return value
+
+
+def _named(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError("a name has 1 to 63 of a-z, 0-9 and -, and does not begin with -")
+    return name
+
+
+def _underscored(table: Any) -> Any:
+    if not isinstance(table, dict):
+        return table
+    return {key.replace("-", "_"): value for key, value in table.items()}
+
+
+def _options_in(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[Place, str]]]:
+    """The values of a file by option, and problems: keys may have - for _, but not both."""
+    found: dict[str, Any] = {}
+    problems: list[tuple[Place, str]] = []
+    for key, value in tree.items():
+        name = key.replace("-", "_")
+        if name in found:
+            problems.append(((name,), f"{name} stands there twice, with _ and with -"))
+        found[name] = value
+    return found, problems
+
+
+def _secrets(group: type, tree: Mapping[str, Any], place: Place) -> Iterator[tuple[Place, str]]:
+    """The secrets that stand in a file as they are."""
+    for key, value in tree.items():
+        one = options_of(group).get(key.replace("-", "_"))
+        if one is None:
+            continue
+        if one.described.secret and plain_secret(one, value):
+            yield (*place, key), f"{key} is a secret: write {_instead(one)}"
+        for at, inner in _inner(one, value):
+            yield from _secrets(_table_class(one), inner, (*place, key, at))
+
+
+def _instead(one: Option) -> str:
+    variable = "" if one.variable is None else f", or set {one.variable}"
+    return '"NAME: @FILE"' if get_args(one.type) else f'"@FILE"{variable}'
+
+
+def _table_class(one: Option) -> Any:
+    """The class of the tables in an option; None if it has none."""
+    arguments = get_args(one.type)
+    if one.flags or not arguments:
+        return None
+    kind = arguments[0] if get_origin(one.type) is tuple else arguments[-1]
+    return kind if is_dataclass(kind) else None
+
+
+def _inner(one: Option, value: Any) -> Iterable[tuple[str | int, Any]]:
+    """The tables in the value of an option."""
+    if _table_class(one) is None:
+        return ()
+    pairs: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        pairs = value.items()
+    elif isinstance(value, list):
+        pairs = enumerate(value)
+    return [(at, table) for at, table in pairs if isinstance(table, dict)]
+
+
+def _resolved(one: Option | None, value: Any) -> Any:
+    """The value of an option whose text is in another file, where the command does not read that itself."""
+    if one is None or one.described.metavar != "URL" or not one.described.secret:
+        return value
+    if isinstance(value, str) and value.startswith("@"):
+        return file_text(value[1:], one.name)
+    return value
+
+
+def _problem(group: type, error: ErrorDetails) -> tuple[Place, str]:
+    """An error of pydantic in words. No value is quoted: it may be a secret."""
+    place: list[str | int] = [part for part in error["loc"] if part != "[key]"]
+    within = "" if len(place) < 2 else f" of [{'.'.join(map(str, place[:-1]))}]"
+    name, known = place[-1], options_of(_class_at(group, place))
+    if error["type"] == "extra_forbidden":
+        names = [key for key, one in known.items() if one.described.in_file]
+        return tuple(place), f"unknown key {name}{within}{suggestion(str(name), names)}"
+    if error["type"] == "missing":
+        return tuple(place), f"{name}{within} is missing"
+    reason = error["msg"].removeprefix("Value error, ").replace("Input should be", "has to be", 1)
+    if isinstance(name, int):  # one of a list
+        return tuple(place), f"{place[-2]}: entry {name + 1} {reason}"
+    return tuple(place), f"{name}{within}: {reason}" if "[key]" in error[
+        "loc"
+    ] else f"{name}{within} {reason}"
+
+
+def _class_at(group: type, place: Sequence[str | int]) -> type:
+    """The class of options that the last part of a place belongs to."""
+    if len(place) > 2:
+        one = options_of(group).get(str(place[0]))
+        if one is not None and _table_class(one) is not None:
+            return _class_at(_table_class(one), place[2:])
+    return group
+
+
+def _error(file: ConfigFile, problems: Iterable[tuple[Place, str]]) -> ConfigError:
+    return ConfigError(file.path, [Problem(file.line_of(place), text) for place, text in problems])

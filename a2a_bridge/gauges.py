@@ -1,0 +1,166 @@
+"""Gauges of an agent, a gateway and the process, read from their objects at each scrape."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from a2a_bridge.agent_app import AgentApp
+from a2a_bridge.core.extras import DISTRIBUTION
+from a2a_bridge.gateway.failover import Failover
+from a2a_bridge.gateway_app import GatewayApp
+from a2a_bridge.hosting.phases import Phase
+from a2a_bridge.hosting.ports import MeasuresWrites, Outbox, Store
+from a2a_bridge.memory import MemoryAccount, in_work
+from a2a_bridge.middleware.metrics import PREFIX, Gather, label
+from a2a_bridge.push.ports import CountsBacklog
+from a2a_bridge.refused import refused_connections, refused_requests
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+_AGENT = ("agent",)
+
+
+def agent_gauges(agent: str, one: AgentApp) -> Gather:
+    """The gauges of a hosted agent. agent: its name."""
+    name = label(agent)
+
+    async def read() -> Sequence[Metric]:
+        runs = list(one.engine.runs)
+        by_phase = {(name, phase.value): 0.0 for phase in Phase}
+        for run in runs:
+            by_phase[name, run.phase.value] += 1
+        queued = float(sum(max(0, run.backlog) for run in runs))
+        return [
+            _gauge("runs", "Task runs by what they do now.", by_phase, ("agent", "phase")),
+            _gauge(
+                "queued_messages", "Messages that wait for the run of their task to end.", _of(name, queued)
+            ),
+            _gauge(
+                "tasks_to_take_over",
+                "Tasks of earlier processes that have not been taken over yet.",
+                _of(name, one.engine.left),
+            ),
+            *_store(name, one.store),
+            *_memory(name, one.store.memory),
+            *await _outbox(name, one.store.outbox),
+        ]
+
+    return read
+
+
+def gateway_gauges(agent: str, one: GatewayApp) -> Gather:
+    """The gauges of a gateway. agent: the name of the agent behind it."""
+    name = label(agent)
+
+    async def read() -> Sequence[Metric]:
+        outbox = [] if one.outbox is None else await _outbox(name, one.outbox)
+        return [_reachable(name, one.connections.failover), *_memory(name, one.memory), *outbox]
+
+    return read
+
+
+def process_gauges(is_ready: Callable[[], bool]) -> Gather:
+    """The gauges of a process and of its listeners."""
+    from prometheus_client.metrics_core import CounterMetricFamily
+
+    build = {(version(DISTRIBUTION), platform.python_version()): 1.0}
+
+    async def read() -> Sequence[Metric]:
+        refused = CounterMetricFamily(
+            f"{PREFIX}refused_requests",
+            "Requests of this process that were refused before they became calls.",
+            labels=("binding", "version", "code"),
+        )
+        for labels, count in refused_requests.items():
+            refused.add_metric(labels, count)
+        closed = CounterMetricFamily(
+            f"{PREFIX}refused_connections",
+            "Connections of this process beyond the limit of a listener.",
+            labels=("family",),
+        )
+        closed.add_metric(("http",), refused_connections["http"])
+        return [
+            _gauge("build_info", "Always 1.", build, ("version", "python")),
+            _gauge("ready", "1 while the server takes new work.", {(): float(is_ready())}, ()),
+            _gauge("memory_in_work_bytes", "Large requests and answers in work.", {(): in_work.held}, ()),
+            refused,
+            closed,
+        ]
+
+    return read
+
+
+def _store(name: str, store: Store) -> Iterable[Metric]:
+    from prometheus_client.metrics_core import CounterMetricFamily, SummaryMetricFamily
+
+    available = float(store.refusal() is None)
+    yield _gauge("store_available", "1 while the store can be written.", _of(name, available))
+    if isinstance(store, MeasuresWrites):
+        writes = store.writes()
+        commits = SummaryMetricFamily(
+            f"{PREFIX}store_commit_seconds", "Duration of the transactions of the store.", labels=_AGENT
+        )
+        commits.add_metric((name,), writes.commits, writes.seconds)
+        yield commits
+        changes = CounterMetricFamily(
+            f"{PREFIX}store_changes",
+            "Changes that the transactions of the store have written.",
+            labels=_AGENT,
+        )
+        changes.add_metric((name,), writes.changes)
+        yield changes
+        yield _gauge("store_queued_bytes", "Events that wait to be written.", _of(name, writes.queued))
+
+
+def _memory(name: str, account: MemoryAccount) -> Iterable[Metric]:
+    yield _gauge("memory_bytes", "Tasks, events and buffers in memory.", _of(name, account.used))
+    limit = account.limit or float("inf")
+    yield _gauge("memory_limit_bytes", "The limit of --max-memory.", _of(name, limit))
+
+
+async def _outbox(name: str, outbox: Outbox) -> list[Metric]:
+    if not isinstance(outbox, CountsBacklog):
+        return []
+    backlog = await outbox.backlog()
+    age = 0.0 if backlog.oldest is None else max(0.0, time.time() - backlog.oldest)
+    return [
+        _gauge("outbox_notifications", "Push notifications that wait.", _of(name, backlog.pending)),
+        _gauge("outbox_oldest_seconds", "Age of the oldest push notification that waits.", _of(name, age)),
+        _gauge("dead_letters", "Push notifications that were given up.", _of(name, backlog.dead)),
+    ]
+
+
+def _reachable(name: str, upstreams: Failover) -> Metric:
+    found: dict[tuple[str, ...], float] = {}
+    for number, upstream in enumerate(upstreams.upstreams, 1):
+        reachable = upstream.health.reachable
+        if reachable is not None:
+            interface = upstream.candidate.interface
+            key = (name, str(number), interface.protocol_binding, upstream.candidate.dialect.version)
+            found[key] = float(reachable)
+    return _gauge(
+        "upstream_reachable",
+        "1 if the last call reached the agent at this interface; absent before the first call.",
+        found,
+        ("agent", "interface", "binding", "version"),
+    )
+
+
+def _of(name: str, value: float) -> Mapping[Any, float]:
+    return {(name,): value}
+
+
+def _gauge(
+    name: str, explanation: str, values: Mapping[Any, float], labels: Sequence[str] = _AGENT
+) -> Metric:
+    from prometheus_client.metrics_core import GaugeMetricFamily
+
+    gauge = GaugeMetricFamily(f"{PREFIX}{name}", explanation, labels=labels)
+    for key, value in values.items():
+        gauge.add_metric(key, value)
+    return gauge

@@ -1,0 +1,58 @@
+"""How a call ended, as one name of a small set, and which task it was about: for logs, metrics and traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import Event
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+OK = "OK"
+#: characters of an id or a name that are kept
+LONGEST = 64
+
+
+def code_of(error: BaseException | None, last: Event | None = None) -> str:
+    """OK, or the name of a `Reason`. Anything but an A2AError or the end of the caller is a defect.
+
+    error: that ended the call; None for an answer. last: the last event of a stream. A caller that leaves a
+    stream after the end of its task has got everything.
+    """
+    if error is None:
+        return OK
+    if isinstance(error, A2AError):
+        return error.reason.name  # its `name` may be one that a peer has chosen
+    if isinstance(error, Exception):
+        return Reason.INTERNAL_ERROR.name
+    return OK if last is not None and _ends(last.message) else Reason.CANCELLED.name
+
+
+def asked_task(request: Any) -> str:
+    """The id of the task that a request names; empty if it names none. Callers choose it."""
+    if isinstance(request, hub.SendMessageRequest):
+        return request.message.task_id
+    if isinstance(request, (hub.GetTaskRequest, hub.CancelTaskRequest, hub.SubscribeToTaskRequest)):
+        return request.id
+    return str(getattr(request, "task_id", ""))
+
+
+def seen_task(response: object) -> tuple[str, hub.TaskState] | None:
+    """The id and the state of the task in a response or an event; None if it has none."""
+    if isinstance(response, (hub.SendMessageResponse, hub.StreamResponse)):
+        which = response.WhichOneof("payload")
+        response = getattr(response, which) if which is not None else None
+    if isinstance(response, hub.Task):
+        return response.id, response.status.state
+    if isinstance(response, hub.TaskStatusUpdateEvent):
+        return response.task_id, response.status.state
+    return None
+
+
+def _ends(message: hub.StreamResponse) -> bool:
+    """Whether no further event of a task can follow."""
+    if message.HasField("message"):
+        return True
+    found = seen_task(message)
+    return found is not None and found[1] in TERMINAL

@@ -1,0 +1,65 @@
+"""Whether calls are traced, and with whose provider. The spans themselves are in `spans`.
+
+Rules:
+1. Only the API of OpenTelemetry is used, and it is loaded only where something is traced.
+2. Without a configured provider there is no middleware at all.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Literal
+
+from a2a_bridge.core.extras import DISTRIBUTION, load
+from a2a_bridge.core.service import Middleware
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer, TracerProvider
+
+    #: "auto": with the provider that the application has configured, if any; "off"; or a provider
+    Tracing = Literal["auto", "off"] | TracerProvider
+else:
+    Tracing = Any
+
+#: the parameters of the W3C context
+TRACE_PARAMETERS = frozenset({"traceparent", "tracestate"})
+
+
+def tracer_of(tracing: Tracing) -> Tracer | None:
+    """The tracer of a setting; None if nothing is traced. Raises MissingExtraError for a provider without the
+    API of OpenTelemetry.
+    """
+    if tracing == "off":
+        return None
+    provider: Any = tracing
+    if tracing == "auto":
+        # Without the API in this process nobody has configured a provider.
+        trace = sys.modules.get("opentelemetry.trace")
+        if trace is None:
+            return None
+        provider = trace.get_tracer_provider()
+        if isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
+            return None
+    else:
+        load("opentelemetry.trace", "tracing")
+    tracer: Tracer = provider.get_tracer("a2a_bridge", version(DISTRIBUTION))
+    return tracer
+
+
+def server_spans(tracer: Tracer) -> Middleware:
+    """Middleware for the service of a server, outside of all other middleware."""
+    from a2a_bridge.middleware.spans import Traced  # rule 1
+
+    return lambda service: Traced(service, tracer)
+
+
+def client_spans(tracer: Tracer, binding: str, version: str, url: str) -> Middleware:
+    """Middleware for a client side, whose binding sends the parameters `traceparent` and `tracestate`.
+
+    url: of the agent; spans have only its host and port.
+    """
+    from a2a_bridge.middleware.spans import Traced, client_attributes  # rule 1
+
+    attributes = client_attributes(binding, version, url)
+    return lambda service: Traced(service, tracer, attributes)

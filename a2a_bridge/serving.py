@@ -1,0 +1,378 @@
+"""Any service on the declared interfaces: middleware, hosts, card. It knows neither agents nor gateways.
+
+Rules:
+1. Declared interfaces are mounted, and the card lists exactly these.
+2. Transports are reached by name only (`bindings.find`), so this module imports none of them.
+3. Every served service gets the same middleware, hosted agent and gateway alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from time import monotonic
+from typing import Protocol, cast
+
+from a2a_bridge.admin import Admin, announced
+from a2a_bridge.auth import authorise, describe_extended_card
+from a2a_bridge.bindings import (
+    ApplicationHost,
+    Document,
+    DocumentHost,
+    Host,
+    HostOptions,
+    ListenAddress,
+    Receive,
+    find,
+)
+from a2a_bridge.card_signing import card_signer, check_signable, with_keys
+from a2a_bridge.cards import Advertisement
+from a2a_bridge.codec import rounded
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.resume import offers_resume
+from a2a_bridge.core.scope import scope_of
+from a2a_bridge.core.service import Middleware, Service, compose
+from a2a_bridge.dialects import V1_0, Dialect, older_versions
+from a2a_bridge.gateway import (
+    legacy,
+    note_signatures,
+    rewrite,
+    rewrite_extended_card,
+)
+from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
+from a2a_bridge.middleware.extensions import Offer
+from a2a_bridge.middleware.limits import LiveLimits
+from a2a_bridge.middleware.metrics import Gather
+from a2a_bridge.middleware.stream_compat import stream_compat
+from a2a_bridge.observation import observed, server_middleware
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import (
+    EVERYTHING,
+    ServeOptions,
+    dialects_of,
+    grouped,
+    jsonrpc_paths,
+    placed,
+)
+from a2a_bridge.push import Registrations, push_memory
+
+_log = logging.getLogger(__name__)
+
+
+class Shared(Protocol):
+    """The part of hosts that several agents share which belongs to one agent. Its owner starts the hosts."""
+
+    @property
+    def options(self) -> ServeOptions:
+        """The options of the server."""
+        ...
+
+    @property
+    def prefix(self) -> str:
+        """Its path."""
+        ...
+
+    @property
+    def grpc_here(self) -> Callable[[], bool] | None:
+        """See `Advertisement`."""
+        ...
+
+    def wrap(self, service: Service) -> Service:
+        """Middleware around everything of the agent."""
+        ...
+
+    def host(self, family: str, address: ListenAddress, options: HostOptions) -> Host | None:
+        """The agent's part of a host; None for a host of its own."""
+        ...
+
+
+class Remembered:
+    """The state of one server for callers of 0.x, in memory: their push registrations and their names of
+    tasks.
+
+    registers: whether registrations are remembered here, because the service does not store them.
+    """
+
+    def __init__(
+        self, dialects: Sequence[Dialect], scoped: legacy.ScopeOf = scope_of, *, registers: bool = True
+    ) -> None:
+        self.registrations = Registrations() if registers else None
+        self.legacy = legacy.remembered(dialects, scoped)
+
+
+class Server:
+    """A running server.
+
+    http, grpc: the first listener of each family; None without one.
+    """
+
+    def __init__(
+        self,
+        hosts: dict[tuple[str, ListenAddress], Host],
+        advertisement: Advertisement,
+        close: Callable[[float], Awaitable[None]],
+        replace_card: Callable[[hub.AgentCard], None],
+        *,
+        secure: bool = False,
+    ) -> None:
+        self._hosts = hosts
+        #: the listener for operators; None without `ServeOptions.admin`
+        self.admin: ListenAddress | None = None
+        self._replace_card = replace_card
+        self._secure = secure
+        self._advertisement = advertisement
+        self._close = close
+        self._drained = False
+
+    @property
+    def http(self) -> ListenAddress | None:
+        """The first HTTP listener."""
+        return next((host.address for (family, _), host in self._hosts.items() if family == "http"), None)
+
+    @property
+    def grpc(self) -> ListenAddress | None:
+        """The first gRPC listener."""
+        return next((host.address for (family, _), host in self._hosts.items() if family == "grpc"), None)
+
+    @property
+    def draining(self) -> bool:
+        """True once `drain` has begun."""
+        return self._drained
+
+    @property
+    def secure(self) -> bool:
+        """Whether the HTTP listeners speak TLS."""
+        return self._secure
+
+    @property
+    def card(self) -> hub.AgentCard:
+        """The card as a caller on this machine sees it."""
+        return self._advertisement.card_with_tls()
+
+    def replace_card(self, card: hub.AgentCard) -> None:
+        """Shows another card from now on, with the same interfaces, and offers its extensions."""
+        self._replace_card(card)
+
+    async def drain(self, grace: float) -> None:
+        """Refuses new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
+        repeated.
+        """
+        if self._drained:
+            return
+        self._drained = True
+        end = monotonic() + grace
+        await asyncio.gather(*(host.drain(grace) for host in self._hosts.values()))
+        # Tasks without callers get the rest of the same grace.
+        await self._close(max(0.0, end - monotonic()))
+
+
+def guarded(
+    service: Service,
+    card: hub.AgentCard,
+    options: ServeOptions,
+    dialects: Sequence[Dialect] = (V1_0,),
+    remembered: Remembered | None = None,
+    *,
+    elsewhere: bool = False,
+    offer: Offer | None = None,
+) -> Service:
+    """A service behind the middleware of every server.
+
+    dialects: the served versions; middleware for 0.x is added only with them. remembered: the memory of
+    callers of
+    0.x, if it is shared. elsewhere: see `validate`. offer: the extensions of the card, if it can change.
+    """
+    rounded.on_first = log_rounding
+    bounds = options.limits
+    counted = () if options.usage is None else (usage(options.usage),)
+    watched = server_middleware(options, options.name or card.name)
+    older: tuple[Middleware, ...] = ()
+    if older_versions(dialects):
+        remembered = remembered or Remembered(dialects)
+        known = remembered.registrations
+        memory = () if known is None else (push_memory(known, dialects),)
+        older = (*remembered.legacy.middleware, *memory, stream_compat(dialects))
+    return compose(
+        service,
+        *watched,
+        *counted,
+        access_log(agent=options.name or card.name),
+        # Outside of the middleware that looks tasks up: a caller without access learns nothing of them.
+        authorise(options.access_rules, options.name),
+        deadline(),
+        *older,
+        validate(elsewhere=elsewhere),
+        extensions(offer or card),
+        *options.middleware,
+        # Inside the middleware of the options, which may authenticate the caller.
+        bounds.limited if isinstance(bounds, LiveLimits) else LiveLimits(bounds).limited,
+    )
+
+
+@asynccontextmanager
+async def serve_service(
+    service: Service,
+    card: hub.AgentCard,
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
+    options: ServeOptions | None = None,
+    *,
+    close: Callable[[float], Awaitable[None]] | None = None,
+    rewrites_card: bool = False,
+    remembered: Remembered | None = None,
+    receivers: Mapping[str, Receive] | None = None,
+    documents: Mapping[str, Document] | None = None,
+    host: ApplicationHost | None = None,
+    shared: Shared | None = None,
+    admin: Admin | None = None,
+    gauges: Gather | None = None,
+) -> AsyncIterator[Server]:
+    """Serves any service on the declared interfaces; see `serve_agent`.
+
+    close: called with the grace after the hosts are drained. rewrites_card: the card, and extended cards that
+    pass
+    through, come from a remote agent: they get our addresses and lose their signatures. remembered: the
+    memory of callers of 0.x, if it is shared. receivers: handlers of POST requests below these paths of the
+    first HTTP listener; without one: ValueError. documents: documents at these paths of the first HTTP
+    listener, if any. host: an application that takes all interfaces in place of listeners; of their
+    declarations only the paths count. Its owner starts and drains it. shared: see `Shared`. admin: the
+    listener of `options.admin`, if it is open already. gauges: further metrics.
+    """
+    options = observed(options or ServeOptions())
+    paths = jsonrpc_paths(card)
+    if options.authentication is not None:
+        service = compose(service, describe_extended_card(options.authentication))
+    signer = card_signer(options)
+
+    def shown(card: hub.AgentCard) -> hub.AgentCard:
+        if options.authentication is not None:
+            card = options.authentication.describe(card)
+        if rewrites_card:
+            if signer is None:
+                note_signatures(card)
+            card = rewrite(card)
+        return card
+
+    card = shown(card)
+    if not interfaces:
+        raise ValueError("no interfaces are declared, so there is nothing to serve")
+    plan = [placed(one, options) for one in interfaces]
+    secure = options.host_of("http").tls is not None
+    if host is not None:
+        plan = [replace(one, address=options.http) for one in plan]
+    for one in interfaces:
+        # An error is better than plain text in place of TLS.
+        if host is None and one.url.lower().startswith("https://") and not secure:
+            raise ValueError(f"{one.url!r} needs TLS, and ServeOptions.tls is not set")
+    hosts: dict[tuple[str, ListenAddress], Host] = {}
+    advertisement = Advertisement(
+        card,
+        plan,
+        card_address=None if host is None else options.http,
+        public_url=options.public_url,
+        public_grpc=options.public_grpc,
+        secure=secure,
+        grpc_urls=options.grpc_urls,
+        bindings=options.advertise,
+        versions=options.card_versions,
+        grpc_secure=options.host_of("grpc").tls is not None,
+        carries=rewrites_card,
+        grpc_here=shared.grpc_here if shared is not None else _grpc_of(host),
+        prefix="" if shared is None else shared.prefix,
+        sign=None if signer is None else signer.sign,
+    )
+    if rewrites_card or card.capabilities.extended_agent_card:
+        service = compose(
+            service,
+            _addressed(advertisement, only_missing=not rewrites_card, resumes=offers_resume(card)),
+        )
+    offer = Offer(card) if rewrites_card else None
+    service = guarded(
+        service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card, offer=offer
+    )
+    if shared is not None:
+        service = shared.wrap(service)
+
+    def replace_card(card: hub.AgentCard) -> None:
+        card = shown(card)
+        if offer is not None:
+            offer.replace(card)
+        advertisement.replace(card)
+
+    if host is not None:
+        host.options = replace(options.host_of("http"), jsonrpc_paths=paths)
+        host.card = advertisement.card
+    for (family, address, path), group in grouped(plan).items():
+        mounted = host or hosts.get((family, address))
+        for kind, dialects in group.items():
+            binding = find(kind)
+            if mounted is None:
+                host_options = replace(options.host_of(family), jsonrpc_paths=paths)
+                own = None if shared is None else shared.host(family, address, host_options)
+                mounted = hosts[family, address] = own or binding.host(address, host_options)
+            binding.mount(mounted, path, service, dialects)
+    http = host or next((found for (family, _), found in hosts.items() if family == "http"), None)
+    if signer is not None:
+        check_signable(plan, options, serves=http is not None, mounted=host is not None)
+    if http is not None:
+        _publish(cast("DocumentHost", http), advertisement)
+        for path, document in with_keys(documents or {}, signer).items():
+            cast("DocumentHost", http).publish(path, document)
+    for path, receive in (receivers or {}).items():
+        if http is None:
+            raise ValueError("notifications cannot be relayed without an HTTP interface")
+        cast("DocumentHost", http).receive(path, receive)
+    async with AsyncExitStack() as stack:
+        for opened in hosts.values():
+            await opened.start()
+            stack.push_async_callback(opened.drain, 0)
+        stack.pop_all()
+    if host is None:
+        advertisement.settle(
+            [replace(one, address=hosts[one.family, one.address].address) for one in plan],
+            http.address if http is not None else None,
+        )
+    server = Server(hosts, advertisement, close or _nothing, replace_card, secure=secure)
+    try:
+        async with announced(server, options, admin, host, gauges, whole=shared is None):
+            yield server
+    finally:
+        await server.drain(options.grace)
+
+
+def _grpc_of(host: ApplicationHost | None) -> Callable[[], bool] | None:
+    return None if host is None else lambda: bool(host.trailers)
+
+
+def _addressed(
+    advertisement: Advertisement, *, only_missing: bool = True, resumes: bool = False
+) -> Middleware:
+    """Middleware that gives extended cards the interfaces of the public card, as this caller sees them."""
+    # With several listeners, the base URL of a call may belong to another listener than the card's.
+    alone = len({one.address for one in advertisement.mounted if one.family == "http"}) == 1
+
+    def interfaces(context: CallContext) -> Iterable[hub.AgentInterface]:
+        return advertisement.card(context.origin.base_url if alone else "").supported_interfaces
+
+    return rewrite_extended_card(interfaces, only_missing=only_missing, resumes=resumes)
+
+
+def _publish(host: DocumentHost, advertisement: Advertisement) -> None:
+    for path in advertisement.paths():
+        host.publish(path, advertisement.at(path), advertisement.variant_at(path))
+
+
+def log_rounding(path: str) -> None:
+    """Logs the first number that was rounded."""
+    _log.warning(
+        "%s holds an integer that no double can hold, or a number beyond 64 bits; it was rounded, as protobuf"
+        " does. "
+        "Logged once: further ones are only counted",
+        path or "a message",
+    )
+
+
+async def _nothing(grace: float) -> None:
+    """The close function of a service without one."""

@@ -1,0 +1,98 @@
+"""Keys of card signatures: algorithms, private keys to sign with, and public key sets (JWKS)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from a2a_bridge.core.extras import load
+
+#: the algorithms of each kind of key. No `none`, and none with a shared secret: a public key must never
+#: become one
+_BY_KIND = {
+    ("EC", "P-256"): ("ES256",),
+    ("EC", "P-384"): ("ES384",),
+    ("RSA", ""): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    ("OKP", "Ed25519"): ("EdDSA", "Ed25519"),
+}
+ALGORITHMS = tuple(name for names in _BY_KIND.values() for name in names)
+#: those that cards are signed with
+_SIGNING = {("EC", "P-256"): "ES256", ("EC", "P-384"): "ES384", ("OKP", "Ed25519"): "EdDSA"}
+_SMALLEST_RSA = 2048
+_MOST_KEYS = 100
+
+
+class SigningKey(NamedTuple):
+    """A private key."""
+
+    key: Any
+    algorithm: str
+    kid: str
+
+    def public(self) -> dict[str, Any]:
+        """Its public part as a JWK."""
+        part: dict[str, Any] = self.key.as_dict(private=False)
+        return part | {"kid": self.kid, "alg": self.algorithm, "use": "sig"}
+
+
+def signing_key(text: str) -> SigningKey:
+    """A private key as PEM or JWK: EC P-256 or P-384, or Ed25519. Raises ValueError without parts of it,
+    MissingExtraError without joserfc.
+    """
+    jwk = load("joserfc.jwk", "signing")
+    found: Any = None
+    is_jwk = text.lstrip().startswith("{")
+    for kind in [jwk.JWKRegistry] if is_jwk else [jwk.ECKey, jwk.OKPKey]:
+        # The library reports invalid keys with many exceptions, and with texts that may contain the key.
+        with suppress(Exception):
+            found = kind.import_key(json.loads(text) if is_jwk else text)
+            break
+    if found is None or not found.is_private:
+        raise ValueError("a key to sign cards with has to be a private EC or Ed25519 key, as PEM or JWK")
+    public = found.as_dict(private=False)
+    algorithm = _SIGNING.get((public["kty"], public.get("crv", "")))
+    if algorithm is None:
+        raise ValueError("a key to sign cards with has to be EC P-256, EC P-384 or Ed25519")
+    return SigningKey(found, algorithm, public.get("kid") or found.thumbprint())
+
+
+def public_keys(document: bytes) -> tuple[Any, ...]:
+    """The keys of a JWKS. Raises ValueError for a document that is none, or has a key that cannot be used;
+    MissingExtraError without joserfc.
+    """
+    jwk = load("joserfc.jwk", "signing")
+    found = json.loads(document)
+    rows = found.get("keys") if isinstance(found, dict) else None
+    if not isinstance(rows, list) or len(rows) > _MOST_KEYS:
+        raise ValueError("it is no JWKS: it has no array `keys`, or a very long one")
+    keys = []
+    for row in rows:
+        if isinstance(row, dict) and row.get("kty") == "oct":
+            raise ValueError("it has a shared secret, which proves nothing about a card")
+        try:
+            keys.append(jwk.import_key(row))
+        except Exception:  # noqa: BLE001  the library reports bad keys with many exceptions
+            raise ValueError("it has a key that cannot be read") from None
+    return tuple(keys)
+
+
+def suits(key: Any, algorithm: str) -> bool:
+    """Whether a key may verify signatures of an algorithm: its kind, size and what it says about itself."""
+    kind = (key.key_type, key.get("crv", ""))
+    if algorithm not in _BY_KIND.get(kind, ()):
+        return False
+    if key.get("alg", algorithm) != algorithm or key.get("use", "sig") != "sig":
+        return False
+    if "verify" not in (key.get("key_ops") or ["verify"]):
+        return False
+    return key.key_type != "RSA" or bool(key.public_key.key_size >= _SMALLEST_RSA)
+
+
+def merged_key_sets(documents: Sequence[bytes]) -> bytes:
+    """One JWKS with the keys of several, each once."""
+    rows: list[Any] = []
+    for document in documents:
+        rows += [row for row in json.loads(document)["keys"] if row not in rows]
+    return json.dumps({"keys": rows}).encode()

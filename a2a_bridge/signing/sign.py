@@ -1,0 +1,65 @@
+"""Signs the card that is served.
+
+Rules:
+1. What is signed is the document as it is sent, so a card for readers of several versions is signed with the
+   members of all of them.
+2. Readers that parse it into the message of 1.0 see less, and SDKs leave out what is empty. So there is one
+   signature for each of these texts that differs: a verifier needs one that it can reproduce.
+3. Signatures of others are replaced: they cover other addresses.
+4. Several keys are a rotation: the first signs, all are published.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, cast
+
+from a2a_bridge.codec import JsonObject, dumps, loads
+from a2a_bridge.core.extras import load
+from a2a_bridge.signing.canonical import INTERFACES, SIGNATURES, canonical, filled, known, whole
+from a2a_bridge.signing.keys import SigningKey, merged_key_sets, signing_key
+
+
+class CardSigner:
+    """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or Ed25519.
+
+    jku: URL of the published keys, for the header; empty: none. Raises ValueError for other keys,
+    MissingExtraError without joserfc or rfc8785.
+    """
+
+    def __init__(self, keys: Sequence[str], *, jku: str = "") -> None:
+        if not keys:
+            raise ValueError("signing needs a key")
+        self._keys: list[SigningKey] = [signing_key(text) for text in keys]
+        if len({one.kid for one in self._keys}) < len(self._keys):
+            raise ValueError("two keys have the same id")
+        self._jku = jku
+        load("rfc8785", "signing")
+        self._model: Any = load("joserfc.jws", "signing").JWSRegistry.algorithms[self._keys[0].algorithm]
+
+    def sign(self, document: bytes) -> bytes:
+        """A card as JSON with its signatures. Raises ValueError for one that has no canonical form."""
+        card = cast("JsonObject", loads(document))
+        forms = [whole(card)]
+        if INTERFACES in card:
+            forms += [known(card), filled(card)]
+        texts = dict.fromkeys(map(canonical, forms))
+        return dumps({**card, SIGNATURES: [self._signature(text) for text in texts]})
+
+    def jwks(self) -> bytes:
+        """The JSON Web Key Set for verification."""
+        return merged_key_sets([dumps({"keys": [one.public() for one in self._keys]})])
+
+    def _signature(self, text: bytes) -> JsonObject:
+        first = self._keys[0]
+        header = {"alg": first.algorithm, "kid": first.kid, "typ": "JOSE"}
+        if self._jku:
+            header["jku"] = self._jku
+        protected = _encoded(dumps(header))
+        signature = self._model.sign(f"{protected}.{_encoded(text)}".encode(), first.key)
+        return {"protected": protected, "signature": _encoded(signature)}
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,0 +1,228 @@
+"""Verifies the signatures of a card on its JSON as it was received. Pure: the caller has the keys and the
+clock.
+
+Rules:
+1. The document is parsed strictly: an object with a member twice is refused, because two readers may take
+   different ones.
+2. The algorithm comes from a list of asymmetric ones, and has to be that of the key.
+3. `kid` is compared with the ids of the given keys and used for nothing else; a signature without one is
+   refused. `jku` is only told to the caller, who decides whether it is one of his; `x5u`, `x5c` and `jwk`
+   are ignored.
+4. A header with `crit` is refused, because no extension is understood, as is one with `b64`.
+5. A key with a member `exp` (seconds since the epoch) counts until then.
+6. One valid signature is enough. The result is the part of the document that it covers, and only that may be
+   read. Members outside of it are refused unless they are those of 0.x beside 1.0 (see `canonical`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from a2a_bridge.codec import JsonObject, dumps
+from a2a_bridge.core.extras import load
+from a2a_bridge.signing.canonical import (
+    INTERFACES,
+    SIGNATURES,
+    canonical,
+    filled,
+    foreign,
+    known,
+    unsigned,
+    whole,
+)
+from a2a_bridge.signing.keys import ALGORITHMS, suits
+
+#: signatures of a card that are looked at
+_MOST = 16
+#: characters of a protected header and of a signature
+_LONGEST = 8192
+_BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
+_UNDERSTOOD_NOT = ("crit", "b64")
+
+
+class UnverifiedCardError(ValueError):
+    """No signature of a card is valid. is_signed: False if it has none."""
+
+    def __init__(self, text: str, *, is_signed: bool = True) -> None:
+        super().__init__(text)
+        self.is_signed = is_signed
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A signature whose header can be used."""
+
+    algorithm: str
+    kid: str
+    #: where its signer publishes keys; empty if it does not say
+    jku: str
+    protected: str
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedCard:
+    """A card with a valid signature."""
+
+    #: the JSON that the signature covers, with `signatures`; nothing else may be read
+    document: bytes
+    #: whether that is all of the received document
+    is_complete: bool
+    kid: str
+    algorithm: str
+
+
+class ReceivedCard:
+    """A card as JSON, and its signatures. Raises UnverifiedCardError for a document that is no card, or one
+    that two readers may read differently.
+    """
+
+    def __init__(self, document: bytes) -> None:
+        self._card = _parsed(document, "the card")
+        #: those whose headers can be used
+        self.signatures: list[Signature] = []
+        #: why the others cannot
+        self.problems: list[str] = []
+        rows = self._card.get(SIGNATURES)
+        if rows is not None and type(rows) is not list:
+            _refuse("`signatures` is no list")
+        self._count = len(rows or ())
+        if self._count > _MOST:
+            _refuse(f"it has more than {_MOST} signatures")
+        for row in rows or ():
+            try:
+                self.signatures.append(_signature(row))
+            except UnverifiedCardError as error:
+                self.problems.append(str(error))
+
+    def verify(self, keys_for: Callable[[Signature], Sequence[Any]], now: float) -> VerifiedCard:
+        """The card with its first valid signature.
+
+        keys_for: the keys that may have made a signature. now: seconds since the epoch. Raises
+        UnverifiedCardError with the reasons, MissingExtraError without joserfc or rfc8785.
+        """
+        if not self._count:
+            raise UnverifiedCardError("it has no signature", is_signed=False)
+        problems = list(self.problems)
+        forms = self._forms() if self.signatures else []
+        for one in self.signatures:
+            keys = [key for key in keys_for(one) if key.get("kid") == one.kid]
+            try:
+                document = self._document(one, keys, forms, now)
+            except UnverifiedCardError as error:
+                problems.append(str(error))
+                continue
+            return VerifiedCard(dumps(document), document == self._card, one.kid, one.algorithm)
+        raise UnverifiedCardError("; ".join(dict.fromkeys(problems)))
+
+    def _forms(self) -> list[tuple[bytes, JsonObject]]:
+        """The texts that may have been signed, each with the part of the card that it covers."""
+        card = self._card
+        try:
+            all_of_it = [(canonical(unsigned(card)), card), (canonical(whole(card)), card)]
+            if INTERFACES not in card:
+                return all_of_it
+            parts = [known(card), filled(card)]
+            return [*all_of_it, *((canonical(one), {**one, SIGNATURES: card[SIGNATURES]}) for one in parts)]
+        except (ValueError, RecursionError) as error:
+            _refuse(f"it has no canonical form: {error}")
+
+    def _document(
+        self, one: Signature, keys: Sequence[Any], forms: Sequence[tuple[bytes, JsonObject]], now: float
+    ) -> JsonObject:
+        """The part of the card that a signature covers. Raises UnverifiedCardError."""
+        if not keys:
+            _refuse(f"the key {one.kid[:64]!r} is not one of the configured keys")
+        suitable = [key for key in keys if suits(key, one.algorithm)]
+        if not suitable:
+            _refuse(f"the key {one.kid[:64]!r} is not one for {one.algorithm}")
+        valid = [key for key in suitable if not _is_over(key, now)]
+        if not valid:
+            _refuse(f"the key {one.kid[:64]!r} has expired")
+        model: Any = load("joserfc.jws", "signing").JWSRegistry.algorithms[one.algorithm]
+        for key in valid:
+            for text, covered in forms:
+                payload = base64.urlsafe_b64encode(text).rstrip(b"=")
+                if model.verify(one.protected.encode() + b"." + payload, one.signature, key):
+                    return self._checked(covered)
+        raise UnverifiedCardError(f"the signature by {one.kid[:64]!r} is not one of this card")
+
+    def _checked(self, covered: JsonObject) -> JsonObject:
+        outside = [] if covered is self._card else foreign(self._card)
+        if outside:
+            _refuse(f"the signature does not cover {', '.join(outside[:5])[:200]}")
+        return covered
+
+
+def _signature(row: Any) -> Signature:
+    """A signature with a header that can be used. Raises UnverifiedCardError."""
+    if type(row) is not dict:
+        _refuse("a signature is no object")
+    protected, signature, beside = row.get("protected"), row.get("signature"), row.get("header") or {}
+    if type(protected) is not str or type(signature) is not str or type(beside) is not dict:
+        _refuse("a signature has no `protected` or `signature`, or a `header` that is no object")
+    header = _parsed(_decoded(protected), "a header")
+    for name in _UNDERSTOOD_NOT:
+        if name in header or name in beside:
+            _refuse(f"a header has `{name}`, which is not understood")
+    if header.keys() & beside.keys():
+        _refuse("a header has a member both protected and not")
+    algorithm, kid, jku = header.get("alg"), header.get("kid"), header.get("jku", "")
+    if type(algorithm) is not str or algorithm not in ALGORITHMS:
+        _refuse(f"the algorithm {algorithm!r:.40} is not allowed")
+    if type(kid) is not str or not kid:
+        _refuse("a header has no `kid`")
+    return Signature(algorithm, kid, jku if type(jku) is str else "", protected, _decoded(signature))
+
+
+def _decoded(text: str) -> bytes:
+    if len(text) > _LONGEST or not _BASE64URL.fullmatch(text):
+        _refuse("a signature or its header is not base64url")
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except binascii.Error:
+        _refuse("a signature or its header is not base64url")
+
+
+def _parsed(document: bytes, what: str) -> JsonObject:
+    """An object of JSON without a member twice. Raises UnverifiedCardError."""
+
+    def members(pairs: list[tuple[str, Any]]) -> JsonObject:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            _refuse(f"{what} has the member {twice[:64]!r} twice")
+        return made
+
+    def constant(_: str) -> NoReturn:
+        _refuse(f"{what} is not JSON")
+
+    try:
+        found = json.loads(document.decode("utf-8"), object_pairs_hook=members, parse_constant=constant)
+    except UnverifiedCardError:
+        raise
+    except RecursionError:
+        _refuse(f"{what} is nested too deeply")
+    except ValueError:
+        _refuse(f"{what} is not JSON")
+    if type(found) is not dict:
+        _refuse(f"{what} is no object")
+    return found
+
+
+def _is_over(key: Any, now: float) -> bool:
+    end = key.get("exp")
+    if end is None:
+        return False
+    return type(end) not in (int, float) or now >= end
+
+
+def _refuse(text: str) -> NoReturn:
+    raise UnverifiedCardError(text)

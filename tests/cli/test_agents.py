@@ -1,0 +1,244 @@
+"""Several agents of a configuration file, as an operator runs them: real processes, every host."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import httpx
+import pytest
+
+from a2a_bridge import connect, interface
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.core.errors import A2AError, Reason
+from tests.cli.commands import ANY_PORT, FILES, Running, command, serving
+from tests.patience import PATIENCE
+from tests.runtime.scene import BINDINGS
+
+AGENTS = """
+from a2a_bridge import Run, agent
+
+def naming(name):
+    async def answer(run: Run):
+        "Says its name."
+        caller = run.context.principal
+        return f"{name}:{run.context.tenant}:{caller.name if caller else 'nobody'}"
+    answer.__name__ = name
+    return agent(answer)
+
+red, blue, green = map(naming, ("red", "blue", "green"))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "agents.py").write_text(AGENTS)
+    return tmp_path
+
+
+@asynccontextmanager
+async def upstreams(folder: Path, *names: str) -> AsyncIterator[dict[str, str]]:
+    """Agents as processes of their own: name → URL."""
+    async with asyncio.timeout(PATIENCE):
+        if not names:
+            yield {}
+            return
+        async with (
+            serving("serve", f"{folder}/agents.py:{names[0]}", *ANY_PORT) as one,
+            upstreams(folder, *names[1:]) as rest,
+        ):
+            yield {names[0]: one.http, **rest}
+
+
+def written(folder: Path, agents: dict[str, str], *more: str) -> str:
+    """A file with gateways to these agents."""
+    tables = [f'[agents.{name}]\nupstream = "{url}"' for name, url in agents.items()]
+    file = folder / "bridge.toml"
+    file.write_text("\n".join([*more, *tables]) + "\n")
+    return str(file)
+
+
+async def text_of(target: Any, binding: str = "", version: str = "", **parameters: str) -> str:
+    options = DialOptions(parameters={name.replace("_", "-"): value for name, value in parameters.items()})
+    async with connect(target, binding=binding, version=version, options=options) as peer:
+        return (await peer.send("hi")).text
+
+
+async def until(url: str, status: int) -> None:
+    async with httpx.AsyncClient() as http, asyncio.timeout(PATIENCE):
+        while (await http.get(f"{url}/.well-known/agent-card.json")).status_code != status:
+            pass
+
+
+async def test_a_gateway_to_several_agents(folder: Path) -> None:
+    async with (
+        upstreams(folder, "red", "blue") as agents,
+        serving("gateway", "--config", written(folder, agents), *ANY_PORT) as running,
+    ):
+        for name in agents:
+            for binding in BINDINGS[:2]:
+                for version in ("1.0", "0.3", "0.2.5"):
+                    url = f"{running.http}/agents/{name}"
+                    assert await text_of(url, binding, version) == f"{name}::nobody"
+            assert await text_of(interface("GRPC", running.grpc, tenant=name)) == f"{name}::nobody"
+            done = await command("call", f"{running.http}/agents/{name}", "hi", "--binding", "all")
+            assert (done.code, done.out.count("✓")) == (0, 7), done.out + done.err
+        async with httpx.AsyncClient(base_url=running.http) as http:
+            entries = (await http.get("/.well-known/ai-catalog.json")).json()["entries"]
+            assert [one["displayName"] for one in entries] == ["red", "blue"]
+            assert (await http.get("/.well-known/agent-card.json")).status_code == 404
+
+
+async def test_the_only_agent_is_at_the_root_and_below_its_path(folder: Path) -> None:
+    async with (
+        upstreams(folder, "red") as agents,
+        serving("gateway", "--config", written(folder, agents), *ANY_PORT) as running,
+    ):
+        for url in (running.http, f"{running.http}/agents/red"):
+            for binding in BINDINGS:
+                assert await text_of(url, binding) == "red::nobody"
+        assert await text_of(running.grpc) == "red::nobody"
+        assert await text_of(interface("GRPC", running.grpc, version="0.3")) == "red::nobody"
+
+
+async def test_agents_change_with_the_file(folder: Path) -> None:
+    async with upstreams(folder, "red", "blue", "green") as agents:
+        first = {name: agents[name] for name in ("red", "blue")}
+        file = written(folder, first)
+        async with serving("gateway", "--config", file, *ANY_PORT) as running:
+            red = f"{running.http}/agents/red"
+            assert await text_of(red) == "red::nobody"
+            written(folder, {"red": agents["green"], "green": agents["green"]})
+            running.signal(signal.SIGHUP)
+            await until(f"{running.http}/agents/green", 200)
+            await until(f"{running.http}/agents/blue", 404)
+            assert await text_of(red) == "green::nobody"
+            # An invalid file changes nothing.
+            (folder / "bridge.toml").write_text("[agents.red]\nupstraem = 'x'\n")
+            running.signal(signal.SIGHUP)
+            # A file with an agent that cannot be reached serves the others.
+            assert await text_of(red) == "green::nobody"
+            written(folder, {"red": agents["red"], "blue": "http://127.0.0.1:9"})
+            running.signal(signal.SIGHUP)
+            await until(f"{running.http}/agents/blue", 503)
+            assert await text_of(red) == "red::nobody"
+            running.signal()
+            done = await running.ended()
+    assert done.code == 0
+    assert "did you mean upstream" in done.err
+    assert "agent blue cannot be reached, it is tried again" in done.err
+
+
+async def test_an_unreachable_agent_does_not_keep_the_others_from_their_start(folder: Path) -> None:
+    async with upstreams(folder, "red") as agents:
+        file = written(folder, {**agents, "gone": "http://127.0.0.1:9"})
+        async with serving("gateway", "--config", file, *ANY_PORT) as running:
+            assert await text_of(f"{running.http}/agents/red") == "red::nobody"
+            with pytest.raises(A2AError) as failed:
+                await text_of(interface("HTTP+JSON", f"{running.http}/agents/gone"))
+            assert failed.value.reason is Reason.UNAVAILABLE
+
+
+async def test_rules_and_keys_of_several_agents(folder: Path) -> None:
+    keys = folder / "keys.json"
+    key = (await command("keys", "create", "--file", str(keys), "--id", "ann")).out.strip()
+    rule = '[[rules]]\nagents = ["red"]\nprincipals = ["ann"]'
+    async with upstreams(folder, "red", "blue") as agents:
+        file = written(folder, agents, f'api_keys = "{keys}"', rule)
+        async with serving("gateway", "--config", file, *ANY_PORT) as running:
+            for target in (f"{running.http}/agents/red", interface("GRPC", running.grpc, tenant="red")):
+                assert await text_of(target, x_api_key=key) == "red::nobody"
+            for target in (f"{running.http}/agents/blue", interface("GRPC", running.grpc, tenant="blue")):
+                for parameters, reason in (
+                    ({"x_api_key": key}, Reason.PERMISSION_DENIED),
+                    ({}, Reason.UNAUTHENTICATED),
+                ):
+                    with pytest.raises(A2AError) as failed:
+                        await text_of(target, **parameters)
+                    assert failed.value.reason is reason
+
+
+async def test_serve_takes_several_agents(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    file = folder / "serve.toml"
+    file.write_text(
+        '[agents.red]\nagent = "agents.py:red"\n[agents.blue]\nagent = "agents.py:blue"\nhost = "blue.example"\n'
+        'grpc = "127.0.0.1:0"\n'
+    )
+    admin = ("--admin", "127.0.0.1:0")
+    async with serving("serve", "--config", str(file), *ANY_PORT, *admin, env=FILES) as running:
+        for name in ("red", "blue"):
+            assert await text_of(f"{running.http}/agents/{name}") == f"{name}::nobody"
+        async with httpx.AsyncClient() as http:
+            shown = (await http.get(f"{running.http}/agents/blue/.well-known/agent-card.json")).json()
+            named = {"Host": "blue.example"}
+            host = (await http.get(f"{running.http}/.well-known/agent-card.json", headers=named)).json()
+            metrics = (await http.get(f"{running.addresses['admin']}/metrics")).text
+            assert (await http.get(f"{running.addresses['admin']}/readyz")).status_code == 200
+        old = [
+            one["url"]
+            for one in shown["supportedInterfaces"]
+            if one["protocolBinding"] == "GRPC" and one["protocolVersion"] == "0.3"
+        ]
+        assert await text_of(interface("GRPC", old[0], version="0.3")) == "blue::nobody"
+    assert host["name"] == "blue"
+    assert 'agent="red"' in metrics
+    assert 'agent="blue"' in metrics
+    assert (folder / ".a2a-bridge" / "red.db").exists()
+    assert (folder / ".a2a-bridge" / "blue.db").exists()
+
+
+async def test_several_agents_do_not_share_a_store(folder: Path) -> None:
+    file = folder / "serve.toml"
+    file.write_text(
+        f'[agents.red]\nagent = "{folder}/agents.py:red"\n[agents.blue]\nagent = "{folder}/agents.py:blue"\n'
+    )
+    done = await command("serve", "--config", str(file), "--store", f"sqlite:///{folder}/one.db", *ANY_PORT)
+    assert done.code == 2
+    assert "several agents cannot share it; [agents.red] store = … names one of its own" in done.err
+
+
+async def by_authority(running: Running, authority: str, version: str) -> str:
+    """The answer to a gRPC call whose authority is a host name."""
+    options = [("grpc.default_authority", authority)]
+    package = {"1.0": "lf.a2a.v1", "0.3": "a2a.v1"}[version]
+    from a2a_bridge.pb import a2a_v1, lf_a2a_v1
+
+    if version == "1.0":
+        part = lf_a2a_v1.Part(text="hi")
+        message = lf_a2a_v1.Message(message_id="m", role=lf_a2a_v1.ROLE_USER, parts=[part])
+        request: Any = lf_a2a_v1.SendMessageRequest(message=message)
+        response: Any = lf_a2a_v1.SendMessageResponse
+    else:
+        old = a2a_v1.Message(message_id="m", role=a2a_v1.ROLE_USER, content=[a2a_v1.Part(text="hi")])
+        request, response = a2a_v1.SendMessageRequest(request=old), a2a_v1.SendMessageResponse
+    async with grpc.aio.insecure_channel(running.grpc, options=options) as channel:
+        call = channel.unary_unary(
+            f"/{package}.A2AService/SendMessage",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=response.FromString,
+        )
+        found = await call(request, timeout=PATIENCE)
+    return str(found)
+
+
+async def test_envoy_finds_agents_by_authority(folder: Path) -> None:
+    pytest.importorskip("envoy")
+    async with upstreams(folder, "red", "blue") as agents:
+        hosts = [
+            f'[agents.{name}]\nupstream = "{url}"\nhost = "{name}.example"' for name, url in agents.items()
+        ]
+        file = folder / "bridge.toml"
+        file.write_text("\n".join(hosts))
+        envoy = ("--server", "envoy", "--listen", "127.0.0.1:0")
+        async with serving("gateway", "--config", str(file), *envoy) as running:
+            for name in agents:
+                for version in ("1.0", "0.3"):
+                    assert f"{name}::nobody" in await by_authority(running, f"{name}.example", version)
+                assert await text_of(interface("GRPC", running.grpc, tenant=name)) == f"{name}::nobody"
+                assert await text_of(f"{running.http}/agents/{name}", "HTTP+JSON") == f"{name}::nobody"

@@ -1,0 +1,317 @@
+"""New configuration for running servers: SIGHUP, `--reload`, workers and Envoy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from a2a_bridge.cli import reload as reload_module
+from a2a_bridge.cli.flags import ConfigFlags, flag
+from a2a_bridge.cli.reading import Reading
+from a2a_bridge.cli.reload import Reloader
+from tests.cli.commands import Running, serving
+from tests.patience import PATIENCE
+
+AGENT = '''
+import asyncio, os
+from pathlib import Path
+
+from a2a_bridge import agent
+
+@agent
+async def held(text: str) -> str:
+    """Says which process answers. With the path of a FIFO as text: once its writer has closed it."""
+    if text.startswith("/"):
+        await asyncio.to_thread(Path(text.split()[0]).read_text)
+    return str(os.getpid())
+'''
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags(ConfigFlags):
+    most: int = flag(1, "Most.", "N", least=0, live=True)
+    name: str = flag("a", "Name.", live=True)
+    place: str = flag("here", "Place.", "PLACE")
+    other: str = flag("x", "Other.", "OTHER")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "bridge.toml"
+    path.write_text("most = 1\n")
+    return path
+
+
+def reading(path: Path, **given: Any) -> Reading:
+    return Reading(
+        group=Flags, flags=Flags(), given=given, origins={}, path=path, in_file={}, lines={}
+    ).again()
+
+
+def write(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
+def append(file: Path, text: str) -> None:
+    write(file, f"{file.read_text()}\n{text}")
+
+
+def change(file: Path, old: str, new: str) -> None:
+    assert old in file.read_text()
+    write(file, file.read_text().replace(old, new))
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+async def test_options_that_are_live_change_together(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    reloader = Reloader(reading(file))
+    seen: list[tuple[Flags, Flags]] = []
+
+    async def later(old: Flags, new: Flags) -> None:
+        await asyncio.sleep(0)
+        seen.append((old, new))
+
+    reloader.on_change(lambda old, new: seen.append((old, new)))
+    reloader.on_change(later)
+    write(file, 'most = 2\nname = "b"\nplace = "there"\nother = "y"')
+    assert await reloader.reload()
+    new = Flags(most=2, name="b")
+    assert seen == [(Flags(), new)] * 2
+    assert reloader.flags == new
+    warning, info = (record.getMessage() for record in caplog.records)
+    assert warning == "not changed before the next start: place, other"
+    assert info == "configuration read again; changed: most, name"
+    assert await reloader.reload()
+    assert len(seen) == 2
+
+
+async def test_given_values_stay(file: Path) -> None:
+    reloader = Reloader(reading(file, most=7))
+    reloader.on_change(lambda _old, _new: pytest.fail("nothing changes"))
+    write(file, "most = 2")
+    assert await reloader.reload()
+    assert reloader.flags.most == 7
+
+
+@pytest.mark.parametrize("text", ["most = 'x'", "mots = 2", "most = ", None])
+async def test_a_file_that_is_not_valid_changes_nothing(
+    text: str | None, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reloader = Reloader(reading(file))
+    reloader.on_change(lambda _old, _new: pytest.fail("nothing changes"))
+    if text is None:
+        remove(file)
+    else:
+        write(file, text)
+    assert not await reloader.reload()
+    assert reloader.flags == Flags()
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage().startswith(f"the configuration stays as it was: {file}")
+    assert "\n" not in record.getMessage()
+
+
+async def test_a_change_that_cannot_be_made_is_undone(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    reloader = Reloader(reading(file))
+    current: list[int] = []
+
+    def refuse(_old: Flags, new: Flags) -> None:
+        if new.most == 2:
+            raise RuntimeError("no")
+
+    reloader.on_change(lambda _, new: current.append(new.most))
+    reloader.on_change(refuse)
+    reloader.on_change(lambda _old, _new: pytest.fail("it is not reached"))
+    write(file, "most = 2")
+    assert not await reloader.reload()
+    assert current == [2, 1]
+    assert reloader.flags == Flags()
+    assert "a change cannot be made" in caplog.text
+
+
+async def test_for_successors_a_fixed_option_keeps_everything(file: Path) -> None:
+    reloader = Reloader(reading(file)).for_successors({"place"})
+    write(file, 'place = "there"\nmost = 2')
+    assert not await reloader.reload()
+    write(file, 'other = "y"\nmost = 2')
+    assert await reloader.reload()
+    assert reloader.flags == Flags(other="y", most=2)
+
+
+async def test_a_file_is_watched(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reload_module, "_PAUSE", 0.001)
+    reloader = Reloader(reading(file))
+    changed: asyncio.Queue[int] = asyncio.Queue()
+
+    async def on_change() -> None:
+        await reloader.reload()
+        await changed.put(reloader.flags.most)
+
+    watching = asyncio.ensure_future(reloader.watch(on_change))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.sleep(0)  # it has looked at the file
+            other = file.with_suffix(".new")
+            write(other, "most = 12")
+            other.replace(file)
+            assert await changed.get() == 12
+            remove(file)
+            write(file, "most = 123")
+            assert await changed.get() == 123
+    finally:
+        watching.cancel()
+
+
+# Whole servers
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    path = tmp_path / "held.py"
+    path.write_text(AGENT)
+    return str(path)
+
+
+def configuration(file: Path, **options: Any) -> Path:
+    """Writes a file for a server of HTTP."""
+    known = {"http": "127.0.0.1:0", "no_grpc": True, "store": "memory://", "log_level": "info", **options}
+    lines = [
+        f"{name} = {str(value).lower() if isinstance(value, bool | int) else repr(value)}"
+        for name, value in known.items()
+    ]
+    file.write_text("\n".join(lines))
+    return file
+
+
+async def logged(running: Running, text: str) -> str:
+    """The next line of the log with a text."""
+    assert running.process.stderr is not None
+    async with asyncio.timeout(PATIENCE):
+        while line := (await running.process.stderr.readline()).decode():
+            if text in line:
+                return line
+    raise AssertionError(f"the log ends without {text!r}")
+
+
+async def sent(url: str, *texts: str) -> Any:
+    """The response to a message with these texts."""
+    message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": text} for text in texts]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    async with httpx.AsyncClient(timeout=PATIENCE) as client:
+        return (await client.post(url, json=body, headers={"A2A-Version": "1.0"})).json()
+
+
+async def until(condition: Callable[[Any], bool], url: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition(await sent(url, "?")):
+            pass
+
+
+async def test_sighup_changes_limits_and_the_log_level_while_a_call_runs(
+    target: str, file: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    configuration(file, max_parts=1)
+    async with serving("serve", target, "--config", str(file)) as running:
+        assert "error" in await sent(running.http, "a", "b")
+        call = asyncio.ensure_future(sent(running.http, str(tmp_path / "fifo")))
+        # Opens when the agent has opened its end.
+        end = await asyncio.to_thread(os.open, tmp_path / "fifo", os.O_WRONLY)
+        configuration(file, max_parts=2, no_http=True)
+        running.signal(signal.SIGHUP)
+        assert "no_http" in await logged(running, "not changed before the next start")
+        assert "max_parts" in await logged(running, "configuration read again; changed")
+        assert "result" in await sent(running.http, "a", "b")
+        assert "error" in await sent(running.http, "a", "b", "c")
+        configuration(file, max_parts="many")
+        running.signal(signal.SIGHUP)
+        assert f"{file}:5: max_parts has to be" in await logged(running, "stays as it was")
+        assert "result" in await sent(running.http, "a", "b")
+        configuration(file, max_parts=2, log_level="error")
+        running.signal(signal.SIGHUP)
+        await until(lambda _: True, running.http)
+        os.close(end)
+        assert "result" in await call
+        running.signal()
+        done = await running.ended()
+    assert done.code == 0
+
+
+async def test_a_file_that_changes_is_read_again(target: str, file: Path) -> None:
+    configuration(file, max_parts=1, log_level="info")
+    async with serving("serve", target, "--config", str(file), "--reload") as running:
+        assert "error" in await sent(running.http, "a", "b")
+        configuration(file, max_parts=22)
+        await logged(running, "configuration read again; changed: max_parts")
+        assert "result" in await sent(running.http, "a", "b")
+
+
+async def test_a_file_with_one_agent_is_the_command_with_its_argument(target: str, file: Path) -> None:
+    configuration(file)
+    append(file, f'[agents.held]\nagent = "{target}"')
+    async with serving("serve", "--config", str(file)) as agent:
+        assert "result" in await sent(agent.http, "?")
+        gateway = configuration(file.with_name("gateway.toml"), max_parts=5)
+        append(gateway, f'[agents.held]\nupstream = "{agent.http}"\nbinding = "HTTP+JSON"')
+        # A gateway takes the store of the file for one that nothing uses.
+        change(gateway, "store = 'memory://'\n", "")
+        async with serving("gateway", "--config", str(gateway)) as running:
+            assert "HTTP+JSON" in await logged(running, "upstream: ")
+            assert "result" in await sent(running.http, "?")
+            change(gateway, "max_parts = 5", "max_parts = 1")
+            running.signal(signal.SIGHUP)
+            await logged(running, "configuration read again; changed: max_parts")
+            assert "error" in await sent(running.http, "a", "b")
+
+
+async def test_workers_get_successors_if_the_file_is_valid(target: str, file: Path) -> None:
+    configuration(file, workers=2, max_parts=1)
+    key = file.with_name("key")
+    write(key, "k" * 32)
+    # The supervisor reads it; workers get the value.
+    variables = {"A2A_BRIDGE_KEY_FILE": str(key)}
+    async with serving("serve", target, "--config", str(file), env=variables) as running:
+        before = {(await answer(running.http)) for _ in range(3)}
+        configuration(file, workers=2, max_parts="x")
+        running.signal(signal.SIGHUP)
+        await logged(running, "stays as it was")
+        configuration(file, workers=3, max_parts=1)
+        running.signal(signal.SIGHUP)
+        assert "workers" in await logged(running, "not changed before the next start")
+        configuration(file, workers=2, max_parts=2)
+        running.signal(signal.SIGHUP)
+        await logged(running, "successors of 2 workers are started")
+        async with asyncio.timeout(PATIENCE):
+            while "error" in await sent(running.http, "a", "b") or await answer(running.http) in before:
+                pass
+
+
+async def answer(url: str) -> str:
+    found: str = (await sent(url, "?"))["result"]["message"]["parts"][0]["text"]
+    return found
+
+
+async def test_envoy_passes_sighup_on(target: str, file: Path) -> None:
+    pytest.importorskip("pyvoy")
+    write(
+        file,
+        "server = 'envoy'\nlisten = '127.0.0.1:0'\nstore = 'memory://'\nlog_level = 'info'\nmax_parts = 1",
+    )
+    async with serving("serve", target, "--config", str(file)) as running:
+        assert "error" in await sent(running.http, "a", "b")
+        change(file, "max_parts = 1", "max_parts = 2")
+        running.signal(signal.SIGHUP)
+        await logged(running, "configuration read again; changed: max_parts")
+        assert "result" in await sent(running.http, "a", "b")

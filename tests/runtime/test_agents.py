@@ -1,0 +1,305 @@
+"""Several agents behind one server: found by path, host name, tenant or port, and independent of each other."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+import httpx
+import pytest
+from a2a.client import ClientConfig, ClientFactory
+from a2a.client.card_resolver import A2ACardResolver
+from a2a.types import Message, Part, Role, SendMessageRequest
+
+from a2a_bridge import Agent, connect, interface, serve
+from a2a_bridge.agents_app import AgentEntry, Agents, hosted, remote, serve_agents
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cards.select import select
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting import Run
+from a2a_bridge.planning import EVERYTHING, VERSIONS, ServeOptions
+from a2a_bridge.serving import Shared
+from tests.patience import PATIENCE
+from tests.runtime.scene import BINDINGS
+
+
+class Naming:
+    """Answers with its own name and the tenant that it sees; waits for "wait" until it is released."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.may_end = asyncio.Event()
+        self.waiting = asyncio.Event()
+
+    async def execute(self, run: Run) -> AsyncIterator[Any]:
+        yield run.status("working")
+        if run.text == "wait":
+            self.waiting.set()
+            await self.may_end.wait()
+        yield run.artifact(f"{self.name}:{run.context.tenant}:{run.text}")
+        yield run.status("completed")
+
+
+def agent(name: str, executor: Naming | None = None) -> Agent:
+    return Agent(executor or Naming(name), name=name.title(), description=f"is {name}")
+
+
+def entry(name: str, executor: Naming | None = None, **more: Any) -> AgentEntry:
+    return hosted(name, agent(name, executor), ServeOptions(), **more)
+
+
+def base(server: Agents) -> str:
+    return f"http://{server.http}"
+
+
+async def text_of(target: Any, binding: str = "", version: str = "", **options: Any) -> str:
+    async with connect(target, binding=binding, version=version, options=DialOptions(**options)) as peer:
+        return (await peer.send("hi")).text
+
+
+async def by_sdk(url: str, binding: str) -> str:
+    """The answer that a client of the official SDK gets, which reads the card below the URL."""
+    async with httpx.AsyncClient() as http:
+        card = await A2ACardResolver(http, url).get_agent_card()
+        config = ClientConfig(
+            httpx_client=http,
+            supported_protocol_bindings=[binding],
+            streaming=False,
+            grpc_channel_factory=grpc.aio.insecure_channel,
+        )
+        client = ClientFactory(config).create(card)
+        message = Message(message_id="m", role=Role.ROLE_USER, parts=[Part(text="hi")])
+        found = [event async for event in client.send_message(SendMessageRequest(message=message))]
+        await client.close()
+    return found[-1].task.artifacts[0].parts[0].text
+
+
+async def test_each_agent_has_its_path() -> None:
+    async with serve_agents([entry("red"), entry("blue")]) as server:
+        for name in ("red", "blue"):
+            for binding in BINDINGS[:2]:
+                for version in VERSIONS:
+                    url = f"{base(server)}/agents/{name}"
+                    assert await text_of(url, binding, version) == f"{name}::hi"
+        async with httpx.AsyncClient(base_url=base(server)) as http:
+            assert (await http.get("/.well-known/agent-card.json")).status_code == 404
+            assert (await http.get("/agents/green/.well-known/agent-card.json")).status_code == 404
+            shown = (await http.get("/agents/red/.well-known/agent-card.json")).json()
+    urls = {one["url"] for one in shown["supportedInterfaces"] if one["protocolBinding"] != "GRPC"}
+    assert urls == {f"{base(server)}/agents/red/", f"{base(server)}/agents/red"}
+    grpc = [one for one in shown["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
+    assert [(one["tenant"], one["protocolVersion"]) for one in grpc] == [("red", "1.0")]
+
+
+async def test_the_tenant_names_an_agent_over_grpc() -> None:
+    async with serve_agents([entry("red"), entry("blue")]) as server:
+        for name in ("red", "blue"):
+            assert await text_of(server.cards[name], "GRPC", "1.0") == f"{name}::hi"
+        for tenant in ("", "green"):
+            with pytest.raises(A2AError, match="tenant") as failed:
+                await text_of(interface("GRPC", str(server.grpc), tenant=tenant))
+            assert failed.value.reason is Reason.INVALID_PARAMS
+        with pytest.raises(A2AError) as failed:
+            await text_of(interface("GRPC", str(server.grpc), version="0.3", tenant="red"))
+        assert failed.value.reason is Reason.INVALID_PARAMS
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_clients_of_the_official_sdk(binding: str) -> None:
+    async with serve_agents([entry("red"), entry("blue")]) as server:
+        assert await by_sdk(f"{base(server)}/agents/blue", binding) == "blue::hi"
+
+
+async def test_the_only_agent_is_at_the_root_too() -> None:
+    async with serve_agents([entry("red", at_root=True)]) as server, httpx.AsyncClient() as http:
+        for url in (base(server), f"{base(server)}/agents/red"):
+            for binding in BINDINGS:
+                for version in VERSIONS[:2]:
+                    assert await text_of(url, binding, version) == "red::hi"
+            assert await by_sdk(url, "JSONRPC") == "red::hi"
+        assert await text_of(interface("GRPC", str(server.grpc), tenant="acme")) == "red:acme:hi"
+        assert await text_of(interface("GRPC", str(server.grpc), tenant="red")) == "red::hi"
+        listed = (await http.get(f"{base(server)}/agents")).json()["agents"]
+        assert [one["name"] for one in listed] == ["red"]
+        assert (await http.get(f"{base(server)}/readyz")).status_code == 200
+
+
+async def test_the_public_url_has_the_path_of_an_agent() -> None:
+    options = ServeOptions(public_url="https://gw.example/", public_grpc="gw.example:443")
+    async with serve_agents([entry("red")], options) as server:
+        urls = {one.url for one in server.cards["red"].supported_interfaces}
+    assert urls == {"https://gw.example/agents/red", "https://gw.example/agents/red/", "gw.example:443"}
+
+
+async def test_host_names() -> None:
+    async with serve_agents([entry("red", names=("red.example",)), entry("blue")]) as server:
+        assert server.http is not None
+        async with httpx.AsyncClient(base_url=base(server)) as http:
+            named = {"Host": f"RED.example:{server.http.port}"}
+            shown = (await http.get("/.well-known/agent-card.json", headers=named)).json()
+            below = (await http.get("/agents/red/.well-known/agent-card.json", headers=named)).json()
+            other = await http.get("/.well-known/agent-card.json", headers={"Host": "blue.example"})
+            body = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
+            done = await http.post("/message:send", headers=named | {"A2A-Version": "1.0"}, json=body)
+    at = f"http://RED.example:{server.http.port}"
+    assert {one["url"] for one in shown["supportedInterfaces"] if one["protocolBinding"] != "GRPC"} == {
+        at,
+        f"{at}/",
+    }
+    assert below["supportedInterfaces"][0]["url"] == f"{at}/agents/red/"
+    assert other.status_code == 404
+    assert done.json()["task"]["artifacts"][0]["parts"][0]["text"] == "red::hi"
+
+
+async def test_a_grpc_address_of_its_own() -> None:
+    own = (*EVERYTHING, interface("GRPC", "127.0.0.1:0", version="0.3"))
+    entries = [hosted("red", agent("red"), ServeOptions(), own), entry("blue")]
+    async with serve_agents(entries) as server:
+        card = server.cards["red"]
+        old = next(
+            one
+            for one in card.supported_interfaces
+            if one.protocol_binding == "GRPC" and one.protocol_version == "0.3"
+        )
+        assert old.url != str(server.grpc)
+        assert await text_of(old) == "red::hi"
+
+
+async def test_a_gateway_to_several_agents_restores_their_tenants() -> None:
+    theirs = [interface("JSONRPC", tenant="acme"), interface("GRPC", tenant="acme")]
+    async with serve(agent("far"), theirs) as far, serve(agent("other")) as other:
+        entries = [
+            remote(name, found.card, select(found.card, known=BINDINGS), ServeOptions())
+            for name, found in (("far", far), ("other", other))
+        ]
+        async with serve_agents(entries) as server:
+            for binding in BINDINGS:
+                assert await text_of(server.cards["far"], binding, "1.0") == "far:acme:hi"
+                assert await text_of(server.cards["other"], binding, "1.0") == "other::hi"
+
+
+async def test_the_catalogue() -> None:
+    async with serve_agents([entry("red"), entry("blue")]) as server, httpx.AsyncClient() as http:
+        listed = (await http.get(f"{base(server)}/agents")).json()
+        catalogue = (await http.get(f"{base(server)}/.well-known/ai-catalog.json")).json()
+        for one in catalogue["entries"]:
+            card = (await http.get(one["url"])).json()
+            assert card["name"] == one["displayName"]
+    url = f"{base(server)}/agents/red/.well-known/agent-card.json"
+    assert listed["agents"][0] == {
+        "name": "red",
+        "card": url,
+        "state": "available",
+        "displayName": "Red",
+        "description": "is red",
+    }
+    assert catalogue["specVersion"] == "1.0"
+    first = catalogue["entries"][0]
+    assert first["identifier"] == "urn:air:127.0.0.1:agent:red"
+    assert (first["type"], first["url"]) == ("application/a2a-agent-card+json", url)
+
+
+async def test_agents_come_and_go_without_touching_others() -> None:
+    slow = Naming("red")
+    async with serve_agents([entry("red", slow), entry("blue")]) as server:
+        async with asyncio.timeout(PATIENCE), connect(f"{base(server)}/agents/red") as peer:
+            running = asyncio.create_task(peer.send("wait"))
+            await slow.waiting.wait()
+            await server.add(entry("green"))
+            assert await text_of(f"{base(server)}/agents/green") == "green::hi"
+            removing = asyncio.create_task(server.remove("red", PATIENCE))
+            async with httpx.AsyncClient(base_url=base(server)) as http:
+                while (await http.get("/agents/red/.well-known/agent-card.json")).status_code != 404:
+                    pass
+            assert await text_of(f"{base(server)}/agents/blue") == "blue::hi"
+            assert not removing.done()
+            slow.may_end.set()
+            assert (await running).text == "red::wait"
+            await removing
+        assert set(server.cards) == {"blue", "green"}
+        with pytest.raises(ValueError, match="two agents 'blue'"):
+            await server.add(entry("blue"))
+        with pytest.raises(LookupError):
+            await server.remove("red", 0)
+
+
+async def test_an_agent_is_replaced_without_a_gap() -> None:
+    slow = Naming("old")
+    async with serve_agents([entry("red", slow)]) as server:
+        url = f"{base(server)}/agents/red"
+        async with asyncio.timeout(PATIENCE), connect(url) as peer:
+            running = asyncio.create_task(peer.send("wait"))
+            await slow.waiting.wait()
+            replacing = asyncio.create_task(server.replace(entry("red", Naming("new")), PATIENCE))
+            while (text := await text_of(url)) == "old::hi":
+                pass
+            assert text == "new::hi"
+            assert not replacing.done()
+            slow.may_end.set()
+            assert (await running).text == "old::wait"
+            await replacing
+
+        @asynccontextmanager
+        async def broken(_: Shared) -> AsyncIterator[Any]:
+            raise OSError("no such file")
+            yield
+
+        with pytest.raises(OSError, match="no such file"):
+            await server.replace(AgentEntry("red", broken), 0)
+        assert await text_of(url) == "new::hi"
+        assert await text_of(server.cards["red"], "GRPC") == "new::hi"
+
+
+async def test_an_agent_that_cannot_be_reached_at_the_start_is_tried_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("a2a_bridge.agents_app._FIRST_PAUSE", 0.01)
+    reachable = False
+
+    @asynccontextmanager
+    async def opening(shared: Shared) -> AsyncIterator[Any]:
+        if not reachable:
+            raise A2AError(Reason.UNAVAILABLE, "refused the connection")
+        async with entry("late").opening(shared) as server:
+            yield server
+
+    async with serve_agents([AgentEntry("late", opening), entry("blue")]) as server:
+        assert await text_of(f"{base(server)}/agents/blue") == "blue::hi"
+        async with httpx.AsyncClient(base_url=base(server)) as http:
+            assert (await http.get("/agents/late/.well-known/agent-card.json")).status_code == 503
+            states = {one["name"]: one["state"] for one in (await http.get("/agents")).json()["agents"]}
+            assert states == {"late": "unavailable", "blue": "available"}
+            with pytest.raises(A2AError) as failed:
+                await text_of(interface("GRPC", str(server.grpc), tenant="late"))
+            assert failed.value.reason is Reason.UNAVAILABLE
+            reachable = True
+            async with asyncio.timeout(PATIENCE):
+                while (await http.get("/agents/late/.well-known/agent-card.json")).status_code != 200:
+                    pass
+        assert await text_of(f"{base(server)}/agents/late") == "late::hi"
+    messages = [one.message for one in caplog.records if one.name == "a2a_bridge.agents"]
+    assert messages == [
+        "agent late cannot be reached, it is tried again: refused the connection",
+        "agent late can be reached now",
+    ]
+
+
+async def test_a_faulty_agent_ends_the_start() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        url = f"127.0.0.1:{taken.getsockname()[1]}"
+        own = hosted("red", agent("red"), ServeOptions(), [interface("GRPC", url)])
+        with pytest.raises(OSError, match="in use"):
+            async with serve_agents([own, entry("blue")]):
+                pass
+
+
+@pytest.mark.parametrize("name", ["", "Red", "a/b", "-a", "a" * 64, "ä", "a.b"])
+def test_names(name: str) -> None:
+    with pytest.raises(ValueError, match="is no name of an agent"):
+        entry(name)
