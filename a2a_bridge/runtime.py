@@ -29,12 +29,13 @@ from a2a_bridge.dialects import KNOWN
 from a2a_bridge.gateway import (
     REMEMBERED,
     Dial,
+    UpstreamOptions,
     dialled,
     legacy,
     polyfilled,
 )
 from a2a_bridge.gateway.card_refresh import CardReading
-from a2a_bridge.gateway.credentials import TokenExchange, UpstreamCredentials, note_mismatch, sending
+from a2a_bridge.gateway.credentials import TokenExchange, note_mismatch, sending
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
@@ -141,7 +142,7 @@ async def serve_gateway(
     dialling = _dialling(
         observed_dial(dial, options.tracing, options.metrics, options.name or card.name),
         options.list_tasks_memory,
-        credentials,
+        options.upstream,
     )
     names = remembered.legacy.names
     resumes = offers_resume(card)
@@ -175,12 +176,11 @@ def check_credentials(card: hub.AgentCard, options: ServeOptions) -> None:
         raise UncheckedCredentialsError(card.name, tuple(schemes))
 
 
-def _dialling(
-    dial: Dial, remembered: int = REMEMBERED, credentials: UpstreamCredentials | None = None
-) -> Dial:
+def _dialling(dial: Dial, remembered: int = REMEMBERED, upstream: UpstreamOptions | None = None) -> Dial:
     """Dials agents of any version so that all behave like 1.0."""
-    dialling = dial if credentials is None else sending(credentials, dial)
-    return polyfilled(remembered=remembered, dial=legacy.dialling(dialling))
+    upstream = upstream or UpstreamOptions()
+    dialling = dial if upstream.credentials is None else sending(upstream.credentials, dial)
+    return polyfilled(remembered=remembered, dial=legacy.dialling(dialling), apart=upstream.is_apart)
 
 
 def asgi(

@@ -88,7 +88,7 @@ class Connections:
         if upstream.retries:
             budget = RetryBudget(upstream.retry_share, upstream.retry_burst)
             self._retries = Retries(upstream.retries, budget)
-        self._affinity = Affinity() if upstream.endpoints and upstream.affinity else None
+        self._affinity = Affinity() if upstream.is_apart else None
         self._circuits = circuits(upstream.trip, upstream.pause, upstream.longest_pause)
         self._closing: dict[asyncio.Task[None], Callable[[], Coroutine[Any, Any, None]]] = {}
         #: called when the agent may have another card by now

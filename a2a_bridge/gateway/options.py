@@ -32,3 +32,8 @@ class UpstreamOptions:
     read_card: ReadCard | None = None
     #: the longest time after which it is read again
     card_refresh: float = 300.0
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether there are endpoints that do not share their tasks."""
+        return bool(self.endpoints) and self.affinity

@@ -52,17 +52,22 @@ _OFTEN_MISSING = (
 _GONE = (Reason.TASK_NOT_FOUND, Reason.PERMISSION_DENIED, Reason.UNAUTHENTICATED)
 
 
-def polyfilled(*, remembered: int = REMEMBERED, dial: Dial = dial) -> Dial:
+def polyfilled(*, remembered: int = REMEMBERED, dial: Dial = dial, apart: bool = False) -> Dial:
     """How to dial the interfaces of one agent so that all of them answer like 1.0; see `dialled`.
 
-    remembered: number of tasks from which ListTasks answers; 0 makes it UNSUPPORTED_OPERATION.
+    remembered: number of tasks from which ListTasks answers; 0 makes it UNSUPPORTED_OPERATION. apart: whether
+    each interface has tasks of its own, as endpoints have that do not share them.
     """
-    index = TaskIndex(remembered, time.time_ns) if remembered else None
+
+    def new_index() -> TaskIndex | None:
+        return TaskIndex(remembered, time.time_ns) if remembered else None
+
+    index = new_index()
 
     @asynccontextmanager
     async def dial_polyfilled(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
         async with dial(candidate, options) as service:
-            yield polyfill(service, candidate, index)
+            yield polyfill(service, candidate, new_index() if apart else index)
 
     return dial_polyfilled
 

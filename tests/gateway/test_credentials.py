@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes.jsonrpc_routes import create_jsonrpc_routes
+from a2a.server.routes.rest_routes import create_rest_routes
+from a2a.server.tasks import InMemoryTaskStore
+from starlette.applications import Starlette
 
 from a2a_bridge import Agent, connect, interface, serve
 from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import Candidate, select
+from a2a_bridge.core.authentication import Presented
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway import UpstreamOptions
@@ -34,8 +40,10 @@ from a2a_bridge.runtime import ServeOptions, Server, serve_gateway, serve_servic
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running
 from tests.gateway.test_gateway import card as probe_card
+from tests.interop.sdk_agent import ScriptedExecutor
+from tests.interop.sdk_agent import card as sdk_card
 from tests.patience import PATIENCE
-from tests.runtime.scene import BINDINGS
+from tests.runtime.scene import BINDINGS, uvicorn_running
 
 SECRET = "s3cret:+/"  # noqa: S105  the one of the test's provider
 MESSAGE = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hello")])
@@ -313,6 +321,54 @@ async def doors_behind(
         gateway(agent.card, credentials) as server,
     ):
         yield doors, server
+
+
+class Guarded:
+    """An ASGI application that is open to the bearers of a token of the provider, as a proxy would have it."""
+
+    def __init__(self, app: Any, provider: Provider) -> None:
+        self._app = app
+        keys = KeySetSource(provider.issuer)
+        self._tokens = BearerTokens(provider.issuer, [AUDIENCE], keys)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        try:
+            known = await self._tokens.identify(Presented(headers)) is not None
+        except A2AError:
+            known = False
+        if known:
+            await self._app(scope, receive, send)
+            return
+        head = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
+        await send({"type": "http.response.start", "status": 401, "headers": head})
+        await send({"type": "http.response.body", "body": b"no token"})
+
+
+@pytest.mark.parametrize("upstream", ["JSONRPC", "HTTP+JSON"])
+async def test_an_agent_of_the_official_sdk_behind_a_proxy_that_asks_for_tokens(
+    provider: Provider, upstream: str
+) -> None:
+    shown = sdk_card([])
+    handler = DefaultRequestHandler(
+        agent_executor=ScriptedExecutor(), task_store=InMemoryTaskStore(), agent_card=shown
+    )
+    routes = create_jsonrpc_routes(handler, "/") + create_rest_routes(handler)
+    guarded = Guarded(Starlette(routes=routes), provider)
+    async with uvicorn_running(guarded, lifespan="off") as url:
+        place = interface(upstream, url if upstream == "HTTP+JSON" else f"{url}/")
+        card = probe_card(supported_interfaces=[place])
+        async with gateway(card, ClientCredentials(endpoint(provider))) as server:
+            for front in BINDINGS:
+                assert await said(server.card, front) == "hi"
+            # The keys of the provider have changed: the agent refuses the old token, once.
+            provider.keys = [new_key()]
+            guarded._tokens = BearerTokens(provider.issuer, [AUDIENCE], KeySetSource(provider.issuer))
+            assert await said(server.card) == "hi"
+        assert len(provider.grants) == 2
+        async with gateway(card, StaticCredentials({})) as server, connect(server.card) as peer:
+            with pytest.raises(A2AError, match="does not accept the credentials"):
+                await peer.send("hi")
 
 
 @pytest.mark.parametrize("upstream", BINDINGS)

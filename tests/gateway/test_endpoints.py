@@ -68,12 +68,14 @@ def address(server: Server, binding: str) -> str:
 
 
 @asynccontextmanager
-async def scene(binding: str = "JSONRPC", **options: Any) -> AsyncIterator[Scene]:
+async def scene(binding: str = "JSONRPC", version: str = "1.0", **options: Any) -> AsyncIterator[Scene]:
     agents = [Named(f"agent-{number}") for number in range(3)]
     async with AsyncExitStack() as stack:
         servers = []
         for one in agents:
-            serving = serve(Agent(one, name="named"), [interface(binding)], options=ServeOptions(grace=0))
+            serving = serve(
+                Agent(one, name="named"), [interface(binding, version=version)], options=ServeOptions(grace=0)
+            )
             servers.append(await stack.enter_async_context(serving))
         upstream = UpstreamOptions(
             endpoints=tuple(address(one, binding) for one in servers[1:]), retries=0, **options
@@ -152,6 +154,35 @@ async def test_calls_about_a_task_go_where_it_is(binding: str, front: str) -> No
         answer = await peer.send_message(hub.SendMessageRequest(message=later))
         assert answer.task.artifacts[0].parts[0].text == "agent-1"
         assert there.seen == [1, 3, 0]
+
+
+async def test_each_endpoint_of_an_older_agent_lists_its_own_tasks() -> None:
+    async with scene(version="0.3") as there, connect(there.gateway.card) as peer:
+        first = (await peer.send("ask")).task
+        occupied = await hung(peer)
+        async with asyncio.timeout(PATIENCE):
+            await there.agents[0].hanging.wait()
+        second = (await peer.send("ask")).task
+        assert first is not None
+        assert second is not None
+        assert there.seen == [2, 1, 0]
+
+        async def listed() -> set[str]:
+            return {one.id for one in (await peer.list_tasks(hub.ListTasksRequest())).tasks}
+
+        assert await listed() == {second.id}  # of the idle endpoint
+        there.agents[0].release.set()
+        await occupied
+        there.agents[0].hanging.clear()
+        there.agents[0].release.clear()
+        assert first.id in await listed()
+        again = await hung(peer)
+        async with asyncio.timeout(PATIENCE):
+            await there.agents[0].hanging.wait()
+        # The first endpoint does not know it; that has not made the gateway forget it.
+        assert await listed() == {second.id}
+        there.agents[0].release.set()
+        await again
 
 
 async def test_without_affinity_any_endpoint_is_asked() -> None:

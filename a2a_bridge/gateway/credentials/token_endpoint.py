@@ -25,6 +25,7 @@ from a2a_bridge.bindings import Fetched, http_post
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.discovery import Endpoint, endpoint, fetch_options, json_object
 from a2a_bridge.gateway.credentials.tokens import Token
+from a2a_bridge.gateway.destinations import place_of
 
 _log = logging.getLogger("a2a_bridge.gateway")
 
@@ -77,6 +78,9 @@ class TokenEndpoint:
             raise ValueError("a token endpoint needs its http(s) URL, or that of its issuer")
         if not client_id:
             raise ValueError("a token endpoint needs a client id")
+        place = place_of(named)
+        if place is not None and not place.secure and not place.is_local:
+            _log.warning("secrets go to %s without TLS: its URL begins with http://", named)
         self._url = url
         self._issuer = issuer
         self._client_id = client_id
