@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from a2a_bridge.core.agent_api import Client
     from a2a_bridge.core.errors import A2AError, Reason
     from a2a_bridge.hosting import Agent, Run, agent
-    from a2a_bridge.process import run
+    from a2a_bridge.process import run, run_gateway
     from a2a_bridge.runtime import add_to_server, asgi, connect
     from a2a_bridge.runtime import serve_agent as serve
 
@@ -28,6 +28,7 @@ _HOMES = {
     "asgi": ("a2a_bridge.runtime", "asgi"),
     "connect": ("a2a_bridge.runtime", "connect"),
     "run": ("a2a_bridge.process", "run"),
+    "run_gateway": ("a2a_bridge.process", "run_gateway"),
     "interface": ("a2a_bridge.cards", "interface"),
     "serve": ("a2a_bridge.runtime", "serve_agent"),
 }
@@ -45,6 +46,7 @@ __all__ = [
     "connect",
     "interface",
     "run",
+    "run_gateway",
     "serve",
 ]
 

@@ -30,8 +30,6 @@ from a2a_bridge.server_tls import ServerTls
 class ServeOptions:
     """The options of a server: of a hosted agent or of a gateway."""
 
-    #: name of the agent on a server with several, for access rules; see `serve_agents`
-    name: str = ""
     #: address of HTTP interfaces whose declaration has no host
     http: ListenAddress = field(default_factory=ListenAddress)
     #: address of gRPC interfaces whose declaration has no host
@@ -95,6 +93,8 @@ class ServeOptions:
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     #: what a gateway sends to its agent, and what it does when the agent fails
     upstream: UpstreamOptions = field(default_factory=UpstreamOptions)
+    #: name of the agent on a server with several, for access rules; see `serve_agents`
+    name: str = ""
 
     def host_of(self, family: str) -> HostOptions:
         """The options of the hosts of a binding family."""

@@ -1,4 +1,4 @@
-"""Runs an agent as a program: event loop, ready line, signals, draining."""
+"""Runs an agent or a gateway as a program: event loop, ready line, signals, draining."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Literal, Protocol
 
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.bindings import DialOptions, ListenAddress
 from a2a_bridge.core.extras import load
 from a2a_bridge.hosting import Agent
 from a2a_bridge.loop_watch import watched_loop
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import EVERYTHING, ServeOptions
-from a2a_bridge.runtime import serve_agent
+from a2a_bridge.runtime import locate_agent, serve_agent, serve_gateway
+from a2a_bridge.serving import Server
 
 logger = logging.getLogger(__name__)
 
 #: "auto": uvloop if installed
 LoopName = Literal["auto", "asyncio", "uvloop"]
 
+#: the options without any
+_DEFAULTS = ServeOptions(http=ListenAddress("127.0.0.1", 8080), grpc=ListenAddress("127.0.0.1", 50051))
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: seconds after the grace after which the process exits, closed or not
 _LAST = 10.0
@@ -44,18 +47,45 @@ def run(
     and gRPC on
     127.0.0.1:50051. Raises the errors of `serve`, and MissingExtraError for a loop that is not installed.
     """
-    options = options or ServeOptions(
-        http=ListenAddress("127.0.0.1", 8080), grpc=ListenAddress("127.0.0.1", 50051)
-    )
+    options = options or _DEFAULTS
+    _run(lambda: serve_agent(agent, interfaces, options), options.grace, loop)
 
+
+def run_gateway(
+    target: hub.AgentCard | hub.AgentInterface | str,
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
+    options: ServeOptions | None = None,
+    dial_options: DialOptions | None = None,
+    *,
+    loop: LoopName = "auto",
+) -> None:
+    """Serves a remote agent until SIGINT or SIGTERM, as `run` does; with `options.middleware`, for example.
+
+    target: as for `connect`. dial_options: how the agent is called; by default without a time limit of its
+    own. Raises the errors of `connect` and of `serve`.
+    """
+    options = options or _DEFAULTS
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[Server]:
+        card, candidates, dialling = await locate_agent(
+            target, options=dial_options or DialOptions(timeout=None)
+        )
+        async with serve_gateway(card, candidates, interfaces, options, dialling) as server:
+            yield server
+
+    _run(opening, options.grace, loop)
+
+
+def _run(opening: Callable[[], AbstractAsyncContextManager[Server]], grace: float, loop: LoopName) -> None:
     async def main() -> None:
-        with stop_signals(options.grace) as stop:
-            async with serve_agent(agent, interfaces, options) as server:
+        with stop_signals(grace) as stop:
+            async with opening() as server:
                 print(ready_line(server), flush=True)  # noqa: T201  parent processes wait for this line
                 logger.info("started as process %d: %s", os.getpid(), ready_line(server))
                 with watched_loop():
                     await stop.wait()
-                logger.info("%s: draining for at most %g s", stop.cause, options.grace)
+                logger.info("%s: draining for at most %g s", stop.cause, grace)
             logger.info("stopped, because of %s", stop.cause)
 
     with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:

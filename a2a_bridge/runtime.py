@@ -291,6 +291,23 @@ async def connect(
         async with agent_app(target, ServeOptions(), sends=False) as one:
             yield Peer(guarded(one.service, one.card, one.options), one.card)
         return
+    card, candidates, options = await locate_agent(target, binding=binding, version=version, options=options)
+    rounded.on_first = log_rounding
+    async with dialled(candidates, options, dial=_dialling(observed_dial(dial, options.tracing))) as service:
+        yield Peer(service, card, candidates[0].interface)
+
+
+async def locate_agent(
+    target: hub.AgentCard | hub.AgentInterface | str,
+    *,
+    binding: str = "",
+    version: str = "",
+    options: DialOptions | None = None,
+) -> tuple[hub.AgentCard, Sequence[Candidate], DialOptions]:
+    """The card of an agent, its interfaces to dial, best first, and the options to dial them with. target and
+    errors: see `connect`.
+    """
+    options = options or DialOptions()
     if isinstance(target, hub.AgentInterface):
         target = hub.AgentCard(supported_interfaces=[target])
     elif isinstance(target, str):
@@ -307,9 +324,7 @@ async def connect(
     if not candidates:
         text = f"no interface of the card may be used: {'; '.join(other.refusal for other in refused)}"
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
-    rounded.on_first = log_rounding
-    async with dialled(candidates, options, dial=_dialling(observed_dial(dial, options.tracing))) as service:
-        yield Peer(service, target, candidates[0].interface)
+    return target, candidates, options
 
 
 async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, DialOptions]:

@@ -23,6 +23,7 @@ PUBLIC = {
         "connect",
         "interface",
         "run",
+        "run_gateway",
         "serve",
     ],
     "a2a_bridge.auth": [

@@ -40,6 +40,52 @@ def without_uvloop(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
+GATEWAY = """
+import sys
+
+from a2a_bridge import run_gateway
+from a2a_bridge.ext import ListenAddress, ServeOptions
+
+def shouting(service):
+    class Shouting:
+        def unary(self, call):
+            print(call.operation.name, file=sys.stderr, flush=True)
+            return service.unary(call)
+
+        def stream(self, call):
+            return service.stream(call)
+
+    return Shouting()
+
+options = ServeOptions(ListenAddress("127.0.0.1", 0), ListenAddress("127.0.0.1", 0), middleware=(shouting,))
+run_gateway(sys.argv[1], options=options)
+"""
+
+
+async def test_a_gateway_as_a_program(target: str, tmp_path: Path) -> None:
+    program = tmp_path / "gateway.py"
+    program.write_text(GATEWAY)
+    pipe = asyncio.subprocess.PIPE
+    async with asyncio.timeout(PATIENCE), serving("serve", target, *ANY_PORT) as upstream:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(program), upstream.http, stdout=pipe, stderr=pipe
+        )
+        try:
+            assert process.stdout is not None
+            ready = dict(
+                part.split("=", 1) for part in (await process.stdout.readline()).decode().split()[1:]
+            )
+            for address in (ready["http"], ready["grpc"]):
+                assert (await command("call", address, "?")).code == 0
+            process.terminate()
+            _, err = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+    assert process.returncode == 0
+    assert err.decode().count("SendMessage") == 2
+
+
 @pytest.mark.parametrize(
     ("flags", "installed", "name"),
     [

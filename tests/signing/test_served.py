@@ -65,7 +65,7 @@ async def secured(text: str) -> str:
 
 
 def signing(*keys: Any, **more: Any) -> ServeOptions:
-    return ServeOptions(card_signing_keys=tuple(map(text_of, keys)), **more)
+    return ServeOptions(allow_unauthenticated=True, card_signing_keys=tuple(map(text_of, keys)), **more)
 
 
 def jwks(folder: Path, *keys: Any) -> str:
