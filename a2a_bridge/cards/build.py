@@ -193,8 +193,8 @@ class Advertisement:
         `cards.read`).
         """
         made = self.card()
-        for one in made.supported_interfaces:
-            if self._grpc_scheme == "https" and one.protocol_binding == GRPC.name and "://" not in one.url:
+        for one in made.supported_interfaces if self._grpc_scheme == "https" else ():
+            if one.protocol_binding == GRPC.name and "://" not in one.url and not one.url.endswith(":443"):
                 one.url = f"https://{one.url}"
         return made
 

@@ -112,7 +112,8 @@ def _dual(tree: JsonObject, old: Dialect) -> hub.AgentCard:
         card.capabilities.extended_agent_card = True
     secure = {_place(one): one.url for one in other.supported_interfaces if one.url.startswith(_SECURE)}
     for one in card.supported_interfaces:
-        if one.protocol_binding == GRPC.name and "://" not in one.url:
+        # Port 443 says it itself.
+        if one.protocol_binding == GRPC.name and "://" not in one.url and not one.url.endswith(":443"):
             one.url = secure.get(_place(one), one.url)
     known = {_place(one) for one in card.supported_interfaces if is_old(one)}
     card.supported_interfaces.extend(one for one in other.supported_interfaces if _place(one) not in known)

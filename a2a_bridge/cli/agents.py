@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from typing import Any
 
 import typer
 
-from a2a_bridge.agents_app import (
+from a2a_bridge.agents import (
     PATH,
     AgentEntry,
     Agents,
@@ -31,6 +32,7 @@ from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.gateway_options import gateway_options
 from a2a_bridge.cli.gateway_setup import found
 from a2a_bridge.cli.listen_options import ListenOptions, limits_of
+from a2a_bridge.cli.options import HEADER
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import run, serving
 from a2a_bridge.cli.serve_options import hosted_agent
@@ -161,9 +163,34 @@ def _interfaces(
     return interfaces_of(name, common, names, at_root=only)
 
 
+#: options that prove who calls an agent; those of one agent must not reach another
+_CREDENTIALS = (
+    *("header", "credentials_for", "cert", "cert_key", "upstream_auth", "upstream_client_id"),
+    *("upstream_client_secret", "upstream_issuer", "upstream_token_url"),
+)
+
+
+def _check_credentials(name: str, settings: Any, flags: Any) -> None:
+    """Raises typer.BadParameter if one of several agents would get credentials that no table gives it."""
+    for option in _CREDENTIALS:
+        if option not in settings.given and getattr(flags, option):
+            raise typer.BadParameter(
+                f"several agents must not share credentials; [agents.{name}] has those of one",
+                param_hint=f"--{option.replace('_', '-')}",
+            )
+    for variable in os.environ:
+        if variable.startswith(HEADER):
+            raise typer.BadParameter(
+                "several agents must not share credentials; header in [agents.NAME] takes @FILE",
+                param_hint=variable,
+            )
+
+
 def _remote(
     name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool
 ) -> tuple[Opening, LiveLimits]:
+    if not only:
+        _check_credentials(name, settings, flags)
     if "public_url" not in settings.given:
         flags = replace(flags, public_url="")
     if flags.push_relay:

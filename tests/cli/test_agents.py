@@ -193,6 +193,46 @@ async def test_serve_takes_several_agents(folder: Path, monkeypatch: pytest.Monk
     assert (folder / ".a2a-bridge" / "blue.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("flags", "variables", "expected"),
+    [
+        (("-H", "Authorization: Bearer s3cret"), {}, "--header: several agents must not share credentials"),
+        ((), {"A2A_BRIDGE_HEADER_X_KEY": "s3cret"}, "A2A_BRIDGE_HEADER_X_KEY: several agents must not share"),
+        (("--upstream-auth", "none"), {}, "--upstream-auth: several agents must not share credentials"),
+    ],
+)
+async def test_several_agents_do_not_share_credentials(
+    folder: Path, flags: tuple[str, ...], variables: dict[str, str], expected: str
+) -> None:
+    file = written(folder, dict.fromkeys(("red", "blue"), "http://127.0.0.1:9"))
+    done = await command("gateway", "--config", file, *ANY_PORT, *flags, env=variables)
+    assert done.code == 2
+    assert expected in done.err
+    assert "s3cret" not in done.err
+
+
+async def test_each_agent_has_credentials_of_its_own(folder: Path) -> None:
+    keys = folder / "keys.json"
+    made = {
+        name: (await command("keys", "create", "--file", str(keys), "--id", name)).out for name in ("r", "b")
+    }
+    for name, key in made.items():
+        (folder / name).write_text(key)
+    flags = ("--api-keys", str(keys))
+    async with (
+        serving("serve", f"{folder}/agents.py:red", *ANY_PORT, *flags) as red,
+        serving("serve", f"{folder}/agents.py:blue", *ANY_PORT, *flags) as blue,
+    ):
+        file = folder / "bridge.toml"
+        file.write_text(
+            f'[agents.red]\nupstream = "{red.http}"\nheader = ["X-API-Key: @{folder}/r"]\n'
+            f'[agents.blue]\nupstream = "{blue.http}"\nheader = ["X-API-Key: @{folder}/b"]\n'
+        )
+        async with serving("gateway", "--config", str(file), *ANY_PORT) as running:
+            assert await text_of(f"{running.http}/agents/red") == "red::r"
+            assert await text_of(f"{running.http}/agents/blue") == "blue::b"
+
+
 async def test_several_agents_do_not_share_a_store(folder: Path) -> None:
     file = folder / "serve.toml"
     file.write_text(

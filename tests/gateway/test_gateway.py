@@ -312,7 +312,7 @@ async def test_two_gateways_in_a_row(probe: Probe) -> None:
 async def test_an_integer_beyond_doubles_is_rounded_and_logged_once(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "a2a_bridge.runtime")
+    caplog.set_level(logging.WARNING, "a2a_bridge.serving")
     monkeypatch.setattr(rounded, "count", 0)
     probe.on_unary = answering(
         hub.SendMessageResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT))
@@ -330,6 +330,6 @@ async def test_an_integer_beyond_doubles_is_rounded_and_logged_once(
             writer.close()
             await writer.wait_closed()
     assert probe.last.request.message.metadata["n"] == 2.0**53
-    said = [record for record in caplog.records if record.name == "a2a_bridge.runtime"]
+    said = [record for record in caplog.records if record.name == "a2a_bridge.serving"]
     assert len(said) == 1
     assert rounded.count >= 2

@@ -16,7 +16,7 @@ from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import Message, Part, Role, SendMessageRequest
 
 from a2a_bridge import Agent, connect, interface, serve
-from a2a_bridge.agents_app import AgentEntry, Agents, hosted, remote, serve_agents
+from a2a_bridge.agents import AgentEntry, Agents, hosted, remote, serve_agents
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
@@ -132,7 +132,11 @@ async def test_the_public_url_has_the_path_of_an_agent() -> None:
     options = ServeOptions(public_url="https://gw.example/", public_grpc="gw.example:443")
     async with serve_agents([entry("red")], options) as server:
         urls = {one.url for one in server.cards["red"].supported_interfaces}
-    assert urls == {"https://gw.example/agents/red", "https://gw.example/agents/red/", "gw.example:443"}
+    assert urls == {
+        "https://gw.example/agents/red",
+        "https://gw.example/agents/red/",
+        "https://gw.example:443",
+    }
 
 
 async def test_host_names() -> None:
@@ -257,7 +261,7 @@ async def test_an_agent_is_replaced_without_a_gap() -> None:
 async def test_an_agent_that_cannot_be_reached_at_the_start_is_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("a2a_bridge.agents_app._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("a2a_bridge.agents.server._FIRST_PAUSE", 0.01)
     reachable = False
 
     @asynccontextmanager

@@ -123,7 +123,7 @@ async def test_a_rounded_number_is_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connect(agent()):
-        with caplog.at_level(logging.WARNING, "a2a_bridge.runtime"):
+        with caplog.at_level(logging.WARNING, "a2a_bridge.serving"):
             assert rounded.on_first is not None
             rounded.on_first("message.metadata.big")
     assert "message.metadata.big" in caplog.text

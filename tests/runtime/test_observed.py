@@ -23,6 +23,7 @@ from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, names
 from a2a_bridge.cards import select
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.hosting import Run
 from a2a_bridge.middleware import Metrics
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -232,8 +233,9 @@ async def test_an_agent_that_is_gone_shows_in_the_metrics_of_its_gateway() -> No
             found = await scraped(gateway)
     cell = {"agent": "gone", "operation": "GetTask", "code": "UNAVAILABLE", "version": "1.0"}
     assert sample(found, "requests_total", **cell, binding="JSONRPC") == 1
-    # The attempts: a call that found nobody has two repetitions.
-    assert sample(found, "upstream_requests_total", **cell, binding="GRPC") == 3
+    # Each attempt counts.
+    attempts = 1 + UpstreamOptions().retries
+    assert sample(found, "upstream_requests_total", **cell, binding="GRPC") == attempts
     assert (
         sample(found, "upstream_reachable", agent="gone", binding="GRPC", version="1.0", interface="1") == 0
     )

@@ -1,0 +1,27 @@
+"""Several agents behind one server: `serve_agents`."""
+
+from __future__ import annotations
+
+from a2a_bridge.agents.entry import (
+    PATH,
+    AgentEntry,
+    Opening,
+    hosted,
+    interfaces_of,
+    options_of,
+    remote,
+)
+from a2a_bridge.agents.server import Agents, asgi_agents, serve_agents
+
+__all__ = [
+    "PATH",
+    "AgentEntry",
+    "Agents",
+    "Opening",
+    "asgi_agents",
+    "hosted",
+    "interfaces_of",
+    "options_of",
+    "remote",
+    "serve_agents",
+]

@@ -1,0 +1,322 @@
+"""Several agents behind one server: their parts of its hosts, their life, and the catalogue of them.
+
+Rules:
+1. HTTP finds an agent by the path `/agents/NAME` or by a host name, gRPC by the tenant NAME, by a host name
+   where the server sees the authority of a call, or by an address of its own.
+2. Each agent lives in a task of its own: an agent that fails, comes or goes does not touch the others.
+3. An agent that cannot be reached at the start is UNAVAILABLE and tried again. Every other problem at the
+   start ends it, because it is one of the configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+from a2a_bridge.admin import admin_listener, announced
+from a2a_bridge.agents.catalogue import CATALOG_PATH, catalogue, listing
+from a2a_bridge.agents.directory import Directory
+from a2a_bridge.agents.entry import PATH, SHARED, AgentEntry
+from a2a_bridge.agents.member import GrpcPart, Member
+from a2a_bridge.asgi_lifetime import Lifetime
+from a2a_bridge.bindings import (
+    ApplicationHost,
+    DocumentHost,
+    Host,
+    HostOptions,
+    ListenAddress,
+    asgi_host,
+    find,
+    http_site,
+)
+from a2a_bridge.core.errors import A2AError, Reason, cause_of
+from a2a_bridge.dialects import GRPC, KNOWN
+from a2a_bridge.observation import observed
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import ServeOptions
+
+logger = logging.getLogger("a2a_bridge.agents")
+
+#: seconds between two attempts to reach an agent: the first and the longest pause
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+#: reasons of errors that may pass by themselves
+_TRANSIENT = frozenset({Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED})
+
+
+class Agents:
+    """A server with several agents; like `Server`, and agents can be added and removed.
+
+    options: addresses, host options and limits of the server; its agents have options of their own. host: an
+    application that takes everything in place of listeners. grpc: whether gRPC is served.
+    """
+
+    def __init__(
+        self, options: ServeOptions, *, host: ApplicationHost | None = None, grpc: bool = True
+    ) -> None:
+        self._options = options
+        #: the listener for operators; None without `ServeOptions.admin`
+        self.admin: ListenAddress | None = None
+        self._members: dict[str, Member] = {}
+        self._application = host
+        self._listening = asyncio.Event()
+        self._drained = False
+        self._http: Any = host
+        self._grpc: Any = host
+        http = replace(options.host_of("http"), refusal=self.refusal)
+        if host is None:
+            self._http = find("JSONRPC").host(options.http, http)
+            self._grpc = None
+            if grpc:
+                own = replace(options.host_of("grpc"), refusal=self.refusal)
+                self._grpc = find("GRPC").host(options.grpc, own)
+        else:
+            host.options = http
+        documents: DocumentHost = self._http
+        documents.publish(PATH, lambda base_url: listing(self._members.values(), base_url))
+        documents.publish(CATALOG_PATH, lambda base_url: catalogue(self._members.values(), base_url))
+        dialects = [one for one in KNOWN if one.form(GRPC) is not None]
+        if grpc:
+            find("GRPC").mount(self._grpc, "", Directory(self._members), dialects)
+
+    @property
+    def http(self) -> ListenAddress | None:
+        """The HTTP listener."""
+        return None if self._application is not None else self._http.address
+
+    @property
+    def grpc(self) -> ListenAddress | None:
+        """The gRPC listener."""
+        return None if self._application is not None or self._grpc is None else self._grpc.address
+
+    @property
+    def secure(self) -> bool:
+        """Whether the listeners speak TLS."""
+        return self._options.host_of("http").tls is not None
+
+    @property
+    def draining(self) -> bool:
+        """True once it has begun to drain."""
+        return self._drained
+
+    @property
+    def cards(self) -> Mapping[str, hub.AgentCard]:
+        """The cards of the available agents by name, as a caller on this machine sees them."""
+        return {name: one.server.card for name, one in self._members.items() if one.server is not None}
+
+    async def open(self, entries: Sequence[AgentEntry]) -> None:
+        """Opens the agents, then the listeners. Raises the first error that is no lost connection, and
+        OSError for an address that cannot be listened on.
+        """
+        for entry in entries:
+            self._enter(entry)
+        for member in self._members.values():
+            await _until(member, member.mounted)
+        for host in self._own_hosts():
+            await host.start()
+        self._listening.set()
+        for member in self._members.values():
+            await _until(member, member.served)
+
+    async def add(self, entry: AgentEntry) -> None:
+        """Serves one more agent. Raises ValueError for a name that is taken, and the errors of `open`."""
+        member = self._enter(entry)
+        try:
+            await _until(member, member.served)
+        except BaseException:
+            await self.remove(entry.name, 0.0)
+            raise
+
+    async def replace(self, entry: AgentEntry, grace: float) -> None:
+        """Serves an agent in place of the one of its name, whose running calls get `grace` seconds. Callers
+        see no gap: two of them are open for a moment. Raises LookupError, and the errors of `open`; then the
+        old one stays.
+        """
+        old = self._members.get(entry.name)
+        if old is None:
+            raise LookupError(f"there is no agent {entry.name!r}")
+        new = self._begin(entry)
+        try:
+            await _until(new, new.served)
+        except BaseException:
+            await self._end(new, 0.0)
+            raise
+        old.site.close()
+        new.site.open()
+        self._members[entry.name] = new
+        await self._end(old, grace)
+
+    async def remove(self, name: str, grace: float) -> None:
+        """Stops serving an agent; its running calls get `grace` seconds. Raises LookupError."""
+        member = self._members.pop(name, None)
+        if member is None:
+            raise LookupError(f"there is no agent {name!r}")
+        member.site.close()
+        await self._end(member, grace)
+
+    async def _end(self, member: Member, grace: float) -> None:
+        """Ends the task of an agent."""
+        name = member.entry.name
+        member.grace = grace
+        member.leaving.set()
+        if member.task is not None:
+            if not member.served.is_set():  # it may wait for hosts that never start
+                member.task.cancel()
+            await asyncio.wait({member.task})
+            if not member.task.cancelled() and (error := member.task.exception()) is not None:
+                logger.debug("agent %s ended with an error", name, exc_info=error)
+
+    async def drain(self, grace: float) -> None:
+        """Refuses new work; running calls of all agents get `grace` seconds. May be repeated."""
+        if self._drained:
+            return
+        self._drained = True
+        end = monotonic() + grace
+        await asyncio.gather(*(host.drain(grace) for host in self._own_hosts()))
+        rest = max(0.0, end - monotonic())
+        await asyncio.gather(*(self.remove(name, rest) for name in list(self._members)))
+
+    def _own_hosts(self) -> list[Host]:
+        """The listeners; none for an application."""
+        return [] if self._application is not None else [one for one in (self._http, self._grpc) if one]
+
+    # ------------------------------------------------------------------ one agent
+
+    def _enter(self, entry: AgentEntry) -> Member:
+        """Begins to open one more agent at its address."""
+        if entry.name in self._members:
+            raise ValueError(f"there are two agents {entry.name!r}")
+        member = self._begin(entry)
+        try:
+            member.site.open()
+        except ValueError:
+            if member.task is not None:
+                member.task.cancel()
+            raise
+        self._members[entry.name] = member
+        return member
+
+    def _begin(self, entry: AgentEntry) -> Member:
+        """Begins to open an agent."""
+        host = self._application
+        here = None if host is None else lambda: bool(host.trailers)
+        member = Member(entry, self._options, here, self._part)
+
+        async def started() -> None:
+            member.mounted.set()
+            await self._listening.wait()
+
+        path = f"{PATH}/{entry.name}"
+        member.site = http_site(
+            self._http, self._http.options, path, entry.names, started, at_root=entry.at_root
+        )
+        member.task = asyncio.create_task(self._live(member), name=f"agent {entry.name}")
+        return member
+
+    def _part(self, member: Member, family: str, address: ListenAddress, options: HostOptions) -> Host | None:
+        if address != SHARED or (family == "grpc" and self._grpc is None):
+            return None
+        if family == "http":
+            member.site.options = replace(options, authenticate=self._http.options.authenticate)
+            member.refusal = options.refusal
+            found: Host = member.site
+            return found
+        return GrpcPart(member, self._grpc, member.site.start)
+
+    async def _live(self, member: Member) -> None:
+        """Serves an agent until it leaves."""
+        name, pause = member.entry.name, _FIRST_PAUSE
+        while not member.leaving.is_set():
+            try:
+                async with member.entry.opening(member) as server:
+                    member.server = server
+                    if pause > _FIRST_PAUSE:
+                        logger.warning("agent %s can be reached now", name)
+                    member.served.set()
+                    await member.leaving.wait()
+                    end = monotonic() + member.grace
+                    await member.running.wait(member.grace)
+                    member.server = None
+                    await server.drain(max(0.0, end - monotonic()))
+            except A2AError as error:
+                if error.reason not in _TRANSIENT or member.server is not None:
+                    raise
+                if pause == _FIRST_PAUSE:
+                    logger.warning("agent %s cannot be reached, it is tried again: %s", name, cause_of(error))
+                member.mounted.set()
+                member.served.set()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(member.leaving.wait(), pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    # ------------------------------------------------------------------ all agents
+
+    def refusal(self) -> A2AError | None:
+        """Why the server is not ready: the first agent of this process whose store does not take work."""
+        for member in self._members.values():
+            if member.refusal is not None and (error := member.refusal()) is not None:
+                return error
+        return None
+
+
+async def _until(member: Member, event: asyncio.Event) -> None:
+    """Waits for an event of an agent. Raises the error with which its task has ended before."""
+    task = member.task
+    assert task is not None  # noqa: S101  for the type checker
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    if task.done():
+        task.result()
+
+
+@asynccontextmanager
+async def serve_agents(
+    entries: Sequence[AgentEntry],
+    options: ServeOptions | None = None,
+    *,
+    host: ApplicationHost | None = None,
+    grpc: bool = True,
+) -> AsyncIterator[Agents]:
+    """Serves several agents while the context is open. host, grpc: see `Agents`. Raises the errors of
+    `Agents.open`.
+    """
+    options = observed(options or ServeOptions())
+    server = Agents(options, host=host, grpc=grpc)
+    known = replace(options, host=replace(options.host, refusal=server.refusal))
+    async with admin_listener(options) as admin:
+        try:
+            await server.open(entries)
+            async with announced(server, known, admin, host, None):
+                yield server
+        finally:
+            await server.drain(options.grace)
+
+
+def asgi_agents(
+    entries: Sequence[AgentEntry],
+    options: ServeOptions | None = None,
+    *,
+    opened: Callable[[Agents], None] | None = None,
+) -> Any:
+    """Several agents as an ASGI 3 application: see `asgi` and `serve_agents`. opened: is called with the
+    server when it has started.
+    """
+    chosen = options or ServeOptions()
+
+    @asynccontextmanager
+    async def serve() -> AsyncIterator[Agents]:
+        async with serve_agents(entries, chosen, host=host) as server:
+            if opened is not None:
+                opened(server)
+            yield server
+
+    lifetime = Lifetime(serve)
+    host = asgi_host(chosen.host_of("http"), startup=lifetime.start, close=lifetime.close, grace=chosen.grace)
+    return host
