@@ -14,7 +14,7 @@ import pytest
 
 from a2a_bridge import Agent, interface, serve
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.cli.upstream_flags import UpstreamFlags
+from a2a_bridge.cli.upstream_flags import ReachFlags
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway import UpstreamOptions
@@ -23,7 +23,7 @@ from a2a_bridge.runtime import Server, connect
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from tests.auth.identity_provider import AUDIENCE, Provider, provider_running
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
-from tests.gateway.test_credentials import SECRET, Showing, checking
+from tests.gateway.credentials_scene import SECRET, Showing, checking
 from tests.patience import PATIENCE
 
 
@@ -42,7 +42,7 @@ def probe(text: str = "hello") -> Probe:
 
 
 def test_the_defaults_of_the_flags_are_those_of_the_options() -> None:
-    flags = {one.name: one.default for one in fields(UpstreamFlags)}
+    flags = {one.name: one.default for one in fields(ReachFlags)}
     options = {one.name: one.default for one in fields(UpstreamOptions) if one.default is not MISSING}
     for name in ("affinity", "retries", "card_refresh"):
         assert flags[name] == options[name]

@@ -16,105 +16,47 @@ from a2a.server.routes.rest_routes import create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore
 from starlette.applications import Starlette
 
-from a2a_bridge import Agent, connect, interface, serve
-from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader
+from a2a_bridge import connect, interface
+from a2a_bridge.auth import BearerTokens, KeySetSource
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core.authentication import Presented
-from a2a_bridge.core.call import CallContext, Principal
+from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.gateway.credentials import (
     ClientCredentials,
     StaticCredentials,
-    TokenEndpoint,
     TokenExchange,
     UpstreamCredentials,
     mismatch,
 )
-from a2a_bridge.gateway.credentials.token_exchange import REFUSED
 from a2a_bridge.gateway.credentials.tokens import REFUSALS
-from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, serve_gateway, serve_service
-from a2a_bridge.testing.probe import Probe, answering, yielding
+from a2a_bridge.testing.probe import Probe, answering
 from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running
+from tests.gateway.credentials_scene import (
+    MESSAGE,
+    SECRET,
+    Clock,
+    Edge,
+    agent_checking,
+    endpoint,
+    gateway,
+    said,
+)
 from tests.gateway.test_gateway import card as probe_card
 from tests.interop.sdk_agent import ScriptedExecutor
 from tests.interop.sdk_agent import card as sdk_card
 from tests.patience import PATIENCE
 from tests.runtime.scene import BINDINGS, uvicorn_running
 
-SECRET = "s3cret:+/"  # noqa: S105  the one of the test's provider
-MESSAGE = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hello")])
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Showing:
-    """Answers with the name of its caller, and who acts for it."""
-
-    async def execute(self, run: Run) -> AsyncIterator[Any]:
-        principal = run.context.principal
-        assert principal is not None
-        yield run.artifact(f"{principal.name.rpartition('#')[2]} {principal.claims.get('act', '')}".strip())
-        yield run.status("completed")
-
 
 @pytest.fixture
 async def provider() -> AsyncIterator[Provider]:
     async with provider_running() as running:
         yield running
-
-
-def endpoint(provider: Provider, clock: Any = None, **changes: Any) -> TokenEndpoint:
-    members: dict[str, Any] = {"url": f"{provider.issuer}/token", "client_id": "bridge", **changes}
-    members.setdefault("secret", lambda: SECRET)
-    return TokenEndpoint(**members, **({"clock": clock} if clock else {}))
-
-
-def checking(provider: Provider) -> ServeOptions:
-    """An agent that lets callers in who have a token of the provider."""
-    keys = KeySetSource(provider.issuer)
-    return ServeOptions(authentication=Authentication([BearerTokens(provider.issuer, [AUDIENCE], keys)]))
-
-
-@asynccontextmanager
-async def agent_checking(provider: Provider, *bindings: str) -> AsyncIterator[Server]:
-    declared = [interface(one) for one in bindings or BINDINGS]
-    async with serve(Agent(Showing(), name="shows"), declared, options=checking(provider)) as server:
-        yield server
-
-
-@asynccontextmanager
-async def gateway(
-    agent: hub.AgentCard,
-    credentials: UpstreamCredentials | None,
-    *,
-    binding: str = "",
-    dial: DialOptions | None = None,
-    **options: Any,
-) -> AsyncIterator[Server]:
-    served = ServeOptions(grace=0, upstream=UpstreamOptions(credentials=credentials), **options)
-    offered = select(agent, known=BINDINGS, binding=binding)
-    async with serve_gateway(
-        agent, offered, options=served, dial_options=dial or DialOptions(timeout=None)
-    ) as server:
-        yield server
-
-
-async def said(card: hub.AgentCard, binding: str = "JSONRPC", **parameters: str) -> str:
-    options = DialOptions(parameters=parameters)
-    async with connect(card, binding=binding, options=options) as peer:
-        answer = (await peer.send("hi")).text
-        assert [text async for text in peer.stream_text("hi")] == [answer]
-    return answer
 
 
 @pytest.mark.parametrize("upstream", BINDINGS)
@@ -406,35 +348,6 @@ async def test_a_refused_token_is_replaced_once(
     assert "a text of the agent" in caplog.text
 
 
-class Edge:
-    """A gateway that identifies its callers in every way, in front of an agent that records what it gets."""
-
-    def __init__(self, folder: Path, provider: Provider) -> None:
-        self.probe = Probe()
-        self.probe.on_unary = answering(hub.SendMessageResponse(message=MESSAGE))
-        self.probe.on_stream = yielding(hub.StreamResponse(message=MESSAGE))
-        keys = KeyFile(folder / "keys.json")
-        self.key = keys.create("ann").text
-        self.token = provider.token()
-        self.authentication = Authentication(
-            [
-                ApiKeys(keys),
-                BearerTokens(provider.issuer, [AUDIENCE], KeySetSource(provider.issuer)),
-                ProxyHeader("x-user", ("127.0.0.1",)),
-            ]
-        )
-        self.ways = (
-            {"x-api-key": self.key},
-            {"authorization": f"Bearer {self.token}"},
-            {"x-user": "ann-by-proxy"},
-            {"x-api-key": self.key, "authorization": f"Bearer {self.token}", "x-user": "ann-by-proxy"},
-        )
-
-    @property
-    def received(self) -> str:
-        return "\n".join(str(dict(call.context.parameters)) for call in self.probe.calls)
-
-
 def kinds(provider: Provider) -> dict[str, UpstreamCredentials | None]:
     return {
         "default": None,
@@ -525,122 +438,6 @@ async def test_a_header_for_all_calls_beside_a_token_is_refused(provider: Provid
         with pytest.raises(A2AError, match="authorization is set for all calls, and by the credentials"):
             async with gateway(agent.card, ClientCredentials(endpoint(provider)), dial=dial):
                 pass
-
-
-@pytest.mark.parametrize("upstream", BINDINGS)
-async def test_the_token_of_each_caller_is_exchanged_once(provider: Provider, upstream: str) -> None:
-    credentials = TokenExchange(endpoint(provider), audience=AUDIENCE, scope="talk")
-    edge = checking(provider).authentication
-    tokens = {name: provider.token(sub=name) for name in ("ann", "bob")}
-    async with (
-        agent_checking(provider, upstream) as agent,
-        gateway(agent.card, credentials, authentication=edge) as server,
-    ):
-        for front in BINDINGS:
-            for name, token in tokens.items():
-                answer = await said(server.card, front, authorization=f"Bearer {token}")
-                assert answer == f"{name} {{'sub': 'bridge'}}"
-    assert [one["subject_token"] for one in provider.grants] == list(tokens.values())
-    assert {one["subject_token_type"].rpartition(":")[2] for one in provider.grants} == {"access_token"}
-
-
-@pytest.mark.parametrize("upstream", BINDINGS)
-async def test_a_stream_that_is_opened_again_is_still_that_of_its_caller(
-    provider: Provider, upstream: str
-) -> None:
-    status = hub.TaskStatus(state=hub.TASK_STATE_WORKING)
-    working = hub.StreamResponse(task=hub.Task(id="t", context_id="c", status=status))
-    done = hub.TaskStatus(state=hub.TASK_STATE_COMPLETED)
-    probe = Probe()
-    names: list[str] = []
-
-    async def subscribed(call: Any) -> Any:
-        names.append(call.operation.name)
-        if call.operation.name == "SendStreamingMessage":
-            yield working
-            raise A2AError(Reason.UNAVAILABLE, "the connection broke")
-        yield hub.StreamResponse(task=hub.Task(id="t", context_id="c", status=done))
-
-    probe.on_stream = subscribed
-    probe.on_unary = answering(hub.Task(id="t", context_id="c", status=status))
-    credentials = TokenExchange(endpoint(provider), audience=AUDIENCE)
-    edge = checking(provider).authentication
-    caller = DialOptions(parameters={"authorization": f"Bearer {provider.token()}"})
-    async with (
-        serve_service(probe, probe_card(), [interface(upstream)], ServeOptions(grace=0)) as agent,
-        gateway(agent.card, credentials, authentication=edge) as server,
-        connect(server.card, options=caller) as peer,
-    ):
-        request = hub.SendMessageRequest(
-            message=hub.Message(message_id="1", role=hub.ROLE_USER, parts=[hub.Part(text="x")])
-        )
-        async with asyncio.timeout(PATIENCE):
-            events = [event async for event in peer.send_streaming_message(request)]
-    assert events[-1].task.status.state == hub.TASK_STATE_COMPLETED
-    assert names == ["SendStreamingMessage", "SubscribeToTask"]
-    sent = {call.context.parameters["authorization"] for call in probe.calls}
-    assert len(sent) == 1
-    assert sent != {caller.parameters["authorization"]}
-    assert len(provider.grants) == 1
-
-
-async def test_callers_without_a_token_of_their_own_are_told(provider: Provider, tmp_path: Path) -> None:
-    edge = Edge(tmp_path, provider)
-    credentials = TokenExchange(endpoint(provider))
-    problems = set()
-    async with (
-        serve_service(edge.probe, probe_card(), [interface("JSONRPC")], ServeOptions(grace=0)) as agent,
-        gateway(agent.card, credentials, authentication=edge.authentication) as server,
-    ):
-        for front in BINDINGS:
-            # The API key decides who calls; the token beside it is not verified, so it is not exchanged.
-            for way in (edge.ways[0], edge.ways[2], edge.ways[3]):
-                async with connect(server.card, binding=front, options=DialOptions(parameters=way)) as peer:
-                    with pytest.raises(A2AError) as failed:
-                        await peer.send("hi")
-                problems.add((failed.value.reason, failed.value.message))
-    assert problems == {
-        (
-            Reason.UNAUTHENTICATED,
-            "the agent is called on behalf of its caller, which needs a bearer token for that",
-        )
-    }
-    assert edge.probe.calls == []
-    assert provider.grants == []
-
-
-async def test_exchange_needs_an_edge(provider: Provider) -> None:
-    async with agent_checking(provider) as agent:
-        with pytest.raises(ValueError, match="authenticates its callers"):
-            async with gateway(agent.card, TokenExchange(endpoint(provider))):
-                pass
-
-
-def on_behalf(token: str, **claims: Any) -> CallContext:
-    claims = {"iss": "i", **claims}
-    return CallContext(parameters={"authorization": f"Bearer {token}"}, principal=Principal("ann", claims))
-
-
-async def test_a_token_that_is_not_exchanged_is_tried_again_after_a_while(provider: Provider) -> None:
-    clock = Clock()
-    credentials = TokenExchange(endpoint(provider, clock), clock=clock)
-    other = Provider(issuer=provider.issuer, keys=[new_key()])
-    for token, reason in (
-        (other.token(), Reason.UNAUTHENTICATED),
-        (provider.token(sub="mallory"), Reason.PERMISSION_DENIED),
-    ):
-        provider.grants.clear()
-        for _ in range(3):
-            with pytest.raises(A2AError) as failed:
-                await credentials.of(on_behalf(token))
-            assert failed.value.reason is reason
-        assert len(provider.grants) == 1
-        clock.now += REFUSED + 1
-        with pytest.raises(A2AError):
-            await credentials.of(on_behalf(token))
-        assert len(provider.grants) == 2
-    # Others are not affected.
-    assert (await credentials.of(on_behalf(provider.token())))["authorization"].startswith("Bearer ey")
 
 
 def test_a_card_that_asks_for_something_else_is_noticed(provider: Provider) -> None:
