@@ -26,6 +26,18 @@ PUBLIC = {
         "run_gateway",
         "serve",
     ],
+    "a2a_bridge.agents": [
+        "PATH",
+        "AgentEntry",
+        "Agents",
+        "Opening",
+        "asgi_agents",
+        "hosted",
+        "interfaces_of",
+        "options_of",
+        "remote",
+        "serve_agents",
+    ],
     "a2a_bridge.auth": [
         "ALGORITHMS",
         "ApiKeys",
