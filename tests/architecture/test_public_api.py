@@ -27,10 +27,10 @@ PUBLIC = {
         "serve",
     ],
     "a2a_bridge.agents": [
-        "PATH",
         "AgentEntry",
         "Agents",
         "Opening",
+        "PATH",
         "asgi_agents",
         "hosted",
         "interfaces_of",
