@@ -18,12 +18,14 @@ from typing import Protocol
 from a2a_bridge.agent_app import open_store_of
 from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
 from a2a_bridge.gateway.cards import OpenExtendedCard, without_security
 from a2a_bridge.gateway.connections import Connections
+from a2a_bridge.gateway.reachability import ask_while_gone, refusal
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay
@@ -64,6 +66,10 @@ class GatewayApp:
     memory: MemoryAccount
     #: of the relay; None without a store
     outbox: Outbox | None = None
+
+    def refusal(self) -> A2AError | None:
+        """Why the gateway takes no new work; see HostOptions."""
+        return refusal(self.connections.failover)
 
 
 @asynccontextmanager
@@ -109,6 +115,8 @@ async def gateway_app(
             service = relay.wrap(service)
             receivers[RELAY_PATH] = relay.receive
         stack.push_async_callback(connections.aclose_streams)
+        asking = asyncio.create_task(ask_while_gone(lambda: connections.failover), name="ask a lost agent")
+        stack.push_async_callback(_cancel, asking)
 
         async def replace(candidates: Sequence[Candidate], *, resumes: bool) -> None:
             await connections.replace(candidates, resumes=resumes)
@@ -154,8 +162,12 @@ async def refreshed(
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await _cancel(task)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _relay(

@@ -39,7 +39,7 @@ from a2a_bridge.gateway.credentials import TokenExchange, note_mismatch, sending
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
-from a2a_bridge.gateway_app import gateway_app, offered, refreshed
+from a2a_bridge.gateway_app import GatewayApp, gateway_app, offered, refreshed
 from a2a_bridge.gauges import agent_gauges, gateway_gauges
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.observation import observed, observed_dial
@@ -153,7 +153,8 @@ async def serve_gateway(
             one.service,
             offered(card, candidates, options),
             interfaces,
-            options,
+            # Of several agents, one that is lost leaves the server ready for the others.
+            options if shared is not None and shared.prefix else _ready_with(options, one),
             close=one.close,
             rewrites_card=True,
             remembered=remembered,
@@ -167,6 +168,13 @@ async def serve_gateway(
         refreshed(one, CardReading(card, candidates), options, server.replace_card),
     ):
         yield server
+
+
+def _ready_with(options: ServeOptions, app: GatewayApp) -> ServeOptions:
+    """Options whose readiness depends on the agent behind a gateway."""
+    if options.host.refusal is not None:
+        return options
+    return replace(options, host=replace(options.host, refusal=app.refusal))
 
 
 def check_credentials(card: hub.AgentCard, options: ServeOptions) -> None:

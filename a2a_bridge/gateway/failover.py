@@ -88,6 +88,11 @@ class Failover:
         #: the interfaces whose loss has been logged; all of them while the agent cannot be reached
         self._lost: set[Upstream] = set()
 
+    @property
+    def is_gone(self) -> bool:
+        """True while the last call reached none of the interfaces."""
+        return len(self._lost) == len(self.upstreams)
+
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if self._retries is not None:
             self._retries.budget.earn()
@@ -185,6 +190,8 @@ class Failover:
                 if failed_to_connect(error):
                     failures[upstream] = error
                     continue
+                if failures or self._lost:  # an error is an answer
+                    self._log(upstream, failures)
                 elsewhere = has_task and home is not None and upstream is not home
                 if elsewhere and error.reason is Reason.TASK_NOT_FOUND:
                     raise self._unreachable(failures) from None
@@ -255,7 +262,7 @@ class Failover:
 
     def _log(self, answered: Upstream | None, failures: Mapping[Upstream, A2AError]) -> None:
         """One line for each change: the agent or an interface of it is lost, or is back."""
-        was_gone = len(self._lost) == len(self.upstreams)
+        was_gone = self.is_gone
         lost = {upstream: error for upstream, error in failures.items() if upstream not in self._lost}
         causes = "; ".join(f"{upstream!r}: {cause_of(error)}" for upstream, error in lost.items())
         self._lost.update(lost)
