@@ -15,6 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -44,6 +45,8 @@ logger = logging.getLogger("a2a_bridge.agents")
 
 #: seconds between two attempts to reach an agent: the first and the longest pause
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+#: seconds that the start waits for agents
+_PATIENCE = 10.0
 #: reasons of errors that may pass by themselves
 _TRANSIENT = frozenset({Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED})
 
@@ -110,17 +113,26 @@ class Agents:
 
     async def open(self, entries: Sequence[AgentEntry]) -> None:
         """Opens the agents, then the listeners. Raises the first error that is no lost connection, and
-        OSError for an address that cannot be listened on.
+        OSError for an address that cannot be listened on. An agent that takes longer than `_PATIENCE` comes
+        later.
         """
         for entry in entries:
             self._enter(entry)
-        for member in self._members.values():
-            await _until(member, member.mounted)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                for member in self._members.values():
+                    await _until(member, member.mounted)
+        except TimeoutError:
+            slow = [name for name, one in self._members.items() if not one.mounted.is_set()]
+            logger.warning("not open yet, the others are served: %s", ", ".join(slow))
         for host in self._own_hosts():
             await host.start()
         self._listening.set()
-        for member in self._members.values():
-            await _until(member, member.served)
+        for name, member in self._members.items():
+            if member.mounted.is_set():
+                await _until(member, member.served)
+            elif member.task is not None:
+                member.task.add_done_callback(partial(_log_failure, name))
 
     async def add(self, entry: AgentEntry) -> None:
         """Serves one more agent. Raises ValueError for a name that is taken, and the errors of `open`."""
@@ -261,6 +273,11 @@ class Agents:
             if member.refusal is not None and (error := member.refusal()) is not None:
                 return error
         return None
+
+
+def _log_failure(name: str, task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("agent %s is not served: %s", name, error, exc_info=error)
 
 
 async def _until(member: Member, event: asyncio.Event) -> None:

@@ -292,6 +292,38 @@ async def test_an_agent_that_cannot_be_reached_at_the_start_is_tried_again(
     ]
 
 
+async def test_a_slow_agent_does_not_hold_the_start(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("a2a_bridge.agents.server._PATIENCE", 0.05)
+    may_open, failing = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def slow(shared: Shared) -> AsyncIterator[Any]:
+        await may_open.wait()
+        async with entry("slow").opening(shared) as server:
+            yield server
+
+    @asynccontextmanager
+    async def faulty(_: Shared) -> AsyncIterator[Any]:
+        await may_open.wait()
+        failing.set()
+        raise OSError("no such file")
+        yield
+
+    entries = [AgentEntry("slow", slow), AgentEntry("faulty", faulty), entry("blue")]
+    async with asyncio.timeout(PATIENCE), serve_agents(entries) as server, httpx.AsyncClient() as http:
+        assert await text_of(f"{base(server)}/agents/blue") == "blue::hi"
+        may_open.set()
+        while (await http.get(f"{base(server)}/agents/slow/.well-known/agent-card.json")).status_code != 200:
+            pass
+        assert await text_of(f"{base(server)}/agents/slow") == "slow::hi"
+        await failing.wait()
+    messages = [one.message for one in caplog.records if one.name == "a2a_bridge.agents"]
+    assert "not open yet, the others are served: slow, faulty" in messages
+    assert "agent faulty is not served: no such file" in messages
+
+
 async def test_a_faulty_agent_ends_the_start() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
