@@ -135,7 +135,7 @@ async def test_the_public_url_has_the_path_of_an_agent() -> None:
     assert urls == {
         "https://gw.example/agents/red",
         "https://gw.example/agents/red/",
-        "https://gw.example:443",
+        "gw.example:443",
     }
 
 
