@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import typer
@@ -48,12 +49,19 @@ class ServedAgent(Table):
     max_streams: int = flag(0, "Open streams of one principal; 0: no limit.", "N", least=0)
 
 
-def check_target(target: str | None, agents: Mapping[str, Any], argument: str) -> None:
-    """Raises typer.BadParameter unless either the argument of a command or its file names what is served."""
+def check_target(target: str | None, flags: ServerFlags, agents: Mapping[str, Any], argument: str) -> None:
+    """Raises typer.BadParameter unless either the argument of a command or its file names what is served, and
+    for a rule that is for none of the agents.
+    """
     if target is not None and agents:
         raise typer.BadParameter("the configuration file has agents already", param_hint=argument)
     if target is None and not agents:
         raise typer.BadParameter("missing, and no configuration file names an agent", param_hint=argument)
+    for number, rule in enumerate(flags.rules, 1):
+        if rule.agents and not any(fnmatchcase(name, one) for name in agents for one in rule.agents):
+            raise typer.BadParameter(
+                f"[[rules]] {number}: agents has no name of [agents.NAME]", param_hint="--config"
+            )
 
 
 def flags_of(flags: _Flags, settings: Table) -> _Flags:

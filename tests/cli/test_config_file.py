@@ -84,7 +84,7 @@ def problems(group: type, text: str, folder: Path) -> list[str]:
         ("http = 8080", "1: http has to be a valid string"),
         ('header = "X: a"', "1: header has to be a valid list"),
         ("max_calls = 1\nmax-calls = 2", "1: max_calls stands there twice, with _ and with -"),
-        ("config = 'x'", "1: unknown key config"),
+        ("config = 'x'", "1: unknown key config; did you mean log_config?"),
         ("print_envoy_config = true", "1: unknown key print_envoy_config"),
         ("[agents.a]\npeer = 'x'", "1: upstream of [agents.a] is missing"),
         (
