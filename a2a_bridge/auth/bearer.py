@@ -7,7 +7,10 @@ Rules:
 3. Issuer, audience and expiry are required; `exp`, `nbf` and `iat` have `LEEWAY` seconds. A member that
    stands twice is refused, because readers differ on which one counts.
 4. Verified tokens are remembered until they expire, for as long as the keys stay the same.
-5. The caller learns that its token is not valid; the log (debug) has the reason. Neither has the token.
+5. A token that is bound to a key of its sender (`cnf`, RFC 7800) is no bearer token. It counts on a
+   connection with the client certificate that it names (RFC 8705). Other proofs, such as DPoP (RFC 9449),
+   are not checked here, so tokens that need them are refused.
+6. The caller learns that its token is not valid; the log (debug) has the reason. Neither has the token.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from cachetools import LRUCache
@@ -55,6 +58,8 @@ class _Verified(NamedTuple):
     principal: Principal
     #: seconds since the epoch
     expires: float
+    #: SHA-256 of the client certificate that it is bound to, in base64url; empty for a bearer token
+    certificate: str
     generation: int
 
 
@@ -131,14 +136,14 @@ class BearerTokens:
         # The digest of it, so that a dump of the memory has no tokens.
         name = hashlib.sha256(token.encode()).digest()
         known = self._verified.get(name)
-        if known is not None and known.generation == self._keys.generation and self._now() < known.expires:
-            return known.principal
-        principal, expires = await self._verify(token)
-        self._verified[name] = _Verified(principal, expires, self._keys.generation)
-        return principal
+        if known is None or known.generation != self._keys.generation or self._now() >= known.expires:
+            known = self._verified[name] = await self._verify(token)
+        if known.certificate and known.certificate != _thumbprint(presented):
+            raise self._refused("it is bound to a client certificate that this connection has not")
+        return known.principal
 
-    async def _verify(self, token: str) -> tuple[Principal, float]:
-        """The principal of a token, and when it expires. Raises UNAUTHENTICATED, UNAVAILABLE."""
+    async def _verify(self, token: str) -> _Verified:
+        """A token that is valid on a connection with its certificate. Raises UNAUTHENTICATED, UNAVAILABLE."""
         try:
             head = _members(token.split(".", maxsplit=1)[0])
             algorithm, kid = head.get("alg"), head.get("kid")
@@ -160,7 +165,17 @@ class BearerTokens:
         subject = claims.get(self._claim)
         if not isinstance(subject, str) or not subject:
             raise self._refused(f"it has no {self._claim}")
-        return Principal(f"{self._issuer}#{subject}", claims), expires
+        principal = Principal(f"{self._issuer}#{subject}", claims)
+        return _Verified(principal, expires, self._bound_to(claims), self._keys.generation)
+
+    def _bound_to(self, claims: Mapping[str, Any]) -> str:
+        """The certificate that a token is bound to; empty for a bearer token. Raises UNAUTHENTICATED."""
+        if "cnf" not in claims:
+            return ""
+        match claims["cnf"]:
+            case {"x5t#S256": str(thumbprint), **others} if thumbprint and not others:
+                return thumbprint
+        raise self._refused("it is bound to a key of its sender, and the proof of that is not checked here")
 
     async def _claims_of(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any]:
         """The claims under a valid signature. Raises UNAUTHENTICATED, JoseError, ValueError."""
@@ -182,6 +197,14 @@ class BearerTokens:
         return UnauthenticatedError(
             "The bearer token is not valid", (f'{self.challenge}, error="invalid_token"',)
         )
+
+
+def _thumbprint(presented: Presented) -> str:
+    """The client certificate of a request as tokens name it (RFC 8705, 3.1); empty without one."""
+    found = presented.certificate() if presented.certificate is not None else None
+    if found is None:
+        return ""
+    return base64.urlsafe_b64encode(hashlib.sha256(found).digest()).rstrip(b"=").decode()
 
 
 def _algorithms_of(key: Any) -> tuple[str, ...]:

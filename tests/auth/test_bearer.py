@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import random
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -198,44 +197,6 @@ async def test_forged_tokens(provider: Provider) -> None:
     assert not await is_refused(tokens, provider.token())
     accepted = [name for name, token in forged(provider).items() if not await is_refused(tokens, token)]
     assert accepted == []
-
-
-async def test_mutated_tokens(provider: Provider) -> None:
-    """Whatever changes, the signature of the token is that of other bytes; nothing crashes."""
-    generator = random.Random(7)
-    tokens = tokens_of(provider)
-    good = provider.token()
-    alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.=+/ {}"\x00'
-    accepted = []
-    for _ in range(2_000):
-        text = list(good)
-        for _ in range(generator.randint(1, 4)):
-            at = generator.randrange(len(text))
-            match generator.randrange(3):
-                case 0:
-                    text[at] = generator.choice(alphabet)
-                case 1:
-                    del text[at]
-                case _:
-                    text.insert(at, generator.choice(alphabet))
-        token = "".join(text)
-        if same_bytes(token, good):
-            continue
-        if not await is_refused(tokens, token):
-            accepted.append(token)
-    assert accepted == []
-
-
-def same_bytes(token: str, good: str) -> bool:
-    """True if a token has the segments of another one: the last character of base64 has unused bits."""
-    if token.count(".") != 2:
-        return False
-    try:
-        return [base64.urlsafe_b64decode(part + "==") for part in token.split(".")] == [
-            base64.urlsafe_b64decode(part + "==") for part in good.split(".")
-        ]
-    except ValueError:
-        return False
 
 
 async def test_two_headers_are_refused(provider: Provider) -> None:

@@ -32,6 +32,8 @@ Headers = tuple[tuple[str, str], ...]
 
 JSON: Headers = (("Content-Type", "application/json"),)
 A2A_JSON: Headers = (("Content-Type", "application/a2a+json"),)
+#: for answers to GET, which caches of HTTP may keep otherwise: one caller must not get those of another
+NO_STORE: Headers = (("Cache-Control", "no-store"),)
 #: X-Accel-Buffering tells nginx to pass events on as they come
 EVENT_STREAM: Headers = (
     ("Content-Type", "text/event-stream"),

@@ -22,6 +22,7 @@ from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     A2A_JSON,
     JSON,
+    NO_STORE,
     Failure,
     Headers,
     Reply,
@@ -181,10 +182,13 @@ def _event(row: Row[Any, Any], id_: str, message: Any) -> bytes:
 
 
 def _media(request: Request, table: Table[wire.Routes]) -> Headers:
-    """The media type of an answer. Older versions have application/json only."""
+    """The media type of an answer, and for GET that no cache keeps it. Older versions have application/json
+    only.
+    """
     accept = request.headers.get("Accept")
     wanted = accept and not table.older and "a2a+json" in accept.lower() and _prefers_a2a(accept)
-    return A2A_JSON if wanted else JSON
+    media = A2A_JSON if wanted else JSON
+    return media + NO_STORE if request.method == "GET" else media
 
 
 def _options(method: str, found: Iterable[wire.Match | list[str]], nothing: A2AError) -> Reply:

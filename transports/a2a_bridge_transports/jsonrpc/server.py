@@ -27,6 +27,7 @@ from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,
     JSON,
+    NO_STORE,
     Failure,
     Handler,
     Reply,
@@ -235,14 +236,14 @@ class JsonRpcServer(ServerSide[Rows]):
                     answer = row.restore_response(
                         answer, with_side_channel(context.reply, context.reply.side_channel)
                     )
-                headers = JSON + self.reply_headers(request, table, context, name, message)
-                return Reply(200, headers, dumps(answer))
+                headers = self.reply_headers(request, table, context, name, message)
+                return Reply(200, JSON + NO_STORE + headers, dumps(answer))
             except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
                 failed = self.failure(request, error, name)
                 # A document that the agent does not have is 404, whatever the reason.
                 status = 404 if failed.reason.level == "a2a" else error_status(failed, failed.reason.http)
                 body = dumps(table.form.encode_error(failed).body)
-                return Reply(status, JSON + error_headers(failed), body)
+                return Reply(status, JSON + NO_STORE + error_headers(failed), body)
 
         return handle
 
