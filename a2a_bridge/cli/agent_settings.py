@@ -25,7 +25,9 @@ class AgentSettings(UpstreamFlags, Table):
     """One `[agents.NAME]` of `gateway`. An option that is not in `given` is that of the command."""
 
     upstream: str = required("The agent: URL, :PORT, host:port (gRPC) or card file.", "UPSTREAM")
-    host: str = flag("", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST")
+    host: str = flag(
+        "", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST", unique=True
+    )
     grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
     public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
     versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
@@ -38,7 +40,9 @@ class ServedAgent(Table):
     """One `[agents.NAME]` of `serve`."""
 
     agent: str = required("file.py, file.py:agent or package.module:agent.", "AGENT")
-    host: str = flag("", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST")
+    host: str = flag(
+        "", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST", unique=True
+    )
     grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
     public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
     versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
@@ -51,9 +55,11 @@ class ServedAgent(Table):
 def check_target(target: str | None, agents: Mapping[str, Any], argument: str) -> None:
     """Raises typer.BadParameter unless either the argument of a command or its file names what is served."""
     if target is not None and agents:
-        raise typer.BadParameter("the configuration file has agents already", param_hint=argument)
+        text = f"the file of --config has agents already; leave {argument} or --config out"
+        raise typer.BadParameter(text, param_hint=argument)
     if target is None and not agents:
-        raise typer.BadParameter("missing, and no configuration file names an agent", param_hint=argument)
+        text = f"missing; give {argument}, or a file with agents: --config FILE"
+        raise typer.BadParameter(text, param_hint=argument)
 
 
 def flags_of(flags: _Flags, settings: Table) -> _Flags:
