@@ -224,10 +224,11 @@ class ServerTls:
         end = self._material.valid[1]
         text = self._invalidity(self._material)
         if not text and end - now < EXPIRY_NOTICE:
-            text = f"expires on {end:%Y-%m-%d %H:%M} UTC: renew it; the new one is used without a restart"
+            text = f"expires on {end:%Y-%m-%d %H:%M} UTC: renew it"
         if text:
             self._noticed = now
-            _log.warning("the certificate in %s %s", self._paths["certificate"], text)
+            path = self._paths["certificate"]
+            _log.warning("the certificate in %s %s; new files are used without a restart", path, text)
 
 
 class _Following(ssl.SSLContext):

@@ -231,7 +231,12 @@ class ApiKeys:
                 _log.info("read %d API keys from %s", len(known.records), self._file.path)
         except (OSError, ValueError) as error:
             if not known.is_broken:
-                _log.error("the API keys cannot be read again, the last good ones count: %s", error)
+                _log.error(
+                    "the API keys cannot be read again, the last good ones count: %s; a2a-bridge keys list"
+                    " --file %s shows the problem",
+                    error,
+                    self._file.path,
+                )
             known.is_broken = True
         return known.records
 

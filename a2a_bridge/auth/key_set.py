@@ -90,6 +90,11 @@ class KeySetSource:
         """Reads the keys for the first time. A failure is logged, and tried again by calls."""
         await self._read()
 
+    def check_file(self) -> None:
+        """Reads the keys if they are in a file. Raises OSError, and ValueError for a file without keys."""
+        if self._is_file:
+            self._import(Path(self._source).read_bytes())
+
     def _matching(self, kid: str | None, usable: Callable[[Any], bool]) -> list[Any]:
         return [key for key in self._keys if (kid is None or key.get("kid") == kid) and usable(key)]
 

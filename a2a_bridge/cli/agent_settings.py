@@ -26,7 +26,9 @@ class AgentSettings(UpstreamFlags, Table):
     """One `[agents.NAME]` of `gateway`. An option that is not in `given` is that of the command."""
 
     upstream: str = required("The agent: URL, :PORT, host:port (gRPC) or card file.", "UPSTREAM")
-    host: str = flag("", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST")
+    host: str = flag(
+        "", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST", unique=True
+    )
     grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
     public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
     versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
@@ -39,7 +41,9 @@ class ServedAgent(Table):
     """One `[agents.NAME]` of `serve`."""
 
     agent: str = required("file.py, file.py:agent or package.module:agent.", "AGENT")
-    host: str = flag("", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST")
+    host: str = flag(
+        "", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST", unique=True
+    )
     grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
     public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
     versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
@@ -54,14 +58,16 @@ def check_target(target: str | None, flags: ServerFlags, agents: Mapping[str, An
     for a rule that is for none of the agents.
     """
     if target is not None and agents:
-        raise typer.BadParameter("the configuration file has agents already", param_hint=argument)
+        text = f"the file of --config has agents already; leave {argument} or --config out"
+        raise typer.BadParameter(text, param_hint=argument)
     if target is None and not agents:
-        raise typer.BadParameter("missing, and no configuration file names an agent", param_hint=argument)
+        text = f"missing; give {argument}, or a file with agents: --config FILE"
+        raise typer.BadParameter(text, param_hint=argument)
     for number, rule in enumerate(flags.rules, 1):
         if rule.agents and not any(fnmatchcase(name, one) for name in agents for one in rule.agents):
-            raise typer.BadParameter(
-                f"[[rules]] {number}: agents has no name of [agents.NAME]", param_hint="--config"
-            )
+            known = ", ".join(agents) or "none, because there are no tables [agents.NAME]"
+            text = f"[[rules]] {number}: agents has none of the agents here: {known}"
+            raise typer.BadParameter(text, param_hint="--config")
 
 
 def flags_of(flags: _Flags, settings: Table) -> _Flags:

@@ -60,12 +60,23 @@ def _tls_files(flags: DialFlags) -> TlsFiles | None:
         return None
     if key is not None and cert is None:
         raise typer.BadParameter("needs --cert", param_hint="--key")
+    for path, flag in ((cacert, "--cacert"), (cert, "--cert"), (key, "--cert-key")):
+        if path is not None:
+            try:
+                path.read_bytes()
+            except OSError as error:
+                text = f"{path} cannot be read: {error.strerror}"
+                raise typer.BadParameter(text, param_hint=flag) from None
     files = TlsFiles(str(cacert or ""), str(cert or ""), str(key or ""), verify=not flags.insecure)
-    try:
-        files.context()
-    except OSError as error:
-        flag = "--cacert" if cert is None else "--cert"
-        raise typer.BadParameter(f"cannot be used: {error}", param_hint=flag) from None
+    for checked, flag in ((TlsFiles(files.ca), "--cacert"), (files, "--cert")):
+        try:
+            checked.context()
+        except OSError as error:
+            name = cacert if flag == "--cacert" else cert
+            text = f"{name} cannot be used: {getattr(error, 'reason', None) or error}"
+            if flag == "--cert" and key is None:
+                text += "; --cert-key names the file of its key, if that is another one"
+            raise typer.BadParameter(text, param_hint=flag) from None
     return files
 
 
@@ -134,7 +145,8 @@ def card_file(path: Path) -> hub.AgentCard:
     except OSError as error:
         raise BadTargetError(f"{path} cannot be read: {error.strerror}") from None
     except A2AError as error:
-        raise BadTargetError(f"{path} holds no agent card: {error}") from None
+        text = f"{path} holds no agent card; a2a-bridge card URL -o json prints one"
+        raise BadTargetError(text) from error
 
 
 def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:

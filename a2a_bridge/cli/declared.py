@@ -42,6 +42,7 @@ class _Description:
     live: bool = False
     in_file: bool = True
     is_flag: bool = True
+    unique: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ def flag(
     secret: bool = False,
     live: bool = False,
     in_file: bool = True,
+    unique: bool = False,
 ) -> _T:
     """An option of a command.
 
@@ -98,10 +100,21 @@ def flag(
     largest one. group: the heading in `--help`. common: whether a command with a configuration file shows it
     without `--help-all`. secret: whether it may hold a secret (of a URL: the password), which is never
     printed; its variable can end with `_FILE`, and in a configuration file it is `@FILE`. live: whether a
-    running server takes a new value. in_file: whether it is a key of the configuration file.
+    running server takes a new value. in_file: whether it is a key of the configuration file. unique: of an
+    option in tables by name: no two tables may have the same value, in capital or small letters.
     """
     described = _Description(
-        explanation, metavar, names, variable, least, group, common, secret, live, in_file
+        explanation,
+        metavar,
+        names,
+        variable,
+        least,
+        group,
+        common,
+        secret,
+        live,
+        in_file,
+        unique=unique,
     )
     made: _T = field(default=default, metadata={_KEY: described})
     return made

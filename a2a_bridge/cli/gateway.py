@@ -65,7 +65,8 @@ def gateway(
         return
     listening, options = gateway_options(flags)
     listening.follow(reloader, lambda new: new)
-    with guarded(target):
+    waiting = "the agent first, or --card FILE, with which the gateway starts without it"
+    with guarded(target, unreachable=waiting):
         run_on(
             flags.loop,
             bridge(

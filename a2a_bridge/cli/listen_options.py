@@ -89,7 +89,8 @@ class ListenOptions:
             )
         for given, flag in ((flags.public_url, "--public-url"), (push_relay, "--push-relay")):
             if given and not given.startswith(("http://", "https://")):
-                raise typer.BadParameter(f"{given!r} is not an http(s) URL", param_hint=flag)
+                text = f"{given!r} is not an http(s) URL such as https://agent.example"
+                raise typer.BadParameter(text, param_hint=flag)
         if push_relay and no_http:
             raise typer.BadParameter("notifications come over HTTP", param_hint="--push-relay")
         trusted = tuple(part.strip() for part in flags.forwarded_allow_ips.split(",") if part.strip())

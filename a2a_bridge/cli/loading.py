@@ -100,5 +100,6 @@ def _run(load: Any, module: ModuleType | None, place: str) -> ModuleType:
         loaded = load()
     except Exception as error:
         traceback.print_exc()
-        raise BadTargetError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+        text = f"{place} cannot be imported, at the line shown above: {type(error).__name__}: {error}"
+        raise BadTargetError(text) from error
     return loaded if module is None else module

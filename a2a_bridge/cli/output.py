@@ -40,6 +40,9 @@ _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
 #: formats messages; None: they are text
 _formatter: logging.Formatter | None = None
 
+#: the flags whose addresses are listened on
+_LISTENING = "--http, --grpc, --admin or --usage-listen"
+
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -116,11 +119,11 @@ def cannot_listen(error: OSError) -> typer.Exit:
     """Prints the reason why an address cannot be listened on."""
     # asyncio of Python 3.13 raises an error without a number for an address of another machine.
     if isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, None):
-        remedy = "an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
+        remedy = f"{_LISTENING} with an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
     elif error.errno == errno.EACCES:
-        remedy = "a port above 1023, or port 0 for any"
+        remedy = f"{_LISTENING} with a port above 1023, or port 0 for any"
     else:
-        remedy = "another port, or port 0 for any"
+        remedy = f"{_LISTENING} with another port, or port 0 for any"
     return fail(Exit.USAGE, f"cannot listen: {error}", remedy)
 
 
@@ -153,8 +156,11 @@ def explain(error: A2AError) -> str:
 
 
 @contextmanager
-def guarded(target: str, output: Output = Output.TEXT) -> Iterator[None]:
-    """Turns errors into a message, a JSON document if one was requested, and an exit code."""
+def guarded(target: str, output: Output = Output.TEXT, unreachable: str = "") -> Iterator[None]:
+    """Turns errors into a message, a JSON document if one was requested, and an exit code.
+
+    unreachable: advice for an agent that does not answer.
+    """
     from a2a_bridge.cli.target import BadTargetError
 
     try:
@@ -163,7 +169,7 @@ def guarded(target: str, output: Output = Output.TEXT) -> Iterator[None]:
         raise fail(Exit.USAGE, str(error)) from None
     except A2AError as error:
         shown = error_document(error) if output is Output.JSON else None
-        raise fail(exit_code(error), explain(error), _advice(error, target), shown) from None
+        raise fail(exit_code(error), explain(error), _advice(error, target, unreachable), shown) from None
     except TimeoutError:
         late = A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.SELF)
         shown = error_document(late) if output is Output.JSON else None
@@ -173,7 +179,7 @@ def guarded(target: str, output: Output = Output.TEXT) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def _advice(error: A2AError, target: str) -> str:
+def _advice(error: A2AError, target: str, unreachable: str) -> str:
     if (
         error.reason is Reason.UNAVAILABLE
         and "://" not in target
@@ -181,6 +187,8 @@ def _advice(error: A2AError, target: str) -> str:
         and target[0] != ":"
     ):
         return f"http://{target} if that is an HTTP address; host:port means gRPC"
+    if error.reason is Reason.UNAVAILABLE:
+        return unreachable
     if error.reason is Reason.UNAUTHENTICATED:
         return "-H 'Authorization: Bearer TOKEN'"
     if error.reason is Reason.VERSION_NOT_SUPPORTED:

@@ -106,8 +106,12 @@ class Reloader:
             for applier in self._appliers:
                 await _call(applier, old, new)
                 done.append(applier)
-        except Exception:
-            logger.exception("the configuration stays as it was: a change cannot be made")
+        except Exception as error:
+            if isinstance(error, typer.BadParameter):
+                cause = f"{error.param_hint}: {error.message}"
+                logger.error("the configuration stays as it was: %s", cause)  # noqa: TRY400
+            else:
+                logger.exception("the configuration stays as it was: a change cannot be made")
             for applier in reversed(done):
                 await _call(applier, new, old)
             return False

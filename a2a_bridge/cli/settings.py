@@ -65,6 +65,7 @@ def effective(group: type, file: ConfigFile, given: Mapping[str, Any]) -> Settin
     """Merges values from the command line and the environment with a file. Raises ConfigError."""
     tree, problems = _options_in(file.tree)
     problems += _secrets(group, tree, ())
+    problems += _repeated(group, tree)
     model: Any = None
     try:
         resolved = {name: _resolved(options_of(group).get(name), value) for name, value in tree.items()}
@@ -203,6 +204,26 @@ def _secrets(group: type, tree: Mapping[str, Any], place: Place) -> Iterator[tup
             yield (*place, key), f"{key} is a secret: write {_instead(one)}"
         for at, inner in _inner(one, value):
             yield from _secrets(_table_class(one), inner, (*place, key, at))
+
+
+def _repeated(group: type, tree: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """The values that only one of several tables may have."""
+    for key, tables in tree.items():
+        one = options_of(group).get(key)
+        if one is None or _table_class(one) is None or not isinstance(tables, dict):
+            continue
+        unique = [name for name, inner in options_of(_table_class(one)).items() if inner.described.unique]
+        first: dict[tuple[str, str], str] = {}
+        for table, values in tables.items():
+            for name in unique:
+                value = values.get(name) if isinstance(values, dict) else None
+                if isinstance(value, str) and value:
+                    owner = first.setdefault((name, value.lower()), table)
+                    if owner != table:
+                        text = (
+                            f"{name} of [{key}.{table}] is that of [{key}.{owner}], too; each needs its own"
+                        )
+                        yield (key, table, name), text
 
 
 def _instead(one: Option) -> str:

@@ -221,7 +221,10 @@ class DeliveryWorker:
         if failure.final or over:
             self._since.pop(delivery.number, None)
             logger.warning(
-                "a push notification of task %s to %s is given up: %s", delivery.task_id, target, text
+                "a push notification of task %s to %s is given up: %s; a2a-bridge push retry sends it again",
+                delivery.task_id,
+                target,
+                text,
             )
             await self._surely(lambda: self._outbox.dead(delivery, text))
             return

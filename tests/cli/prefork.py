@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -156,6 +157,9 @@ def _import_everything() -> None:
 
 if __name__ == "__main__":
     _import_everything()
+    # Collections in the forks would copy the pages of all modules.
+    gc.collect()
+    gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     from a2a_bridge.cli import main
 

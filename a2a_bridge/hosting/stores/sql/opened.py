@@ -102,7 +102,11 @@ def reached(url: URL) -> Iterator[Database]:
             raise
         place = url.database if database.sqlite else shown(url)
         unreachable = not database.sqlite and isinstance(error, OperationalError)
-        raise StoreOpenError(f"{place} cannot be used: {cause(error)}", unreachable=unreachable) from None
+        remedy = "--store sqlite:///ANOTHER, or a copy of the file that is whole"
+        if unreachable:
+            remedy = f"a2a-bridge db check {shown(url)}, until the database answers"
+        text = f"{place} cannot be used: {cause(error)}"
+        raise StoreOpenError(text, remedy, unreachable=unreachable) from None
     finally:
         database.close()
 
