@@ -23,6 +23,7 @@ SUMMARIES = {
     "card": "Show the agent card of TARGET.",
     "usage": "Show the callers of a gateway or an agent, with the time of their last call.",
     "config": "Check configuration files, and show the effective options of a command.",
+    "export": "Print configurations of other programs for a bridge.",
     "peers": "List the peer profiles: the recognised implementations of A2A, and their quirks.",
     "keys": "Create, list and revoke the API keys of callers.",
     "db": "Upgrade or check the tables of a store.",

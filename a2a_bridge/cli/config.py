@@ -73,7 +73,7 @@ def check(
 
     try:
         read = ConfigFile.read(file)
-        command = flags.command or _meant_by(read.tree)
+        command = flags.command or meant_by(read.tree)
         effective(_command(context, command).callback.group, read, {})
     except ConfigError as error:
         shown = None
@@ -143,7 +143,7 @@ def _command(context: typer.Context, command: Served) -> Any:
     return context.find_root().command.commands[command.value]  # type: ignore[attr-defined]
 
 
-def _meant_by(tree: Mapping[str, Any]) -> Served:
+def meant_by(tree: Mapping[str, Any]) -> Served:
     """The command that a file is for: its agents are in Python code, or are called."""
     agents = tree.get("agents")
     if isinstance(agents, dict) and any(isinstance(one, dict) and "agent" in one for one in agents.values()):

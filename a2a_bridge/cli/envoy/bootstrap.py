@@ -101,13 +101,7 @@ def bootstrap(options: EnvoyOptions) -> dict[str, Any]:
 def _listener(options: EnvoyOptions) -> dict[str, Any]:
     chain: dict[str, Any] = {"filters": [_connection_manager(options)]}
     if options.tls is not None:
-        chain["transport_socket"] = {
-            "name": "envoy.transport_sockets.tls",
-            "typed_config": {
-                "@type": _TLS + "DownstreamTlsContext",
-                **_tls(options.tls),
-            },
-        }
+        chain["transport_socket"] = downstream_tls(options.tls)
     first, *more = (_address(host, options.port) for host in options.hosts)
     return {
         "name": LISTENER,
@@ -233,7 +227,8 @@ def _python(options: EnvoyOptions) -> dict[str, Any]:
     }
 
 
-def _tls(tls: Tls) -> dict[str, Any]:
+def downstream_tls(tls: Tls) -> dict[str, Any]:
+    """The transport socket of a listener."""
     common: dict[str, Any] = {
         "alpn_protocols": ["h2", "http/1.1"],
         "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
@@ -247,8 +242,12 @@ def _tls(tls: Tls) -> dict[str, Any]:
     if tls.clients is not None:
         common["validation_context"] = {"trusted_ca": {"filename": str(tls.clients)}}
     return {
-        "common_tls_context": common,
-        "require_client_certificate": tls.clients is not None and tls.required,
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {
+            "@type": _TLS + "DownstreamTlsContext",
+            "common_tls_context": common,
+            "require_client_certificate": tls.clients is not None and tls.required,
+        },
     }
 
 

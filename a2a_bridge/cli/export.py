@@ -1,0 +1,258 @@
+"""`a2a-bridge export`: prints configurations of other programs, made of the options of a server.
+
+It serves nothing, and reads no file but the configuration of the bridge: it can run anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.flags import ServerFlags, ServerKind, flag, with_flags
+from a2a_bridge.cli.options import listen_address
+from a2a_bridge.cli.reading import Reading
+
+if TYPE_CHECKING:
+    from a2a_bridge.cli.envoy.front import FrontAgent, FrontOptions, Replica, ReplicaTls
+
+app = typer.Typer(
+    cls=Group,
+    add_completion=False,
+    rich_markup_mode=None,
+    name="export",
+    help="Print configurations of other programs for a bridge.",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def group() -> None:
+    """With a callback, Typer keeps the name of an only command."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvoyExportFlags:
+    """The flags of `export envoy`. They have no variables: those of the bridge have the same names."""
+
+    config: Path | None = flag(
+        None,
+        "The configuration file of the replicas; else their variables and defaults.",
+        "FILE",
+        variable="",
+    )
+    replica: list[str] | None = flag(
+        None,
+        "A replica, or a DNS name of several; default ports: those of --config. May be repeated.",
+        "HOST[:PORT[:GRPC_PORT]]",
+        variable="",
+    )
+    listen: str = flag("127.0.0.1:10000", "Envoy listens here for every binding.", "IP:PORT", variable="")
+    admin: str = flag("127.0.0.1:9901", "Envoy's administration listens here.", "IP:PORT", variable="")
+    ssl_certfile: Path | None = flag(
+        None, "Certificate of Envoy's listener, with its chain (PEM).", "FILE", variable=""
+    )
+    ssl_keyfile: Path | None = flag(None, "Private key, if it is not in the same file.", "FILE", variable="")
+    ssl_ca_certs: Path | None = flag(
+        None, "Refuse callers without a client certificate of these authorities.", "FILE", variable=""
+    )
+    replica_name: str = flag(
+        "",
+        "Name in the certificates of replicas with TLS; default: that of --public-url.",
+        "NAME",
+        variable="",
+    )
+    replica_cacert: Path | None = flag(
+        None, "Authorities of these certificates; default: those of the system.", "FILE", variable=""
+    )
+
+
+@app.command(cls=Command)
+@with_flags
+def envoy(context: typer.Context, *, flags: EnvoyExportFlags) -> None:
+    """Print the configuration of an Envoy in front of replicas of a bridge.
+
+    One port for HTTP and gRPC, TLS, health checks, streams without time limits. Files are named as they are
+    given, and have to exist where Envoy runs.
+
+    For example:
+
+      a2a-bridge export envoy --replica a2a-1 --replica a2a-2 --config bridge.toml > envoy.json
+    """
+    import json
+
+    from a2a_bridge.cli.envoy.front import front
+    from a2a_bridge.cli.output import data, print_message
+
+    served = _served(context, flags.config)
+    options = front_options(flags, served)
+    for text in _notes(served, options):
+        print_message(f"note: {text}", "yellow")
+    data(json.dumps(front(options), indent=2))
+
+
+def _served(context: typer.Context, file: Path | None) -> ServerFlags:
+    """The options of the replicas. Raises typer.BadParameter."""
+    from a2a_bridge.cli.config import Served, meant_by
+    from a2a_bridge.cli.config_file import ConfigError, ConfigFile
+
+    command, arguments = Served.GATEWAY, list[str]()
+    if file is not None:
+        try:
+            command = meant_by(ConfigFile.read(file).tree)
+        except ConfigError as error:
+            raise typer.BadParameter(str(error), param_hint="--config") from None
+        arguments = ["--config", str(file)]
+    shown: Any = context.find_root().command.commands[command.value]  # type: ignore[attr-defined]
+    inner = shown.make_context(command.value, arguments, parent=context.parent)
+    values = {name: value for name, value in inner.params.items() if name in shown.callback.options}
+    flags: ServerFlags = Reading.of(inner, shown.callback.group, values).flags
+    return flags
+
+
+def front_options(flags: EnvoyExportFlags, served: ServerFlags) -> FrontOptions:
+    """The values of a configuration. served: the options of the replicas. Raises typer.BadParameter."""
+    from a2a_bridge.cli.envoy.bootstrap import Tls
+    from a2a_bridge.cli.envoy.front import FrontOptions
+
+    certificate = flags.ssl_certfile
+    for value, name in ((flags.ssl_keyfile, "--ssl-keyfile"), (flags.ssl_ca_certs, "--ssl-ca-certs")):
+        if value and certificate is None:
+            raise typer.BadParameter("needs --ssl-certfile", param_hint=name)
+    replicas = _replicas(flags, served)
+    agents = _agents(served)
+    return FrontOptions(
+        listen=_ip(flags.listen, "--listen"),
+        admin=_ip(flags.admin, "--admin"),
+        replicas=replicas,
+        agents=agents,
+        path="" if agents else urlsplit(served.public_url).path.rstrip("/"),
+        tls=None
+        if certificate is None
+        else Tls(certificate, flags.ssl_keyfile or certificate, flags.ssl_ca_certs),
+        replica_tls=_replica_tls(flags, served),
+        max_connections=served.max_connections * len(replicas),
+        max_connection_streams=served.max_connection_streams,
+        removed_headers=(served.proxy_user_header,) if served.proxy_user_header else (),
+    )
+
+
+def _replicas(flags: EnvoyExportFlags, served: ServerFlags) -> tuple[Replica, ...]:
+    from a2a_bridge.cli.envoy.flags import address
+
+    one_port = address(served)
+    http = 0 if served.no_http else listen_address(one_port or served.http, "--http")[1]
+    grpc = 0 if served.no_grpc else listen_address(one_port or served.grpc, "--grpc")[1]
+    if not flags.replica:
+        raise typer.BadParameter(
+            "at least one is needed: a host name or address that Envoy can reach", param_hint="--replica"
+        )
+    return tuple(_replica(text, http, grpc, served) for text in flags.replica)
+
+
+def _replica(text: str, http: int, grpc: int, served: ServerFlags) -> Replica:
+    """The replica that a flag names. http, grpc: ports that it does not name. Raises typer.BadParameter."""
+    from a2a_bridge.cli.envoy.front import Replica
+
+    host, _, rest = text.partition("]") if text.startswith("[") else text.partition(":")
+    host, ports = host.lstrip("["), [one for one in rest.lstrip(":").split(":") if one]
+    if (
+        not host
+        or len(ports) > 2
+        or not all(one.isascii() and one.isdigit() and 0 < int(one) <= 65535 for one in ports)
+    ):
+        raise typer.BadParameter(
+            f"{text!r} is not HOST, HOST:PORT or HOST:PORT:GRPC_PORT", param_hint="--replica"
+        )
+    numbers = [int(one) for one in ports]
+    one_port = served.server is ServerKind.ENVOY
+    if numbers and not served.no_http:
+        http = numbers[0]
+    if not served.no_grpc and (len(numbers) > 1 or (numbers and (one_port or served.no_http))):
+        grpc = numbers[-1]
+    for port, missing, name in ((http, served.no_http, "--http"), (grpc, served.no_grpc, "--grpc")):
+        if not missing and not port:
+            raise typer.BadParameter(
+                f"the replicas have {name} with port 0, so the port has to be named: HOST:PORT:GRPC_PORT",
+                param_hint="--replica",
+            )
+    return Replica(host, http, grpc)
+
+
+def _agents(served: ServerFlags) -> tuple[FrontAgent, ...]:
+    from a2a_bridge.cli.envoy.front import FrontAgent
+
+    agents = getattr(served, "agents", {})
+    found = []
+    for name, settings in agents.items():
+        own = 0
+        if "grpc" in settings.given and settings.grpc:
+            own = listen_address(settings.grpc, f"[agents.{name}] grpc")[1]
+        found.append(FrontAgent(name, settings.host.lower(), own))
+    return tuple(found)
+
+
+def _replica_tls(flags: EnvoyExportFlags, served: ServerFlags) -> ReplicaTls | None:
+    from a2a_bridge.cli.envoy.front import ReplicaTls
+
+    if served.ssl_certfile is None:
+        needs = {"--replica-name": flags.replica_name, "--replica-cacert": flags.replica_cacert}
+        for hint, value in needs.items():
+            if value:
+                raise typer.BadParameter("the replicas have no TLS: ssl_certfile", param_hint=hint)
+        return None
+    if served.ssl_ca_certs is not None:
+        raise typer.BadParameter(
+            "the replicas ask for client certificates, which Envoy does not pass on; ask for them at Envoy:"
+            " --ssl-ca-certs here, and none in the configuration of the replicas",
+            param_hint="--config",
+        )
+    name = flags.replica_name or urlsplit(served.public_url).hostname
+    if not name:
+        raise typer.BadParameter(
+            "the replicas speak TLS: the name in their certificates is needed", param_hint="--replica-name"
+        )
+    return ReplicaTls(name, flags.replica_cacert)
+
+
+def _ip(text: str, name: str) -> tuple[str, int]:
+    host, port = listen_address(text, name)
+    try:
+        ip_address(host)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{host!r} is no IP address, and Envoy resolves no names to listen on", param_hint=name
+        ) from None
+    return host, port
+
+
+def _notes(served: ServerFlags, options: FrontOptions) -> list[str]:
+    """What the replicas lack for their place behind Envoy."""
+    from a2a_bridge.cli.envoy.front import HEALTH_INTERVAL
+
+    notes = []
+    if not served.forwarded_allow_ips:
+        notes.append(
+            "the replicas do not believe the headers of Envoy, and see Envoy as the caller:"
+            " --forwarded-allow-ips with the addresses of Envoy"
+        )
+    if not served.no_grpc and not served.public_grpc and served.server is ServerKind.BUILTIN:
+        notes.append(
+            "the card names the gRPC port of the replicas, not that of Envoy: --public-grpc HOST:PORT"
+        )
+    if (served.drain_window or 0.0) <= 2 * HEALTH_INTERVAL:
+        notes.append(
+            f"a replica that stops has to listen until Envoy has looked at it, which it does every"
+            f" {HEALTH_INTERVAL:g} s: --drain-window 5"
+        )
+    notes += [
+        f"no host name leads to the gRPC port of agent {agent.name!r}: [agents.{agent.name}] host"
+        for agent in options.agents
+        if agent.grpc and not agent.host
+    ]
+    return notes
