@@ -20,8 +20,8 @@ from a2a_bridge.agents import (
     PATH,
     AgentEntry,
     Agents,
-    Opening,
     asgi_agents,
+    hosted,
     interfaces_of,
     options_of,
     serve_agents,
@@ -41,7 +41,7 @@ from a2a_bridge.dialects import GRPC
 from a2a_bridge.hosting.stores.opening import MEMORY
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import serve_agent, serve_gateway
+from a2a_bridge.runtime import serve_gateway
 from a2a_bridge.serving import Server, Shared
 
 
@@ -49,11 +49,11 @@ from a2a_bridge.serving import Server, Shared
 class Kind:
     """What differs between the commands.
 
-    opening: (name, its settings, its flags, its host names, whether it is the only one) → how it is opened,
-    and its limits. Raises typer.BadParameter.
+    entry: (name, its settings, its flags, its host names, whether it is the only one) → the agent, and its
+    limits. Raises typer.BadParameter.
     """
 
-    opening: Callable[[str, Any, Any, tuple[str, ...], bool], tuple[Opening, LiveLimits]]
+    entry: Callable[[str, Any, Any, tuple[str, ...], bool], tuple[AgentEntry, LiveLimits]]
     #: whether two of an agent can be open at the same time, by its flags and settings
     overlaps: Callable[[Any, Any], bool]
 
@@ -102,9 +102,9 @@ class _Changes:
     def _entry(self, flags: Any, name: str) -> AgentEntry:
         settings, only = flags.agents[name], len(flags.agents) == 1
         names = (settings.host.lower(),) if settings.host else ()
-        opening, limits = self._kind.opening(name, settings, flags_of(flags, settings), names, only)
+        entry, limits = self._kind.entry(name, settings, flags_of(flags, settings), names, only)
         self._open[name] = _Open(_key(flags, name), limits)
-        return AgentEntry(name, opening, names, at_root=only)
+        return entry
 
 
 def _key(flags: Any, name: str) -> object:
@@ -149,18 +149,15 @@ def _limits(listening: ListenOptions) -> LiveLimits:
     return limits
 
 
-def _interfaces(
-    name: str, settings: Any, listening: ListenOptions, names: tuple[str, ...], *, only: bool
-) -> tuple[hub.AgentInterface, ...]:
+def _interfaces(settings: Any, listening: ListenOptions) -> list[hub.AgentInterface]:
     """The interfaces of an agent: on the common addresses, but for a gRPC address of its own."""
     own = "grpc" in settings.given
-    common = [
+    return [
         one
         if own and one.protocol_binding == GRPC.name
         else interface(one.protocol_binding, version=one.protocol_version)
         for one in listening.interfaces
     ]
-    return interfaces_of(name, common, names, at_root=only)
 
 
 #: options that prove who calls an agent; those of one agent must not reach another
@@ -188,7 +185,7 @@ def _check_credentials(name: str, settings: Any, flags: Any) -> None:
 
 def _remote(
     name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool
-) -> tuple[Opening, LiveLimits]:
+) -> tuple[AgentEntry, LiveLimits]:
     if not only:
         _check_credentials(name, settings, flags)
     if "public_url" not in settings.given:
@@ -210,18 +207,18 @@ def _remote(
         async with found(
             target, options, dialling, file=flags.card, binding=flags.binding, version=version
         ) as (card, candidates, served, dial_options):
-            interfaces = _interfaces(name, settings, listening, names, only=only)
+            interfaces = interfaces_of(name, _interfaces(settings, listening), names, at_root=only)
             async with serve_gateway(
                 card, candidates, interfaces, served, dial_options, shared=shared
             ) as server:
                 yield server
 
-    return opening, _limits(listening)
+    return AgentEntry(name, opening, names, at_root=only), _limits(listening)
 
 
 def _hosted(
     name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool
-) -> tuple[Opening, LiveLimits]:
+) -> tuple[AgentEntry, LiveLimits]:
     if "public_url" not in settings.given:
         flags = replace(flags, public_url="")
     if not only and flags.store not in ("", MEMORY) and "store" not in settings.given:
@@ -231,14 +228,9 @@ def _hosted(
         )
     agent, listening = hosted_agent(settings.agent, flags)
 
-    @asynccontextmanager
-    async def opening(shared: Shared) -> AsyncIterator[Server]:
-        options = options_of(name, listening.options, shared.options)
-        interfaces = _interfaces(name, settings, listening, names, only=only)
-        async with serve_agent(agent, interfaces, options, shared=shared) as server:
-            yield server
-
-    return opening, _limits(listening)
+    interfaces = _interfaces(settings, listening)
+    entry = hosted(name, agent, listening.options, interfaces, names=names, at_root=only)
+    return entry, _limits(listening)
 
 
 GATEWAY = Kind(_remote, lambda flags, settings: not flags.store and "grpc" not in settings.given)
