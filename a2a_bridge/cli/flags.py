@@ -268,7 +268,6 @@ class EdgeFlags:
         False,
         "Something in front of this server checks the callers, or nobody has to.",
         group="Security",
-        common=True,
     )
     middleware: list[str] | None = flag(
         None,
@@ -303,9 +302,7 @@ class CardTrustFlags:
 class UpstreamFlags(AgentFlags, CardTrustFlags, ReachFlags):
     """How a gateway calls one agent."""
 
-    card: Path | None = flag(
-        None, "Card of the agent, if the agent serves none.", "FILE", group="Upstream", common=True
-    )
+    card: Path | None = flag(None, "Card of the agent, if the agent serves none.", "FILE", group="Upstream")
     binding: str = flag(
         "", "Binding to use with the agent; default: the first of the card.", "BINDING", group="Upstream"
     )
@@ -515,7 +512,6 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         "N",
         least=1,
         group="Process",
-        common=True,
     )
     loop: LoopKind = flag(LoopKind.AUTO, "Event loop; auto: uvloop if installed.", group="Process")
     log_level: LogLevel = flag(

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from a2a_bridge import connect
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings import DialOptions, TlsFiles
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.planning import VERSIONS
 from tests.auth.identity_provider import AUDIENCE, provider_running
+from tests.certificates import new_identity
 from tests.cli.commands import ANY_PORT, command, serving
 from tests.patience import PATIENCE
 from tests.runtime.scene import BINDINGS
@@ -213,3 +214,22 @@ async def test_keys_are_listed_and_revoked(folder: Path) -> None:
     for bad in ("0d", "soon", "-1h"):
         done = await command("keys", "create", "--file", str(file), "--id", "x", f"--expires={bad}")
         assert (done.code, "is no time such as 12h or 90d" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("server", ["builtin", "envoy"])
+async def test_client_certificates_name_the_caller(folder: Path, server: str) -> None:
+    mine, caller = new_identity(), new_identity(uri="spiffe://example/ann")
+    (certificate, key), (caller_certificate, caller_key) = (
+        mine.written(folder, "mine"),
+        caller.written(folder, "ann"),
+    )
+    address = ANY_PORT if server == "builtin" else ("--server", "envoy", "--listen", "127.0.0.1:0")
+    tls = ("--ssl-certfile", certificate, "--ssl-keyfile", key, "--ssl-ca-certs", caller_certificate)
+    async with serving("serve", f"{folder}/edge_agents.py:whoami", *address, *tls) as running:
+        options = DialOptions(
+            tls=TlsFiles(certificate, caller_certificate, caller_key),
+            # Callers cannot say that they are another one.
+            parameters={"x-forwarded-client-cert": 'Cert="x"'},
+        )
+        for binding in BINDINGS:
+            assert await asked(running.http, options, binding) == "spiffe://example/ann"

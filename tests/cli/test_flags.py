@@ -32,7 +32,7 @@ COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-define
 
 
 def test_the_commands() -> None:
-    names = ["call", "card", "config", "db", "gateway", "keys", "peers", "push", "serve", "usage"]
+    names = ["call", "card", "config", "db", "export", "gateway", "keys", "peers", "push", "serve", "usage"]
     assert sorted(COMMANDS) == names
 
 
@@ -187,7 +187,7 @@ def test_the_advice_when_an_address_cannot_be_listened_on(
     error: OSError, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cannot_listen(error).exit_code == 2
-    assert f"try: {remedy}" in capsys.readouterr().err
+    assert f" with {remedy}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import asyncio
 import atexit
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -22,6 +23,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from a2a_bridge.cli import envoy, main
 from a2a_bridge.cli.envoy.bootstrap import FORWARDED_SCHEME
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+#: the header that Envoy writes: see `bootstrap.py`
+_CERTIFICATE = b"x-forwarded-client-cert"
+_CERTIFICATE_MEMBER = re.compile(r'(?:^|;)Cert="([^"]*)"')
 
 
 class Inside:
@@ -101,7 +107,12 @@ class Inside:
 
         application.trailers = True  # the card lists gRPC
         await application.start()
-        self.application = forwarding(application) if self._handover.trusts_proxies else application
+        answering: Application = application
+        if self._handover.trusts_proxies:
+            answering = forwarding(answering)
+        if self._handover.has_clients:
+            answering = certified(answering)
+        self.application = answering
         self._ready.set()
         admin = Admin(self._handover.admin)
         families = {"grpc" if one.protocol_binding == "GRPC" else "http" for one in interfaces}
@@ -221,6 +232,31 @@ def forwarding(application: Application) -> Application:
         return application(scope, receive, send)
 
     return restored
+
+
+def certified(application: Application) -> Application:
+    """An application that gets the client certificate where ASGI has it, and not in a header."""
+
+    def moved(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        headers, found = [], b""
+        for name, value in scope["headers"]:
+            if name == _CERTIFICATE:
+                found = value
+            else:
+                headers.append((name, value))
+        if found:
+            extensions = scope.get("extensions") or {}
+            tls = {**extensions.get("tls", {}), "client_cert_chain": _chain(found.decode("latin-1"))}
+            scope["headers"], scope["extensions"] = headers, {**extensions, "tls": tls}
+        return application(scope, receive, send)
+
+    return moved
+
+
+def _chain(text: str) -> list[str]:
+    """The client certificate (PEM) in a value of X-Forwarded-Client-Cert."""
+    match = _CERTIFICATE_MEMBER.search(text)
+    return [] if match is None else [unquote(match[1])]
 
 
 def __getattr__(name: str) -> Any:

@@ -119,6 +119,14 @@ def _address(host: str, port: int) -> dict[str, Any]:
     return {"socket_address": {"address": host, "port_value": port, "ipv4_compat": host == "::"}}
 
 
+def _client_certificate() -> dict[str, Any]:
+    """Writes the client certificate of a connection into the header X-Forwarded-Client-Cert."""
+    return {
+        "forward_client_cert_details": "SANITIZE_SET",
+        "set_current_client_cert_details": {"cert": True},
+    }
+
+
 def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
     buffered = options.max_body + _SLACK
     # Above them, HTTP/2 ends a stream without a status, or the connection with all of its streams.
@@ -134,6 +142,8 @@ def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
             # The address of the connection, and no header of a proxy, is the client: see rule 2.
             "original_ip_detection_extensions": [_no_proxy()],
             "skip_xff_append": True,
+            # pyvoy gives an application only the name in a certificate. Callers cannot set this header.
+            **(_client_certificate() if options.tls is not None and options.tls.clients is not None else {}),
             "scheme_header_transformation": {
                 "scheme_to_overwrite": "http" if options.tls is None else "https"
             },

@@ -33,14 +33,23 @@ class Handover:
     secure: bool
     #: whether headers of proxies are trusted
     trusts_proxies: bool
+    #: whether callers may have client certificates
+    has_clients: bool
 
     @classmethod
     def of(cls, options: EnvoyOptions, started_with: dict[str, str], stop: int) -> Handover:
         """For an Envoy that this process starts. started_with: variables that start the interpreter."""
         before = {name: os.environ.get(name) for name in started_with}
-        secure = options.tls is not None
         return cls(
-            sys.argv, sys.executable, sys.path, before, stop, options.admin, secure, options.trusts_proxies
+            sys.argv,
+            sys.executable,
+            sys.path,
+            before,
+            stop,
+            options.admin,
+            options.tls is not None,
+            options.trusts_proxies,
+            options.tls is not None and options.tls.clients is not None,
         )
 
     def write(self) -> str:
