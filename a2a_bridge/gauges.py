@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.agent_app import AgentApp
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.extras import DISTRIBUTION
 from a2a_bridge.gateway.failover import Failover
 from a2a_bridge.gateway_app import GatewayApp
@@ -126,7 +127,10 @@ def _memory(name: str, account: MemoryAccount) -> Iterable[Metric]:
 async def _outbox(name: str, outbox: Outbox) -> list[Metric]:
     if not isinstance(outbox, CountsBacklog):
         return []
-    backlog = await outbox.backlog()
+    try:
+        backlog = await outbox.backlog()
+    except A2AError:  # the store fails, which its own gauge says
+        return []
     age = 0.0 if backlog.oldest is None else max(0.0, time.time() - backlog.oldest)
     return [
         _gauge("outbox_notifications", "Push notifications that wait.", _of(name, backlog.pending)),

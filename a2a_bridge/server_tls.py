@@ -133,7 +133,10 @@ class ServerTls:
                 _refuse("certificate", self._paths["certificate"], after)
         except TlsFileError as error:
             if str(error) != self._problem:
-                _log.warning("the certificate in use stays: %s", error)
+                _log.warning(
+                    "the certificate in use stays: %s; a2a-bridge reads the files again when they change",
+                    error,
+                )
             self._problem = str(error)
             return
         self._problem = ""

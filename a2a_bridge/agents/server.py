@@ -258,7 +258,12 @@ class Agents:
                 if error.reason not in _TRANSIENT or member.server is not None:
                     raise
                 if pause == _FIRST_PAUSE:
-                    logger.warning("agent %s cannot be reached, it is tried again: %s", name, cause_of(error))
+                    logger.warning(
+                        "agent %s cannot be reached, it is tried again: %s (upstream of [agents.%s])",
+                        name,
+                        cause_of(error),
+                        name,
+                    )
                 member.mounted.set()
                 member.served.set()
                 with suppress(TimeoutError):

@@ -128,7 +128,8 @@ class KeySetSource:
         except (A2AError, OSError, ValueError) as error:
             if not self._is_failing:
                 also = "the last good ones count" if self._keys else "no signature can be checked"
-                _log.warning("the keys of %s cannot be read, %s: %s", self._issuer, also, error)
+                text = "the keys of %s cannot be read, %s: %s; --jwt-issuer and --jwt-jwks say where they are"
+                _log.warning(text, self._issuer, also, error)
             self._is_failing = True
 
     async def _document(self) -> bytes:

@@ -12,6 +12,7 @@ from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import with_flags
 from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.options import check_binding, use_bridge_key
+from a2a_bridge.core.errors import Reason
 
 
 @with_flags
@@ -65,8 +66,7 @@ def gateway(
         return
     listening, options = gateway_options(flags)
     listening.follow(reloader, lambda new: new)
-    waiting = "the agent first, or --card FILE, with which the gateway starts without it"
-    with guarded(target, unreachable=waiting):
+    with guarded(target, advice=_advice(target, flags)):
         run_on(
             flags.loop,
             bridge(
@@ -80,3 +80,15 @@ def gateway(
                 reloader=reloader,
             ),
         )
+
+
+def _advice(target: str, flags: GatewayFlags) -> dict[Reason, str]:
+    """What to try if the gateway cannot start, by the reason."""
+    other = f"a2a-bridge card {target}; --card FILE takes the place of what is there"
+    if flags.require_signed_card:
+        other = "--card-keys with the keys of the agent, or no --require-signed-card"
+    return {
+        Reason.UNAVAILABLE: "the agent first, or --card FILE, with which the gateway starts without it",
+        Reason.INVALID_AGENT_RESPONSE: other,
+        Reason.UNSUPPORTED_OPERATION: f"a2a-bridge card {target}, and an interface of it with --binding",
+    }

@@ -136,7 +136,8 @@ async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> lis
         if one.silence:
             print_message(f"warning: {interface.url} does not answer yet: {one.silence}", "yellow")
         elif fault := await _fault(one.candidate, options):
-            print_message(f"warning: {words} does not answer as an agent: {fault}", "yellow")
+            text = f"{words} does not answer as an agent: {fault}; --card FILE can name another address"
+            print_message(f"warning: {text}", "yellow")
     if not usable:
         text = "no interface of the card may be used; --credentials-for ORIGIN or --trust-card-urls allow it"
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)

@@ -13,9 +13,10 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -41,7 +42,7 @@ _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
 _formatter: logging.Formatter | None = None
 
 #: the flags whose addresses are listened on
-_LISTENING = "--http, --grpc, --admin or --usage-listen"
+_LISTENING = "--http, --grpc, --admin, --usage-listen"
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -119,11 +120,11 @@ def cannot_listen(error: OSError) -> typer.Exit:
     """Prints the reason why an address cannot be listened on."""
     # asyncio of Python 3.13 raises an error without a number for an address of another machine.
     if isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, None):
-        remedy = f"{_LISTENING} with an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
+        remedy = f"an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all ({_LISTENING})"
     elif error.errno == errno.EACCES:
-        remedy = f"{_LISTENING} with a port above 1023, or port 0 for any"
+        remedy = f"a port above 1023, or port 0 for any ({_LISTENING})"
     else:
-        remedy = f"{_LISTENING} with another port, or port 0 for any"
+        remedy = f"another port, or port 0 for any ({_LISTENING})"
     return fail(Exit.USAGE, f"cannot listen: {error}", remedy)
 
 
@@ -156,10 +157,12 @@ def explain(error: A2AError) -> str:
 
 
 @contextmanager
-def guarded(target: str, output: Output = Output.TEXT, unreachable: str = "") -> Iterator[None]:
+def guarded(
+    target: str, output: Output = Output.TEXT, advice: Mapping[Reason, str] = MappingProxyType({})
+) -> Iterator[None]:
     """Turns errors into a message, a JSON document if one was requested, and an exit code.
 
-    unreachable: advice for an agent that does not answer.
+    advice: what to try, by the reason of an error that does not say it.
     """
     from a2a_bridge.cli.target import BadTargetError
 
@@ -169,7 +172,9 @@ def guarded(target: str, output: Output = Output.TEXT, unreachable: str = "") ->
         raise fail(Exit.USAGE, str(error)) from None
     except A2AError as error:
         shown = error_document(error) if output is Output.JSON else None
-        raise fail(exit_code(error), explain(error), _advice(error, target, unreachable), shown) from None
+        raise fail(
+            exit_code(error), explain(error), _advice(error, target) or _by_reason(error, advice), shown
+        ) from None
     except TimeoutError:
         late = A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.SELF)
         shown = error_document(late) if output is Output.JSON else None
@@ -179,7 +184,12 @@ def guarded(target: str, output: Output = Output.TEXT, unreachable: str = "") ->
         raise typer.Exit(130) from None
 
 
-def _advice(error: A2AError, target: str, unreachable: str) -> str:
+def _by_reason(error: A2AError, advice: Mapping[Reason, str]) -> str:
+    # Errors about certificates say what to do themselves.
+    return "" if "certificate" in error.message else advice.get(error.reason, "")
+
+
+def _advice(error: A2AError, target: str) -> str:
     if (
         error.reason is Reason.UNAVAILABLE
         and "://" not in target
@@ -187,8 +197,6 @@ def _advice(error: A2AError, target: str, unreachable: str) -> str:
         and target[0] != ":"
     ):
         return f"http://{target} if that is an HTTP address; host:port means gRPC"
-    if error.reason is Reason.UNAVAILABLE:
-        return unreachable
     if error.reason is Reason.UNAUTHENTICATED:
         return "-H 'Authorization: Bearer TOKEN'"
     if error.reason is Reason.VERSION_NOT_SUPPORTED:

@@ -78,7 +78,10 @@ class Reloader:
             try:
                 reading = await asyncio.to_thread(self._reading.again)
             except ConfigError as error:
-                logger.error("the configuration stays as it was: %s", "; ".join(str(error).splitlines()))  # noqa: TRY400
+                problems = "; ".join(str(error).splitlines())
+                logger.error(  # noqa: TRY400
+                    "the configuration stays as it was: %s (a2a-bridge config check)", problems
+                )
                 return False
             old = self._reading.flags
             changed = [

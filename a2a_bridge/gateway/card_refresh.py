@@ -112,7 +112,10 @@ class CardRefresh:
             self._failures = 0
         except (A2AError, OSError, ValueError, LookupError) as error:
             if not self._failures:
-                logger.warning("the agent's card cannot be read again, the last good one counts: %s", error)
+                text = (
+                    "the agent's card cannot be read again, the last good one counts: %s; try a2a-bridge card"
+                )
+                logger.warning(text, error)
             self._failures += 1
         except Exception:
             logger.exception("the agent's card cannot be read again, the last good one counts")

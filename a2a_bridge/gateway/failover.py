@@ -268,7 +268,8 @@ class Failover:
         self._lost.update(lost)
         if answered is None:
             if not was_gone and causes:
-                logger.warning("the agent cannot be reached: %s", causes)
+                url = next(iter(lost)).candidate.interface.url
+                logger.warning("the agent cannot be reached: %s; a2a-bridge card %s asks it", causes, url)
             return
         if lost:
             logger.warning("an interface cannot be reached, the next one is used: %s", causes)

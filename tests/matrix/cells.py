@@ -68,8 +68,10 @@ def deviations(cell: Cell) -> list[Deviation]:
     """The allowed differences of a cell from our client without a gateway, over the cell's upstream."""
     found = []
     if cell.agent == "sdk":
-        # Where the agent says nothing about its crash, the gateway says that its agent has failed.
-        found += [GATEWAY_CHECKS, GATEWAY_CHECKS_PARTS, known.AGENT_CRASHES]
+        found += [GATEWAY_CHECKS, GATEWAY_CHECKS_PARTS]
+    if (cell.agent, cell.upstream) == ("sdk", "GRPC"):
+        # It says nothing about its crash there, and the gateway says that its agent has failed.
+        found.append(known.AGENT_CRASHES)
     if cell.client == "sdk":
         found.append(known.CLIENT_DROPS_DETAILS)
     return found

@@ -22,6 +22,9 @@ async def echo(run: Run):
     word, _, rest = run.text.partition(" ")
     if word == "raise":
         raise RuntimeError("the agent is broken")
+    if word == "task":
+        yield run.status("working")
+        yield run.status("completed")
     if word == "work":
         yield run.status("working")
         await asyncio.Event().wait()
@@ -34,6 +37,8 @@ async def echo(run: Run):
 @agent
 async def other(text: str) -> str:
     """Repeats."""
+    if text == "raise":
+        raise RuntimeError("the agent is broken")
     return text
 
 scheme = hub.SecurityScheme(http_auth_security_scheme=hub.HTTPAuthSecurityScheme(scheme="Bearer"))

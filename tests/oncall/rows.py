@@ -23,6 +23,7 @@ _FIX = re.compile(
     r"|http://\S+ if that is"
     r"|at the line shown above"
     r"|agents there: "
+    r"|use a name that is in it"
     r"|@a2a_bridge\.agent"
     r"|pip install \S+"
     r"|mkdir -p "
@@ -48,6 +49,8 @@ class Mistake:
     env: Mapping[str, str] = field(default_factory=dict)
     #: whether a traceback of the operator's own code is shown
     traceback: bool = False
+    #: makes what the command line names, and puts it into the names
+    prepare: Callable[..., Awaitable[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,16 @@ class Fault:
     hurt: Callable[..., Awaitable[tuple[int, str]]]
     status: tuple[int, str]
     log: tuple[str, ...]
+    #: "" where nothing is wrong at this side: the caller's error says what to do
     fix: str = ""
     metric: tuple[str, Mapping[str, str]] | None = None
     value: float | None = None
     command: str = "serve {agent}"
     code: int = 0
+    #: makes what the flags name, and puts it into the names
     prepare: Callable[..., Awaitable[Any]] | None = None
+    #: whether the log has a traceback of the operator's own code
+    traceback: bool = False
 
 
 def check_fix(fix: str, text: str, name: str) -> None:

@@ -164,7 +164,8 @@ class TokenEndpoint:
         if now < self._closed_until:  # another request has just failed, too
             return self._closed_until - now
         if not self._failures:
-            _log.warning("%r gives no token: %s", self, problem)
+            text = "%r gives no token: %s; --upstream-token-url or --upstream-issuer names it"
+            _log.warning(text, self, problem)
         if not self._url:
             self._found = None  # it may have moved
         pause = min(_PAUSE * 2.0**self._failures, _LONGEST_PAUSE) * (0.5 + 0.5 * self._chance())
