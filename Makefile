@@ -172,8 +172,15 @@ COMPILE = $(BUILD)/uv/bin/uv pip compile --quiet --universal --python-version 3.
 	$(if $(UPGRADE),--upgrade) --no-emit-index-url --no-emit-find-links --no-annotate \
 	--custom-compile-command "make lock"
 
+# What the container image has: all but Envoy.
+IMAGE_EXTRAS = auth postgres signing tracing uvloop
+
 lock: $(PEERS:%=lock-%) ## resolve all locks anew (UPGRADE=1: to the newest versions); needs Python and a registry
 	$(COMPILE) --all-extras --group dev --group docs pyproject.toml --output-file requirements.lock
+
+	$(COMPILE) --constraint requirements.lock $(IMAGE_EXTRAS:%=--extra %) pyproject.toml \
+		--output-file deploy/requirements.lock
+	$(COMPILE) --constraint requirements.lock deploy/build.in --output-file deploy/build.lock
 
 lock-%: $(BUILD)/uv/bin/uv
 	$(COMPILE) requirements-peers/$*.in --output-file requirements-peers/$*.lock

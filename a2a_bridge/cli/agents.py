@@ -27,6 +27,7 @@ from a2a_bridge.agents import (
     serve_agents,
 )
 from a2a_bridge.cards import interface
+from a2a_bridge.cli.advertised import Advertised
 from a2a_bridge.cli.agent_settings import flags_of
 from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.gateway_options import gateway_options
@@ -140,7 +141,11 @@ async def serve_all(kind: Kind, flags: Any, reloader: Reloader | None) -> None:
         listening.interfaces,
         flags.drain_window,
     )
-    await run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader)
+    advertised = Advertised.of(replace(options, public_url=""))
+    if advertised is None:
+        public = [name for name, one in flags.agents.items() if "public_url" in one.given and one.public_url]
+        advertised = Advertised(frozenset(public)) if public else None
+    await run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader, advertised)
 
 
 def _limits(listening: ListenOptions) -> LiveLimits:

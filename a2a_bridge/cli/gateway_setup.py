@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, http_fetch, names
 from a2a_bridge.cards import Candidate, Resolver, interface, select
 from a2a_bridge.cards.select import unusable
+from a2a_bridge.cli.advertised import FAULTS, Advertised, ask
 from a2a_bridge.cli.connect import checked_card_file, found_at, grpc_interface, named
 from a2a_bridge.cli.listen_options import ListenOptions
 from a2a_bridge.cli.options import Exit
@@ -21,19 +20,11 @@ from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import run, serving
 from a2a_bridge.cli.target import Target, TargetKind
-from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
-from a2a_bridge.core.operations import GET_TASK
 from a2a_bridge.gateway.card_reader import CardReader
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.endpoints import with_endpoints
-from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-#: seconds for the answer to a question at the start
-_QUESTION = 5.0
-#: reasons that no agent has to refuse the question for a task
-_FAULTS = frozenset({Reason.METHOD_NOT_FOUND, Reason.INVALID_AGENT_RESPONSE})
 
 
 async def bridge(
@@ -59,7 +50,7 @@ async def bridge(
             listening.interfaces,
             listening.options.host.drain_window,
         )
-        await run(opening, grace, listening.counting, reloader)
+        await run(opening, grace, listening.counting, reloader, Advertised.of(listening.options))
 
 
 @asynccontextmanager
@@ -148,15 +139,13 @@ async def _fault(candidate: Candidate, options: DialOptions) -> str:
     """The fault that a question for a task that nobody has shows: a wrong path, a redirect, an answer that is
     none of A2A. Empty if there is none.
     """
-    request = hub.GetTaskRequest(id=str(uuid4()))
-    try:
-        async with asyncio.timeout(_QUESTION), dial(candidate, options) as service:
-            await service.unary(Call(GET_TASK, request, CallContext()))
-    except TimeoutError:
-        return f"no answer in {_QUESTION:g} s"
-    except A2AError as error:
-        return cause_of(error) if hasattr(error, "__notes__") or error.reason in _FAULTS else ""
-    return ""
+    error = await ask(candidate, options)
+    if error is None:
+        return ""
+    is_fault = (
+        hasattr(error, "__notes__") or error.reason in FAULTS or error.reason is Reason.DEADLINE_EXCEEDED
+    )
+    return cause_of(error) if is_fault else ""
 
 
 def _origin(url: str) -> str:

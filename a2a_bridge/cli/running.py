@@ -22,6 +22,7 @@ from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
+    from a2a_bridge.cli.advertised import Advertised
     from a2a_bridge.cli.reload import Reloader
     from a2a_bridge.cli.usage_recorder import UsageRecorder
     from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -73,10 +74,12 @@ async def run(
     grace: float,
     counting: UsageRecorder | None = None,
     reloader: Reloader | None = None,
+    advertised: Advertised | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
 
-    Prints the ready line when the sockets listen. Raises typer.Exit when they cannot, or the store cannot be
+    Prints the ready line when the sockets listen. advertised: checks the URLs of the card. Raises typer.Exit
+    when they cannot, or the store cannot be
     opened.
     """
     from a2a_bridge.hosting.stores import StoreOpenError  # loads protobuf
@@ -109,6 +112,8 @@ async def run(
             else:
                 worker.ready(line)
                 stack.enter_context(worker.attached())
+            if advertised is not None and (worker is None or worker.is_first):
+                await stack.enter_async_context(advertised.checking(server))
             with watched_loop():
                 await stop.wait()
             logger.info("%s: draining for at most %g s", stop.cause, grace)

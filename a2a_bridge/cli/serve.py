@@ -49,6 +49,7 @@ def serve(
         raise workers.supervise(flags, reloader)
 
     from a2a_bridge import runtime
+    from a2a_bridge.cli.advertised import Advertised
     from a2a_bridge.cli.output import guarded
     from a2a_bridge.cli.serve_options import hosted_agent
 
@@ -69,4 +70,5 @@ def serve(
             interfaces,
             flags.drain_window,
         )
-        run_on(flags.loop, run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader))
+        advertised, grace = Advertised.of(options), flags.timeout_graceful_shutdown
+        run_on(flags.loop, run(opening, grace, listening.counting, reloader, advertised))

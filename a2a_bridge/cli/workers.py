@@ -44,7 +44,8 @@ logger = logging.getLogger(__name__)
 
 #: sent to a worker before the SIGTERM that ends it after its successor has started
 _SUCCEEDED = b"succeeded\n"
-#: set for workers by their supervisor: file descriptor of the channel, of the HTTP listener or -1, addresses
+#: set for workers by their supervisor: file descriptor of the channel, of the HTTP listener or -1, addresses,
+#: and 1 for the first one
 _VARIABLE = "_A2A_BRIDGE_WORKER"
 _STOP = (signal.SIGINT, signal.SIGTERM)
 #: options that the supervisor itself has: successors with other ones would not get them
@@ -70,6 +71,8 @@ class Worker:
     #: HOST:PORT with the real ports; empty if it is not served
     http: str
     grpc: str
+    #: the first one that its supervisor has started: it does what is done once
+    is_first: bool
 
     @classmethod
     @cache
@@ -82,12 +85,12 @@ class Worker:
             return None
         from a2a_bridge.bindings import InheritedListener  # loads protobuf, which a supervisor does not need
 
-        channel, listener, http, grpc = value.split(" ")
+        channel, listener, http, grpc, first = value.split(" ")
         for descriptor in (int(channel), int(listener)):
             if descriptor >= 0:
                 os.set_inheritable(descriptor, False)  # not for processes of the agent
         inherited = InheritedListener(int(listener)) if int(listener) >= 0 else None
-        return cls(int(channel), inherited, http.strip("-"), grpc.strip("-"))
+        return cls(int(channel), inherited, http.strip("-"), grpc.strip("-"), first == "1")
 
     def ready(self, line: str) -> None:
         """Tells the supervisor that this worker is ready."""
@@ -323,7 +326,8 @@ class _Supervisor:
         if slot.listener is not None:
             listener = slot.listener.fileno()
             descriptors.append(listener)
-        value = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'}"
+        first = int(slot.number == 1 and not self._has_started)
+        value = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'} {first}"
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
