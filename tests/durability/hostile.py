@@ -26,10 +26,11 @@ _CARD = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: x\r\n\r\n"
 _POST = b"POST / HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
 
 
-async def _connected(served: Served, stack: ExitStack) -> socket.socket:
-    """A socket with a small buffer, so that the rest of an answer waits in the server."""
+async def _connected(served: Served, stack: ExitStack, *, little: bool = True) -> socket.socket:
+    """A socket. little: with a small buffer, so that the rest of an answer waits in the server."""
     client = stack.enter_context(socket.socket())
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    if little:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.setblocking(False)
     address = urlsplit(served.http)
     await asyncio.get_running_loop().sock_connect(client, (address.hostname, address.port))
@@ -46,7 +47,7 @@ async def _pipelines(client: socket.socket) -> None:
 async def resets(served: Served) -> None:
     """Pipelines requests, reads nothing, and resets its connection: each answer after that was a line in the log."""
     with ExitStack() as stack:
-        client = await _connected(served, stack)
+        client = await _connected(served, stack, little=False)
         await _pipelines(client)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -70,8 +71,9 @@ async def unread(served: Served, count: int) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     with ExitStack() as stack:
         for number in range(count):
-            client = await _connected(served, stack)
+            client = await _connected(served, stack, little=number % 2 == 0)
             if number % 2:
+                # With a large buffer the server reads all requests, and the end of them.
                 await _pipelines(client)
                 client.shutdown(socket.SHUT_WR)
                 continue

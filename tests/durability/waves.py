@@ -24,8 +24,9 @@ from a2a_bridge import connect
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core.errors import A2AError, Reason
 from tests.durability import hostile
-from tests.durability.callers import PATIENCE, Caller, callers, card_of
+from tests.durability.callers import Caller, callers, card_of
 from tests.durability.serving import Served
+from tests.patience import PATIENCE
 
 #: seconds after which the resources of gone callers must be free
 SETTLING = 60.0
