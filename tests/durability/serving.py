@@ -17,6 +17,8 @@ from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENT = Path(__file__).with_name("agent.py")
+#: seconds for running calls after SIGTERM
+GRACE = 5.0
 #: maximum number of lines of standard error that are kept
 _KEPT = 1000
 
@@ -88,7 +90,7 @@ class Stage:
         process = await asyncio.create_subprocess_exec(
             *self.wrapper,
             *(sys.executable, "-m", "a2a_bridge", "serve", str(AGENT)),
-            *("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--timeout-graceful-shutdown", "5"),
+            *("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--timeout-graceful-shutdown", f"{GRACE:g}"),
             *("--store", self.store, *self.flags),
             cwd=ROOT,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **self.env},

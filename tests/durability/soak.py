@@ -17,9 +17,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.durability.serving import Stage
+from tests.durability import hostile
+from tests.durability.serving import GRACE, Stage
 from tests.durability.waves import COUNTED, GROWTH, Size, Wave, quiet, settled
 
+#: clients that read nothing when the server is stopped
+UNREAD = 30
 #: time limit for the whole run, in seconds
 LONGEST = 600.0
 
@@ -48,7 +51,14 @@ async def soak(
         before, after = holdings[0]["resident"], holdings[-1]["resident"]
         if after > before * GROWTH:
             wrong.append(f"{after / 1e6:.1f} MB of memory, {before / 1e6:.1f} before")
-        code = await served.stop()
+        async with hostile.unread(served, UNREAD):
+            began = time.monotonic()
+            code = await served.stop()
+            took = time.monotonic() - began
+        print(f"stopped in {took:.1f} s", file=sys.stderr)
+        if took > GRACE:  # clients that do not read are cut off before
+            wrong.append(f"it took {took:.1f} s to stop, with {UNREAD} clients that read nothing")
+        wrong += [line for line in served.said if any(fault in line for fault in hostile.FAULTS)]
         if code:
             wrong.append(f"exit code {code}: " + "\n".join(served.said[-10:]))
     return wrong, done, holdings

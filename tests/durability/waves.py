@@ -23,8 +23,10 @@ from urllib.parse import urlsplit
 from a2a_bridge import connect
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core.errors import A2AError, Reason
-from tests.durability.callers import PATIENCE, Caller, callers, card_of
+from tests.durability import hostile
+from tests.durability.callers import Caller, callers, card_of
 from tests.durability.serving import Served
+from tests.patience import PATIENCE
 
 #: seconds after which the resources of gone callers must be free
 SETTLING = 60.0
@@ -149,7 +151,10 @@ class Wave:
 
     async def _churn(self, ways: Sequence[Caller]) -> None:
         some = asyncio.Semaphore(self.size.workers)
-        kinds = (self._reconnects, self._leaves, self._slow, self._rude, self._abandons)
+        kinds = (
+            *(self._reconnects, self._leaves, self._slow, self._rude, self._abandons),
+            *(self._resets, self._line_ends),
+        )
 
         async def one() -> None:
             async with some, asyncio.timeout(PATIENCE):
@@ -198,6 +203,12 @@ class Wave:
         request = self._post("SendMessage", "quick")
         async with self._socket(request[: self.chance.randrange(1, len(request))]):
             return
+
+    async def _resets(self, _: Sequence[Caller]) -> None:
+        await hostile.resets(self.served)
+
+    async def _line_ends(self, _: Sequence[Caller]) -> None:
+        await hostile.line_ends(self.served)
 
     # ------------------------------------------------------------------ means
 

@@ -1,18 +1,26 @@
-"""The share of a connection in each turn of the event loop: clients that send much do not keep others waiting."""
+"""What clients cost that send much or read nothing: their share in each turn of the event loop, their memory, and
+the end of the host.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import tracemalloc
 from collections import Counter
+from collections.abc import AsyncGenerator
 from math import inf
 from typing import Any
 
+import orjson
 import pytest
 
+from a2a_bridge.core.call import Call
+from a2a_bridge_transports._http import host as http_host
+from a2a_bridge_transports._http.host import HttpHost
 from a2a_bridge_transports._http.protocol import SHARE, Connection
 from tests.patience import PATIENCE
-from tests.transports.http_scene import Scripted, ask, hosting, request
+from tests.transports.http_scene import MESSAGE, Scripted, ask, hosting, request, update
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nTransfer-Encoding: chunked\r\n\r\n"
 #: bytes that asyncio and uvloop read at once, at most
@@ -116,3 +124,59 @@ async def test_a_rest_ends_with_the_turn_and_a_pause_does_not() -> None:
         connection.resume_reading()
         assert transport.reads
         connection.connection_lost(None)
+
+
+async def silent(host: HttpHost, client: socket.socket) -> None:
+    """Asks for a large stream and reads nothing of it."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(client, (host.address.host, host.address.port))
+    body = orjson.dumps({"message": MESSAGE})
+    head = (
+        "POST /message:stream HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
+    )
+    await loop.sock_sendall(client, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    async with asyncio.timeout(PATIENCE):
+        while not any(one.is_full for one in host.connections):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_after_the_grace_nobody_waits_for_clients_that_do_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before: three times as long as last words may take, after the grace."""
+
+    async def pour(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        while True:
+            yield update("x" * 100_000)
+
+    monkeypatch.setattr(http_host, "LAST_WORDS", 2 * PATIENCE)
+    with socket.socket() as client:
+        async with hosting(Scripted(on_stream=pour)) as host:
+            await silent(host, client)
+            async with asyncio.timeout(PATIENCE):
+                await host.drain(0)
+            assert not host.connections
+
+
+async def test_an_event_that_waits_for_its_reader_is_held_once() -> None:
+    size = 8_000_000
+
+    async def large(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        yield update("x" * size)
+
+    with socket.socket() as client:
+        async with hosting(Scripted(on_stream=large)) as host:
+            tracemalloc.start()
+            try:
+                await silent(host, client)
+                await asyncio.sleep(0)
+                held = [
+                    one.size
+                    for one in tracemalloc.take_snapshot().traces
+                    if one.size > size // 2  # the event, and what waits to be sent
+                ]
+            finally:
+                tracemalloc.stop()
+    assert len(held) == 1, held

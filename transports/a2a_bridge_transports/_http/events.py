@@ -75,6 +75,7 @@ class EventWriter:
                     self._begun = monotonic()
                 parts.append(data)
                 self._size += len(data)
+                del event, data  # the reader, or the next event, may take hours
                 if (
                     len(parts) >= BATCH_EVENTS
                     or self._size >= BATCH_BYTES
@@ -82,7 +83,6 @@ class EventWriter:
                 ):
                     await self.flush()
                     await asyncio.sleep(0)
-                del event, data  # the next event may take hours
             if self._head is not None:
                 self._start(gap=False)
         except BaseException as error:

@@ -126,6 +126,9 @@ class HttpHost(Mounts):
         self._is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()
+        for connection in list(self.connections):
+            if connection.is_full:
+                connection.abort()  # its client does not read, so last words would not reach it
         await self._end_requests()
         for connection in list(self.connections):
             connection.close()
