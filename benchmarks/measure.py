@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
@@ -189,7 +189,11 @@ def _servers(work: Work, cores: Cores, databases: Databases, upstream: str) -> d
     return servers
 
 
-def prepare(work: Work, name: str, server: Server) -> Side:
+def prepare(work: Work, name: str, server: Server, headers: Mapping[str, str] | None = None) -> Side:
+    """The request of a row at a server, after a look at its answer. headers: more of them, for credentials.
+
+    Raises BenchmarkError for a wrong answer.
+    """
     address = server.address(work.family)
     if name == "bare":
         target = work.bare_target(address)
@@ -202,6 +206,8 @@ def prepare(work: Work, name: str, server: Server) -> Side:
         is_response_task(made)
         task_id = made[0]["task"]["id"]
     target = work.target(address, task_id)
+    if headers:
+        target = replace(target, headers={**target.headers, **headers})
     try:
         answer, size = ask(work, target)
         work.check(answer)

@@ -10,6 +10,9 @@ import threading
 LOOPBACK = "127.0.0.1"
 #: the environment variable that tells a server of ours which metrics and traces to make
 VARIABLE = "BENCHMARK_OBSERVED"
+#: and where the files are that it checks callers with: API keys, and the keys of an issuer of tokens
+FOLDER, KEYS, JWKS = "BENCHMARK_CREDENTIALS", "keys.json", "jwks.json"
+ISSUER, AUDIENCE = "https://issuer.example", "https://agent.example"
 
 
 def listen() -> tuple[socket.socket, int]:

@@ -15,14 +15,16 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from pathlib import Path
 
+from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource
 from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.cards import interface, select
 from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
 from a2a_bridge.runtime import ServeOptions, Server, serve_agent, serve_gateway
 from benchmarks import agent
 from benchmarks.hosts import upstream_card
-from benchmarks.servers.listening import VARIABLE, ready
+from benchmarks.servers.listening import AUDIENCE, FOLDER, ISSUER, JWKS, KEYS, VARIABLE, ready
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 
@@ -66,6 +68,14 @@ def observing(variant: str) -> ServeOptions:
         return ServeOptions()
     if variant == "off":
         return ServeOptions(tracing="off")
+    folder = Path(os.environ.get(FOLDER, ""))
+    if variant == "API key":
+        return ServeOptions(tracing="off", authentication=Authentication([ApiKeys(KeyFile(folder / KEYS))]))
+    if variant == "JWT":
+        keys = KeySetSource(ISSUER, str(folder / JWKS))
+        return ServeOptions(
+            tracing="off", authentication=Authentication([BearerTokens(ISSUER, [AUDIENCE], keys)])
+        )
     importlib.import_module("opentelemetry.trace")
     if variant == "without an SDK":
         return ServeOptions(admin=ListenAddress())
