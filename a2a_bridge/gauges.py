@@ -60,7 +60,8 @@ def gateway_gauges(agent: str, one: GatewayApp) -> Gather:
 
     async def read() -> Sequence[Metric]:
         outbox = [] if one.outbox is None else await _outbox(name, one.outbox)
-        return [_reachable(name, one.connections.failover), *_memory(name, one.memory), *outbox]
+        failover = one.connections.failover
+        return [*_upstream(name, failover), *_memory(name, one.memory), *outbox]
 
     return read
 
@@ -139,20 +140,38 @@ async def _outbox(name: str, outbox: Outbox) -> list[Metric]:
     ]
 
 
-def _reachable(name: str, upstreams: Failover) -> Metric:
+def _upstream(name: str, upstreams: Failover) -> list[Metric]:
+    from prometheus_client.metrics_core import CounterMetricFamily
+
     found: dict[tuple[str, ...], float] = {}
+    paused: dict[tuple[str, ...], float] = {}
     for number, upstream in enumerate(upstreams.upstreams, 1):
         reachable = upstream.health.reachable
         if reachable is not None:
             interface = upstream.candidate.interface
             key = (name, str(number), interface.protocol_binding, upstream.candidate.dialect.version)
             found[key] = float(reachable)
-    return _gauge(
-        "upstream_reachable",
-        "1 if the last call reached the agent at this interface; absent before the first call.",
-        found,
-        ("agent", "interface", "binding", "version"),
+            paused[key] = float(upstreams.is_paused(upstream))
+    labels = ("agent", "interface", "binding", "version")
+    retries = CounterMetricFamily(
+        f"{PREFIX}upstream_retries", "Repeated attempts of calls to the agent.", labels=_AGENT
     )
+    retries.add_metric((name,), upstreams.retried)
+    return [
+        _gauge(
+            "upstream_reachable",
+            "1 if the last call reached the agent at this interface; absent before the first call.",
+            found,
+            labels,
+        ),
+        _gauge(
+            "upstream_circuit_open",
+            "1 while this interface gets no calls because it failed several times in a row.",
+            paused,
+            labels,
+        ),
+        retries,
+    ]
 
 
 def _of(name: str, value: float) -> Mapping[Any, float]:

@@ -89,6 +89,15 @@ class Failover:
         self._lost: set[Upstream] = set()
 
     @property
+    def retried(self) -> int:
+        """The number of repeated attempts."""
+        return 0 if self._retries is None else self._retries.made
+
+    def is_paused(self, upstream: Upstream) -> bool:
+        """Whether the circuit of an interface is open, so that it gets nothing."""
+        return self._circuits is not None and not self._admits(upstream, self._circuits)
+
+    @property
     def is_gone(self) -> bool:
         """True while the last call reached none of the interfaces."""
         return len(self._lost) == len(self.upstreams)

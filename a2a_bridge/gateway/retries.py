@@ -75,6 +75,8 @@ class Retries:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.budget = budget
+        #: repetitions so far
+        self.made = 0
         self._most = most
         self._clock = clock
         self._chance = chance
@@ -90,7 +92,10 @@ class Retries:
         deadline = call.context.deadline
         if deadline is not None and self._clock() + pause >= deadline:
             return None
-        return pause if self.budget.spend() else None
+        if not self.budget.spend():
+            return None
+        self.made += 1
+        return pause
 
 
 def _is_safe(call: Call[Any, Any], error: A2AError) -> bool:

@@ -236,6 +236,9 @@ async def test_an_agent_that_is_gone_shows_in_the_metrics_of_its_gateway() -> No
     # Each attempt counts.
     attempts = 1 + UpstreamOptions().retries
     assert sample(found, "upstream_requests_total", **cell, binding="GRPC") == attempts
+    assert sample(found, "upstream_retries_total", agent="gone") == attempts - 1
+    place = {"agent": "gone", "binding": "GRPC", "version": "1.0", "interface": "1"}
+    assert sample(found, "upstream_circuit_open", **place) == 0
     assert (
         sample(found, "upstream_reachable", agent="gone", binding="GRPC", version="1.0", interface="1") == 0
     )
