@@ -187,7 +187,7 @@ def test_the_advice_when_an_address_cannot_be_listened_on(
     error: OSError, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cannot_listen(error).exit_code == 2
-    assert f" with {remedy}" in capsys.readouterr().err
+    assert f"try: {remedy}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

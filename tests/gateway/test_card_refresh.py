@@ -116,7 +116,7 @@ async def test_bad_cards_and_unreachable_hosts_are_one_line_and_change_nothing(
     await refresh.read()
     assert source.applied == [source.found]
     assert lines(caplog) == [
-        "the agent's card cannot be read again, the last good one counts: no answer",
+        "the agent's card cannot be read again, the last good one counts: no answer; try a2a-bridge card",
         "the card of the agent 'Probe' has changed, and is used",
         "the agent's card can be read again",
     ]

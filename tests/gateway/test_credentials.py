@@ -176,7 +176,7 @@ async def test_an_old_token_serves_while_the_endpoint_is_down(
     assert len(provider.grants) == asked + 1
     lines = [record.getMessage() for record in caplog.records if record.name == "a2a_bridge.gateway"]
     assert len(lines) == 2
-    assert lines[0].endswith("gives no token: it answers 503")
+    assert "gives no token: it answers 503; --upstream-token-url or --upstream-issuer names it" in lines[0]
     assert lines[1].endswith("answers again")
 
 

@@ -287,7 +287,7 @@ async def test_an_agent_that_cannot_be_reached_at_the_start_is_tried_again(
         assert await text_of(f"{base(server)}/agents/late") == "late::hi"
     messages = [one.message for one in caplog.records if one.name == "a2a_bridge.agents"]
     assert messages == [
-        "agent late cannot be reached, it is tried again: refused the connection",
+        "agent late cannot be reached, it is tried again: refused the connection (upstream of [agents.late])",
         "agent late can be reached now",
     ]
 
