@@ -62,7 +62,16 @@ class Place:
         self.store = f"sqlite:///{folder / 'tasks.db'}"
 
     def flags(self, *more: str) -> tuple[str, ...]:
-        where = ("--http", "127.0.0.1:0", "--store", self.store, "--push-allow", "127.0.0.1")
+        where = (
+            "--http",
+            "127.0.0.1:0",
+            "--grpc",
+            "127.0.0.1:0",
+            "--store",
+            self.store,
+            "--push-allow",
+            "127.0.0.1",
+        )
         return ("serve", self.agent, *where, *more)
 
 
