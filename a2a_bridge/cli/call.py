@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -86,10 +87,11 @@ def call(
         context=flags.context,
         immediate=flags.immediate,
     )
+    dial = dial_options(flags)
+    # Whatever the header is called, its value may be a secret.
+    observer = partial(show, secret=dial.parameters.keys()) if flags.verbose else None
     call_options = CallOptions(
-        dial=replace(
-            dial_options(flags), timeout=flags.timeout, frame_observer=show if flags.verbose else None
-        ),
+        dial=replace(dial, timeout=flags.timeout, frame_observer=observer),
         binding=flags.binding,
         version=version_of(flags.a2a_version),
         stream=flags.stream or flags.follow,

@@ -75,6 +75,8 @@ def _assignment(one: Option, value: Any, is_default: bool) -> str:
     if value is None or value == []:
         return f"# {one.name} ="
     printed = shown(one, value)
+    if printed != value and not one.described.secret:
+        return f"# {one.name} = {literal(printed)}  # with a secret: {one.variable}"
     if printed != value:
         instead = f'{one.variable}, or "@FILE" here' if one.variable else "'NAME: @FILE'"
         return f"# {one.name} = {literal(printed)}  # a secret: {instead}"

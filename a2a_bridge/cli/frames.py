@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from a2a_bridge.bindings import Frame
 from a2a_bridge.cli.output import print_message
+from a2a_bridge.cli.secret_values import HIDDEN, without_query_secrets
 from a2a_bridge.codec import dumps, encoder
 
 #: headers whose value is a secret; the scheme before it is not
 SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"})
 
+#: words before a secret; any other word may be a part of it, as in a cookie
+_SCHEMES = frozenset({"basic", "bearer", "digest", "dpop", "negotiate"})
+
 LONGEST = 20_000
 
 
-def show(frame: Frame) -> None:
-    """Prints a frame: `>` for a sent one, `<` for a received one."""
+def show(frame: Frame, secret: Collection[str] = ()) -> None:
+    """Prints a frame: `>` for a sent one, `<` for a received one. secret: names of further headers, in lower
+    case, whose values are not printed.
+    """
     mark, style = (">", "cyan") if frame.sent else ("<", "green")
-    for line in lines_of(frame):
+    for line in lines_of(frame, secret):
         print_message(f"{mark} {line}".rstrip(), style)
 
 
-def lines_of(frame: Frame) -> list[str]:
+def lines_of(frame: Frame, secret: Collection[str] = ()) -> list[str]:
     """A frame as lines: head, headers, an empty line if both are there, body."""
-    lines = [frame.head] if frame.head else []
-    lines += [f"{name}: {masked(name, value)}" for name, value in frame.headers]
+    lines = [without_query_secrets(frame.head)] if frame.head else []
+    lines += [f"{name}: {masked(name, value, secret)}" for name, value in frame.headers]
     body = _body(frame)
     if body and lines:
         lines.append("")
     return lines + body
 
 
-def masked(name: str, value: str) -> str:
+def masked(name: str, value: str, secret: Collection[str] = ()) -> str:
     """A header's value, without its secret."""
-    if name.lower() not in SECRET:
+    if name.lower() not in SECRET and name.lower() not in secret:
         return value
     scheme, space, _ = value.partition(" ")
-    return f"{scheme} ***" if space else "***"
+    return f"{scheme} {HIDDEN}" if space and scheme.lower() in _SCHEMES else HIDDEN
 
 
 def _body(frame: Frame) -> list[str]:

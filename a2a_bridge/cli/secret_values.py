@@ -8,45 +8,68 @@ from urllib.parse import urlsplit
 
 from a2a_bridge.cli.declared import Option
 
-#: names of headers whose values are credentials
-_CREDENTIAL = re.compile(r"auth|cookie|token|secret|password|api-?key|credential|signature", re.IGNORECASE)
+#: names of headers, and of members of a query, whose values are credentials
+_CREDENTIAL = re.compile(
+    r"auth|cookie|token|secret|passw|key|session|credential|signature|jwt", re.IGNORECASE
+)
+_MEMBER = re.compile(r"([?&])([^=&#\s]*)=([^&#\s]*)")
 #: what is printed instead of a secret
 HIDDEN = "***"
 
 
 def plain_secret(one: Option, value: Any) -> bool:
     """True if a value of an option is a secret as it is, and not the name of a file."""
+    if isinstance(value, list):
+        return one.described.secret and any(isinstance(text, str) and _is_credential(text) for text in value)
     return one.described.secret and shown(one, value) != value
 
 
 def shown(one: Option, value: Any) -> Any:
     """A value as it can be printed: secrets are `***`, names of files with secrets stay."""
-    if not one.described.secret:
-        return value
     if isinstance(value, list):
-        return [_header(text) if isinstance(text, str) else text for text in value]
+        hide = _header if one.described.secret else _url
+        return [hide(text) if isinstance(text, str) else text for text in value]
     if not isinstance(value, str) or value.startswith("@") or not value:
         return value
-    return _url(value) if one.described.metavar == "URL" else HIDDEN
+    return _url(value) if one.described.metavar == "URL" or not one.described.secret else HIDDEN
+
+
+def _is_credential(header: str) -> bool:
+    """Whether the name of a header says that its value is a secret. Without a name it may be one."""
+    name, colon, value = header.partition(":")
+    return not colon or (not value.strip().startswith("@") and _CREDENTIAL.search(name) is not None)
 
 
 def _header(text: str) -> str:
-    name, colon, value = text.partition(":")
-    if not colon:
-        return HIDDEN
-    if value.strip().startswith("@") or not _CREDENTIAL.search(name):
+    """A header as it can be printed: a harmless one stays, because a printed configuration can be used."""
+    if not _is_credential(text):
         return text
-    return f"{name}: {HIDDEN}"
+    name, colon, _ = text.partition(":")
+    return f"{name}: {HIDDEN}" if colon else HIDDEN
 
 
 def _url(text: str) -> str:
-    """A URL without its password, which can also be a parameter."""
+    """A URL without its password, which can also be a member of the query; other text is unchanged."""
+    if "://" not in text:
+        return text
     try:
         parts = urlsplit(text)
-        password = parts.password
+        user, password = parts.username, parts.password
     except ValueError:
         return HIDDEN
+    host = parts.netloc.rpartition("@")[2]
     if password:
-        user, _, host = parts.netloc.rpartition("@")
-        text = parts._replace(netloc=f"{user.partition(':')[0]}:{HIDDEN}@{host}").geturl()
-    return re.sub(r"([?&](?:ssl)?password=)[^&]*", rf"\g<1>{HIDDEN}", text)
+        text = parts._replace(netloc=f"{user}:{HIDDEN}@{host}").geturl()
+    elif user and parts.scheme in ("http", "https"):  # a token in place of a user
+        text = parts._replace(netloc=f"{HIDDEN}@{host}").geturl()
+    return without_query_secrets(text)
+
+
+def without_query_secrets(text: str) -> str:
+    """A text with a URL, or its path, without the values of members of the query that are credentials."""
+    return _MEMBER.sub(_member, text)
+
+
+def _member(found: re.Match[str]) -> str:
+    start, name, value = found.groups()
+    return f"{start}{name}={HIDDEN if value and _CREDENTIAL.search(name) else value}"

@@ -160,7 +160,9 @@ async def test_a_gateway_gets_its_tokens_itself(provider: RealProvider, tmp_path
             async with serving("gateway", running.http, *given, env=env) as gateway:
                 for binding in BINDINGS:
                     if expected is None:
-                        with pytest.raises((A2AClientError, A2AError), match="credentials of this gateway"):
+                        with pytest.raises(
+                            (A2AClientError, A2AError), match=r"credentials of this gateway|Unavailable"
+                        ):
                             await texts_of(gateway.http, binding, {})
                     else:
                         assert await texts_of(gateway.http, binding, {}) == expected
