@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlsplit
 
 from a2a_bridge.agents.entry import PATH
 from a2a_bridge.agents.member import Member
+from a2a_bridge.cards.build import host_of
 from a2a_bridge.codec import dumps
 
 CATALOG_PATH = "/.well-known/ai-catalog.json"
@@ -49,11 +49,3 @@ def _entry(member: Member, base_url: str) -> dict[str, Any]:
         "tags": list(dict.fromkeys(tag for skill in card.skills for tag in skill.tags)),
     }
     return {name: value for name, value in entry.items() if value}
-
-
-def host_of(url: str) -> str:
-    """The host name in a URL, in lower case; empty if there is none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:  # callers choose the Host header, and not every [...] is an address
-        return ""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from a2a_bridge.agents.catalogue import host_of
 from a2a_bridge.agents.member import Member
+from a2a_bridge.cards.build import host_of
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.core.event import Events

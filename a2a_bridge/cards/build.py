@@ -377,9 +377,9 @@ class Advertisement:
             return _authority_of(here)
         host = one.address.host
         if self._public_url:
-            host = _host(self._public_url) or host
+            host = host_of(self._public_url) or host
         elif host in WILDCARDS:
-            host = _host(base_url) or "127.0.0.1"
+            host = host_of(base_url) or "127.0.0.1"
         return str(ListenAddress(host, one.address.port))
 
 
@@ -392,7 +392,8 @@ def _newest_of(text: str) -> str:
     return next((dialect.version for dialect in KNOWN if dialect in named), "")
 
 
-def _host(url: str) -> str:
+def host_of(url: str) -> str:
+    """The host name in a URL, in lower case; empty if there is none."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:  # callers choose the Host header, and not every [...] is an address

@@ -17,15 +17,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cli.output import print_message
-from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
-from a2a_bridge.core.operations import GET_TASK
 from a2a_bridge.dialects import GRPC
+from a2a_bridge.gateway.reachability import question
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
@@ -45,10 +43,9 @@ _PRIVATE = "--cacert"
 
 async def ask(candidate: Candidate, options: DialOptions) -> A2AError | None:
     """The error with which an interface answers the question for a task that nobody has."""
-    request = hub.GetTaskRequest(id=str(uuid4()))
     try:
         async with asyncio.timeout(QUESTION), dial(candidate, options) as service:
-            await service.unary(Call(GET_TASK, request, CallContext()))
+            await service.unary(question())
     except TimeoutError:
         silent = A2AError(Reason.DEADLINE_EXCEEDED, f"no answer in {QUESTION:g} s", blame=Blame.PEER)
         silent.metadata["phase"] = "call"

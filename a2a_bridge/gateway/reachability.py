@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 from uuid import uuid4
 
 from a2a_bridge.core.call import Call, CallContext
@@ -31,6 +32,11 @@ def refusal(failover: Failover) -> A2AError | None:
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER)
 
 
+def question() -> Call[Any, Any]:
+    """A harmless call, for a task that nobody has: any answer, even an error, shows an agent."""
+    return Call(GET_TASK, hub.GetTaskRequest(id=str(uuid4())), CallContext())
+
+
 async def ask_while_gone(current: Callable[[], Failover], pause: float = PAUSE) -> None:
     """Asks a lost agent until it answers; runs until it is cancelled. current: the connections to use."""
     while True:
@@ -38,8 +44,6 @@ async def ask_while_gone(current: Callable[[], Failover], pause: float = PAUSE) 
         failover = current()
         if not failover.is_gone:
             continue
-        question = Call(GET_TASK, hub.GetTaskRequest(id=str(uuid4())), CallContext())
-        # Any answer, even an error, shows that the agent is there; Failover notes it.
         with suppress(A2AError, TimeoutError):
             async with asyncio.timeout(_LIMIT):
-                await failover.unary(question)
+                await failover.unary(question())  # Failover notes any answer
