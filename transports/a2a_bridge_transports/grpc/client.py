@@ -264,15 +264,15 @@ class _Client:
             request = type(request).FromString(request.SerializeToString())
             request.tenant = self._tenant
         row = method.row
-        if row.relayed is not None:
-            row = row.relayed(call.context)
+        if row.extras.for_agent is not None:
+            row = row.extras.for_agent(call.context)
         try:
             wire = briefly(_written, row, request, call.context)
         except LengthyError:
             wire = await in_thread(_written, row, request, call.context)
         pairs = self._metadata(call)
-        if row.says is not None:
-            pairs = (*pairs, *row.says.items())
+        if row.extras.parameters is not None:
+            pairs = (*pairs, *row.extras.parameters.items())
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
             pairs = (*pairs, (LAST_EVENT_PARAMETER, after))
         # grpcio converts pairs in any other form, which takes longer.
@@ -337,17 +337,17 @@ class _Client:
 
 def _written(row: Row[str, bytes], request: Any, context: CallContext) -> bytes:
     wire = row.encode_request(request)
-    if row.restore is not None and (
+    if row.extras.request is not None and (
         parameters := with_side_channel(context.parameters, context.side_channel)
     ):
-        wire = row.restore(wire, parameters)
+        wire = row.extras.request.restore(wire, parameters)
     return sealed_request(wire, row.address)
 
 
 def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
     answer = opened_response(answer, row.address)
-    if row.extract_response is not None:
-        take_side_channel(call.context.reply, row.extract_response(answer))
+    if row.extras.response is not None:
+        take_side_channel(call.context.reply, row.extras.response.extract(answer))
     try:
         return row.decode_response(answer)
     except A2AError as error:

@@ -243,7 +243,7 @@ class _Side:
 
     def guarded(self, row: Row[str, bytes]) -> Handler:
         """A handler of a row's calls that handles all errors."""
-        answer = self._answer(row) if row.variant is None else self._by_variant(row)
+        answer = self._answer(row) if row.extras.variant is None else self._by_variant(row)
         return self._guarded(answer, row.address)
 
     def _answer(self, row: Row[str, bytes]) -> Answer:
@@ -251,7 +251,7 @@ class _Side:
 
     def _by_variant(self, row: Row[str, bytes]) -> Answer:
         """Answers each call in its own spelling."""
-        variant = row.variant
+        variant = row.extras.variant
 
         async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> bytes | None:
             found = row if variant is None else variant(wire, call_context.parameters)
@@ -452,13 +452,13 @@ class _Side:
 
 def _read(row: Row[str, bytes], wire: bytes) -> tuple[Any, Mapping[str, str] | None]:
     wire = opened_request(wire, row.address)
-    return row.decode_request(wire), None if row.extract is None else row.extract(wire)
+    return row.decode_request(wire), None if row.extras.request is None else row.extras.request.extract(wire)
 
 
 def _written(row: Row[str, bytes], reply: ResponseParameters, answer: Any) -> bytes:
     wire: bytes = encoded(row, answer, reply)
-    if row.restore_response is not None:
-        wire = row.restore_response(wire, with_side_channel(reply, reply.side_channel))
+    if row.extras.response is not None:
+        wire = row.extras.response.restore(wire, with_side_channel(reply, reply.side_channel))
     return sealed_response(wire, row.address)
 
 

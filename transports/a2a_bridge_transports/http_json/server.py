@@ -110,8 +110,8 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             row = match.route.row
             name = row.operation.name
             tree = wire.explode(match, request.query, tree)
-            if row.variant is not None:
-                row = row.variant(tree, request.headers)
+            if row.extras.variant is not None:
+                row = row.extras.variant(tree, request.headers)
             message, extracted = await in_thread(_read, row, tree) if apart else _read(row, tree)
             context = self.context(request, table, message, extracted, principal)
             call = Call(row.operation, message, context)
@@ -166,14 +166,14 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
 
 def _read(row: Row[Any, Any], tree: Json) -> tuple[Any, Mapping[str, str] | None]:
     """The request in a tree, and the content beside its message."""
-    return row.decode_request(tree), None if row.extract is None else row.extract(tree)
+    return row.decode_request(tree), None if row.extras.request is None else row.extras.request.extract(tree)
 
 
 def _written(row: Row[Any, Any], reply: ResponseParameters, answer: Any) -> bytes:
     # A list may leave out tasks.
     tree = encoded(row, answer, reply) if row.operation is ops.LIST_TASKS else row.encode_response(answer)
-    if row.restore_response is not None:
-        tree = row.restore_response(tree, with_side_channel(reply, reply.side_channel))
+    if row.extras.response is not None:
+        tree = row.extras.response.restore(tree, with_side_channel(reply, reply.side_channel))
     return dumps(tree)
 
 

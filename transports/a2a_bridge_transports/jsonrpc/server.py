@@ -66,14 +66,16 @@ def _existing(row: Row[str, Any] | None, params: Json) -> Row[str, Any]:
 
 def _read(row: Row[str, Any], params: Json) -> tuple[Any, Mapping[str, str] | None]:
     """The request in a frame, and the content beside its message."""
-    return row.decode_request(params), None if row.extract is None else row.extract(params)
+    return row.decode_request(params), None if row.extras.request is None else row.extras.request.extract(
+        params
+    )
 
 
 def _result(token: bytes, row: Row[str, Any], reply: ResponseParameters, answer: Any) -> bytes:
     # A list may leave out tasks.
     tree = encoded(row, answer, reply) if row.operation is ops.LIST_TASKS else row.encode_response(answer)
-    if row.restore_response is not None:
-        tree = row.restore_response(tree, with_side_channel(reply, reply.side_channel))
+    if row.extras.response is not None:
+        tree = row.extras.response.restore(tree, with_side_channel(reply, reply.side_channel))
     return wire.result(token, tree)
 
 
@@ -167,13 +169,13 @@ class JsonRpcServer(ServerSide[Rows]):
                 row = candidate.index.get(name)
             table = candidate
             row = _existing(row, params)
-            if row.variant is not None:
-                row = row.variant(params, request.headers)
+            if row.extras.variant is not None:
+                row = row.extras.variant(params, request.headers)
             if apart:
                 message, extracted = await in_thread(_read, row, params)
             else:
                 message = row.decode_request(params)
-                extracted = None if row.extract is None else row.extract(params)
+                extracted = None if row.extras.request is None else row.extras.request.extract(params)
             if not identified:
                 _refuse_notification(message)
             if tenant:
@@ -232,8 +234,8 @@ class JsonRpcServer(ServerSide[Rows]):
                 message = row.decode_request(None)
                 context = self.context(request, table, message, None, principal)
                 answer = row.encode_response(await self.service.unary(Call(row.operation, message, context)))
-                if row.restore_response is not None:
-                    answer = row.restore_response(
+                if row.extras.response is not None:
+                    answer = row.extras.response.restore(
                         answer, with_side_channel(context.reply, context.reply.side_channel)
                     )
                 headers = self.reply_headers(request, table, context, name, message)
