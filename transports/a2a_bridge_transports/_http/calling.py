@@ -23,7 +23,7 @@ from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
 from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
 from a2a_bridge.memory import in_work
-from a2a_bridge.offload import admitted_answer, in_thread
+from a2a_bridge.offload import response_needs_worker, run_in_worker
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.lists import partly, without
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
@@ -183,8 +183,8 @@ class ClientSide:
         """
         in_work.add(len(data))
         try:
-            if await admitted_answer(data, self.options.max_values):
-                return await in_thread(read, *arguments)
+            if await response_needs_worker(data, self.options.max_values):
+                return await run_in_worker(read, *arguments)
             return read(*arguments)
         finally:
             in_work.add(-len(data))
