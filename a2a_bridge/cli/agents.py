@@ -42,6 +42,7 @@ from a2a_bridge.dialects import GRPC
 from a2a_bridge.hosting.stores.opening import MEMORY
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import keeps_owners
 from a2a_bridge.runtime import serve_gateway
 from a2a_bridge.serving import Server, Shared
 
@@ -197,12 +198,17 @@ def _remote(
         flags = replace(flags, public_url="")
     if flags.push_relay:
         flags = replace(flags, push_relay=f"{flags.push_relay.rstrip('/')}{PATH}/{name}")
-        if not only and flags.store not in ("", MEMORY) and "store" not in settings.given:
-            raise typer.BadParameter(
-                f"several agents cannot share it; [agents.{name}] store = … names one of its own",
-                param_hint="--store",
-            )
     listening, dialling = gateway_options(flags)
+    if (
+        not only
+        and (flags.push_relay or keeps_owners(listening.options))
+        and flags.store not in ("", MEMORY)
+        and "store" not in settings.given
+    ):
+        raise typer.BadParameter(
+            f"several agents cannot share it; [agents.{name}] store = … names one of its own",
+            param_hint="--store",
+        )
     target = parse(settings.upstream)
 
     @asynccontextmanager

@@ -86,6 +86,15 @@ class _Relayed:
 Check = Callable[[hub.TaskPushNotificationConfig], Awaitable[A2AError | None]]
 
 
+#: a notification as its caller may see it; raises TASK_NOT_FOUND for a task of somebody else
+Announced = Callable[[Scope, hub.StreamResponse], Awaitable[hub.StreamResponse]]
+
+
+async def unchanged(_scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
+    """A notification of an agent that knows its callers."""
+    return event
+
+
 async def _harmless(config: hub.TaskPushNotificationConfig) -> A2AError | None:
     return deliverable(config)
 
@@ -98,7 +107,8 @@ class Relay:
     process; already open. most: configs that are remembered here; beyond that they are evicted in LRU order,
     and without a store a notification for an evicted one is answered with 404. at_once: maximum concurrent
     notifications; more are answered with 503. agent_version: the version of agents' posts, if the posts do
-    not show it. names: how to rename tasks for versions whose callers name them.
+    not show it. names: how to rename tasks for versions whose callers name them. announced: what a caller may
+    see of a notification.
     """
 
     def __init__(
@@ -112,6 +122,7 @@ class Relay:
         at_once: int = 256,
         agent_version: str = "",
         names: Names | None = None,
+        announced: Announced = unchanged,
     ) -> None:
         self._webhook = webhook
         self.public_url = public_url
@@ -123,6 +134,7 @@ class Relay:
         #: see above; it changes with the agent's card
         self.agent_version = agent_version
         self._names = names or {}
+        self._announced = announced
         self._older = older_versions()
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
         #: config names to addresses; bounded, because each remembered config has at most one name
@@ -290,7 +302,7 @@ class Relay:
 
     async def receive(self, path: str, headers: Mapping[str, str], body: bytes) -> int:
         """Accepts a notification and passes it on. Returns the HTTP status. Raises INVALID_PARAMS,
-        UNAVAILABLE.
+        UNAVAILABLE, and TASK_NOT_FOUND for a task of another caller than that of the address.
 
         Each refusal is logged as a warning, because few agents report that their notifications are lost.
         """
@@ -318,8 +330,12 @@ class Relay:
 
     async def _pass_on(self, relay_id: str, relayed: _Relayed, event: hub.StreamResponse) -> bool:
         registration = relayed.registration
+        scope = registration.scope
+        event = await self._announced(scope, event)
         task = await self._task(relayed, event)
-        named = named_in(self._names, registration.version, registration.scope)
+        if task is not None:
+            task = (await self._announced(scope, hub.StreamResponse(task=task))).task
+        named = named_in(self._names, registration.version, scope)
         if self._store is None:
             return await self._webhook.send(
                 notification(registration.config, event, task, registration.version, named)
