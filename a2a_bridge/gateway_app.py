@@ -33,6 +33,7 @@ from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay, unchanged
 from a2a_bridge.hosting.ports import Outbox, Store
 from a2a_bridge.memory import MemoryAccount
+from a2a_bridge.middleware.tracing import delivery_spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions, keeps_owners
 from a2a_bridge.push import JWKS_PATH, Webhook, WebhookResolver, push_service
@@ -213,6 +214,7 @@ async def _relay(
                 options.push_options,
                 sender=resolver,
                 issuer=options.public_url or options.push_relay,
+                traced=delivery_spans(options.tracing),
             )
         )
         close = sending.close

@@ -61,6 +61,9 @@ _LONGEST_ID = 64
 _LOOK = 5.0
 
 
+#: headers of the agent's trace, which a notification passed on at once still belongs to
+_TRACE = ("traceparent", "tracestate")
+
 #: the authentication scheme under which the agent gets the gateway's token
 _SCHEME = "Bearer"
 
@@ -318,7 +321,8 @@ class Relay:
         self._free -= 1
         try:
             event = read(body, self.agent_version)
-            taken = await self._pass_on(relay_id, relayed, event)
+            trace = {name: text for name in _TRACE if (text := headers.get(name))}
+            taken = await self._pass_on(relay_id, relayed, event, trace)
         except A2AError as error:
             logger.warning("a notification of the agent was refused: %s", error)
             raise
@@ -328,7 +332,9 @@ class Relay:
             self._relayed.move_to_end(relay_id)
         return 200 if taken else 502
 
-    async def _pass_on(self, relay_id: str, relayed: _Relayed, event: hub.StreamResponse) -> bool:
+    async def _pass_on(
+        self, relay_id: str, relayed: _Relayed, event: hub.StreamResponse, trace: Mapping[str, str]
+    ) -> bool:
         registration = relayed.registration
         scope = registration.scope
         event = await self._announced(scope, event)
@@ -338,7 +344,7 @@ class Relay:
         named = named_in(self._names, registration.version, scope)
         if self._store is None:
             return await self._webhook.send(
-                notification(registration.config, event, task, registration.version, named)
+                notification(registration.config, event, task, registration.version, named), trace
             )
         # The delivery worker knows neither the task nor its names.
         if task is not None:

@@ -47,6 +47,7 @@ from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge.refused import log_refused
+from a2a_bridge.traffic import received_bytes, sent_bytes
 from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports.grpc.wire import (
     Metadata,
@@ -270,6 +271,7 @@ class _Side:
                 data = briefly(write, response)
             except LengthyError:
                 data = await written_apart(write, response)
+            sent_bytes[GRPC.name] += len(data)
             if call_context.reply or call_context.reply.side_channel:
                 await context.send_initial_metadata(self._metadata(context, call_context.reply, request))
             return data
@@ -325,6 +327,7 @@ class _Side:
                         data = briefly(write_event, event.message)
                     except LengthyError:
                         data = await written_apart(write_event, event.message)
+                    sent_bytes[GRPC.name] += len(data)
                     # Waits until the transport has accepted it, which is the back-pressure, and yields to
                     # other tasks.
                     await write(data)
@@ -384,6 +387,7 @@ class _Side:
             reply: Mapping[str, str] = NO_PARAMETERS
             task = _this_task()
             tasks.add(task)
+            received_bytes[GRPC.name] += len(wire)
             if len(wire) > SMALL:
                 in_work.add(len(wire))
             accepted = False

@@ -18,6 +18,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import dumps, loads
 from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
+from a2a_bridge.traffic import received_bytes, sent_bytes
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     A2A_JSON,
@@ -98,6 +99,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             apart = False
             if method != "GET":
                 body = await request.read()
+                received_bytes[HTTP_JSON.name] += len(body)
                 if body:
                     check_content_type(request.headers)
                     apart = len(body) > SMALL and await admitted(body, self.max_values)
@@ -122,6 +124,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                 data = briefly(_written, row, context.reply, answer)
             except LengthyError:
                 data = await written_apart(partial(_written, row, context.reply), answer)
+            sent_bytes[HTTP_JSON.name] += len(data)
             media = _media(request, table)
             if context.reply or context.reply.side_channel:
                 return Reply(200, media + self.reply_headers(request, table, context, name, message), data)
@@ -145,13 +148,17 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         encoded = table.form.encode_error(error)
         headers = _media(request, table) + error_headers(error) + parameters
         status = error_status(error, encoded.status)
-        return Reply(status, headers, dumps(with_status(encoded.body, status)))
+        body = dumps(with_status(encoded.body, status))
+        sent_bytes[HTTP_JSON.name] += len(body)
+        return Reply(status, headers, body)
 
 
 class _HttpJsonStream(CallStream[HttpJsonServer]):
     """The events of a call, each as a bare message."""
 
     __slots__ = ()
+
+    binding = HTTP_JSON.name
 
     def encode(self, event: Event) -> bytes | Awaitable[bytes]:
         try:
