@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol, cast
@@ -137,6 +138,10 @@ async def announced(
             process = process_gauges(lambda: known.is_ready) if whole else None
             for source in filter(None, (process, gauges)):
                 stack.callback(options.metrics.watch(source))
+        if whole and options.authentication is not None:
+            # In the background: a provider that is down does not keep the server from starting.
+            opening = asyncio.create_task(options.authentication.open(), name="read keys")
+            stack.callback(opening.cancel)
         yield
 
 

@@ -26,6 +26,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import MemoryStore, open_store
+from a2a_bridge.middleware.tracing import delivery_spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH, PushService, WebhookResolver, push_service
@@ -140,6 +141,7 @@ async def agent_app(
                     names=names,
                     sender=one.resolver,
                     issuer=options.public_url or agent.card.name,
+                    traced=delivery_spans(options.tracing),
                 )
             )
 

@@ -25,14 +25,17 @@ from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
 from a2a_bridge.gateway.cards import OpenExtendedCard, without_security
 from a2a_bridge.gateway.connections import Connections
+from a2a_bridge.gateway.owners import MemoryOwners, Owners, StoredOwners
+from a2a_bridge.gateway.ownership import Ownership
 from a2a_bridge.gateway.reachability import ask_while_gone, refusal
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
-from a2a_bridge.gateway.webhooks import Relay
+from a2a_bridge.gateway.webhooks import Relay, unchanged
 from a2a_bridge.hosting.ports import Outbox, Store
 from a2a_bridge.memory import MemoryAccount
+from a2a_bridge.middleware.tracing import delivery_spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions
+from a2a_bridge.planning import ServeOptions, keeps_owners
 from a2a_bridge.push import JWKS_PATH, Webhook, WebhookResolver, push_service
 from a2a_bridge.push.notification import Names
 
@@ -90,7 +93,9 @@ async def gateway_app(
     dialled.
     """
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(open_store_of(options)) if options.push_relay else None
+        owning = keeps_owners(options)
+        opens = options.push_relay or owning
+        store = await stack.enter_async_context(open_store_of(options)) if opens else None
         memory = MemoryAccount(options.store_options.max_memory) if store is None else store.memory
         connections = Connections(
             candidates,
@@ -110,10 +115,15 @@ async def gateway_app(
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
         relay: Relay | None = None
+        ownership = _ownership(options, store) if owning else None
         if options.push_relay:
-            relay, documents, close = await _relay(stack, options, store, connections.version, names)
+            relay, documents, close = await _relay(
+                stack, options, store, connections.version, names, ownership
+            )
             service = relay.wrap(service)
             receivers[RELAY_PATH] = relay.receive
+        if ownership is not None:
+            service = ownership.wrap(service)
         stack.push_async_callback(connections.aclose_streams)
         asking = asyncio.create_task(ask_while_gone(lambda: connections.failover), name="ask a lost agent")
         stack.push_async_callback(_cancel, asking)
@@ -123,7 +133,7 @@ async def gateway_app(
             if relay is not None:
                 relay.agent_version = connections.version
 
-        outbox = store.outbox if store is not None else None
+        outbox = store.outbox if store is not None and options.push_relay else None
         yield GatewayApp(service, receivers, documents, close, connections, replace, memory, outbox)
 
 
@@ -170,8 +180,20 @@ async def _cancel(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+def _ownership(options: ServeOptions, store: Store | None) -> Ownership:
+    owners: Owners = MemoryOwners()
+    if store is not None and store.durable:
+        owners = StoredOwners(store.push_configs, options.name)
+    return Ownership(owners, unowned=options.task_access == "unowned", remembered=options.list_tasks_memory)
+
+
 async def _relay(
-    stack: AsyncExitStack, options: ServeOptions, store: Store | None, version: str, names: Names | None
+    stack: AsyncExitStack,
+    options: ServeOptions,
+    store: Store | None,
+    version: str,
+    names: Names | None,
+    ownership: Ownership | None,
 ) -> tuple[Relay, Mapping[str, Document], Callable[[float], Awaitable[None]]]:
     durable = store is not None and store.durable
     if options.push_options.signing_keys and not durable:
@@ -192,6 +214,7 @@ async def _relay(
                 options.push_options,
                 sender=resolver,
                 issuer=options.public_url or options.push_relay,
+                traced=delivery_spans(options.tracing),
             )
         )
         close = sending.close
@@ -204,6 +227,7 @@ async def _relay(
         store=relay_store,
         agent_version=version,
         names=names,
+        announced=unchanged if ownership is None else ownership.announced,
     )
     return relay, documents, close
 

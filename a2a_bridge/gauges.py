@@ -19,6 +19,7 @@ from a2a_bridge.memory import MemoryAccount, in_work
 from a2a_bridge.middleware.metrics import PREFIX, Gather, label
 from a2a_bridge.push.ports import CountsBacklog
 from a2a_bridge.refused import refused_connections, refused_requests
+from a2a_bridge.traffic import received_bytes, sent_bytes
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -86,12 +87,22 @@ def process_gauges(is_ready: Callable[[], bool]) -> Gather:
             labels=("family",),
         )
         closed.add_metric(("http",), refused_connections["http"])
+        traffic = []
+        for what, explanation, counted in (
+            ("received_bytes", "Bytes of requests that this process has read.", received_bytes),
+            ("sent_bytes", "Bytes of answers and events that this process has written.", sent_bytes),
+        ):
+            family = CounterMetricFamily(f"{PREFIX}{what}", explanation, labels=("binding",))
+            for binding, count in counted.items():
+                family.add_metric((binding,), count)
+            traffic.append(family)
         return [
             _gauge("build_info", "Always 1.", build, ("version", "python")),
             _gauge("ready", "1 while the server takes new work.", {(): float(is_ready())}, ()),
             _gauge("memory_in_work_bytes", "Large requests and answers in work.", {(): in_work.held}, ()),
             refused,
             closed,
+            *traffic,
         ]
 
     return read

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from a2a_bridge.auth import Authentication, Rule
@@ -24,6 +24,8 @@ from a2a_bridge.middleware.tracing import Tracing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 from a2a_bridge.server_tls import ServerTls
+
+TaskAccess = Literal["own", "unowned", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,9 @@ class ServeOptions:
     upstream: UpstreamOptions = field(default_factory=UpstreamOptions)
     #: name of the agent on a server with several, for access rules; see `serve_agents`
     name: str = ""
+    #: the tasks that a caller of a gateway reaches, if the agent cannot tell callers apart (`keeps_owners`):
+    #: "own": those that it began; "unowned": also those without a known owner; "all": not checked
+    task_access: TaskAccess = "own"
 
     def host_of(self, family: str) -> HostOptions:
         """The options of the hosts of a binding family."""
@@ -109,6 +114,18 @@ class ServeOptions:
 def identifies(options: ServeOptions) -> bool:
     """Whether something may identify the callers."""
     return bool(options.authentication or options.middleware or options.host.authenticate)
+
+
+def keeps_owners(options: ServeOptions) -> bool:
+    """Whether a gateway keeps the tasks of callers apart: it identifies them, and the agent does not."""
+    credentials = options.upstream.credentials
+    if options.task_access == "all" or options.pass_credentials or not identifies(options):
+        return False
+    if credentials is not None:
+        # Those made from the credentials of a caller tell the agent who it is.
+        return not credentials.made_from
+    # Without methods of the edge, callers' credentials go to the agent.
+    return options.authentication is not None
 
 
 #: versions that are served by default: without 0.1, which needs memory for the ids of its callers

@@ -50,6 +50,7 @@ from a2a_bridge.planning import (
     ServeOptions,
     declared_dialects,
     identifies,
+    keeps_owners,
     placed,
 )
 from a2a_bridge.serving import Remembered, Server, Shared, guarded, log_rounding, serve_service
@@ -141,7 +142,8 @@ async def serve_gateway(
     remembered = Remembered(declared_dialects(interfaces), visible_to)
     dialling = _dialling(
         observed_dial(dial, options.tracing, options.metrics, options.name or card.name),
-        options.list_tasks_memory,
+        # Lists of callers whose tasks are kept apart are answered above the connections.
+        0 if keeps_owners(options) else options.list_tasks_memory,
         options.upstream,
     )
     names = remembered.legacy.names

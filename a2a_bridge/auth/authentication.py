@@ -10,8 +10,9 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Principal
@@ -41,6 +42,15 @@ class Method(Protocol):
         """The caller; None if the request presents no credential of this kind. Raises UNAUTHENTICATED for an
         invalid one, UNAVAILABLE while it cannot decide.
         """
+        ...
+
+
+@runtime_checkable
+class Opens(Protocol):
+    """A method that has something to read before the first call."""
+
+    async def open(self) -> None:
+        """Reads it. A failure is logged, and tried again by calls."""
         ...
 
 
@@ -79,6 +89,10 @@ class Authentication:
             if principal is not None:
                 return principal
         raise UnauthenticatedError("", self._challenges)
+
+    async def open(self) -> None:
+        """Reads what methods need, such as the keys of an identity provider, before the first call."""
+        await asyncio.gather(*(one.open() for one in self._methods if isinstance(one, Opens)))
 
     def describe(self, card: hub.AgentCard) -> hub.AgentCard:
         """A copy of a card that asks for one of the methods, and for nothing else."""

@@ -110,6 +110,10 @@ class BearerTokens:
         )
         self._verified: LRUCache[bytes, _Verified] = LRUCache(_REMEMBERED)
 
+    async def open(self) -> None:
+        """Reads the keys for the first time; see KeySetSource."""
+        await self._keys.open()
+
     def scheme(self) -> hub.SecurityScheme:
         """How the card describes it: OpenID Connect with its discovery URL, or a bearer token."""
         text = f"A JWT of {self._issuer}."

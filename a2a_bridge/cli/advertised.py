@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +60,8 @@ class Advertised:
     """Which cards are checked. names: of agents; None: all that the server has."""
 
     names: frozenset[str] | None = None
+    #: the server with several agents, if an application in Envoy is in its place
+    several: Callable[[], Any] | None = None
     pauses: Sequence[float] = _PAUSES
 
     @classmethod
@@ -70,6 +72,8 @@ class Advertised:
     @asynccontextmanager
     async def checking(self, server: Any) -> AsyncIterator[None]:
         """Checks the cards of a running server in the background, while the context is open."""
+        if self.several is not None:
+            server = self.several() or server
         several: Mapping[str, hub.AgentCard] | None = getattr(server, "cards", None)
         cards = {"": getattr(server, "card", None)} if several is None else dict(several)
         chosen = [card for name, card in cards.items() if card and (self.names is None or name in self.names)]

@@ -42,6 +42,7 @@ from a2a_bridge.dialects import GRPC
 from a2a_bridge.hosting.stores.opening import MEMORY
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.planning import keeps_owners
 from a2a_bridge.runtime import serve_gateway
 from a2a_bridge.serving import Server, Shared
 
@@ -145,6 +146,8 @@ async def serve_all(kind: Kind, flags: Any, reloader: Reloader | None) -> None:
     if advertised is None:
         public = [name for name, one in flags.agents.items() if "public_url" in one.given and one.public_url]
         advertised = Advertised(frozenset(public)) if public else None
+    if advertised is not None:
+        advertised = replace(advertised, several=lambda: changes.server)
     await run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader, advertised)
 
 
@@ -197,12 +200,17 @@ def _remote(
         flags = replace(flags, public_url="")
     if flags.push_relay:
         flags = replace(flags, push_relay=f"{flags.push_relay.rstrip('/')}{PATH}/{name}")
-        if not only and flags.store not in ("", MEMORY) and "store" not in settings.given:
-            raise typer.BadParameter(
-                f"several agents cannot share it; [agents.{name}] store = … names one of its own",
-                param_hint="--store",
-            )
     listening, dialling = gateway_options(flags)
+    if (
+        not only
+        and (flags.push_relay or keeps_owners(listening.options))
+        and flags.store not in ("", MEMORY)
+        and "store" not in settings.given
+    ):
+        raise typer.BadParameter(
+            f"several agents cannot share it; [agents.{name}] store = … names one of its own",
+            param_hint="--store",
+        )
     target = parse(settings.upstream)
 
     @asynccontextmanager

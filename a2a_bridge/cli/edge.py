@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,17 @@ from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import EdgeFlags, ServerFlags, ServerKind
 from a2a_bridge.cli.options import Exit, listen_address
 from a2a_bridge.cli.output import fail, print_message
+from a2a_bridge.cli.upstream_flags import TaskAccess, UpstreamAuth
 from a2a_bridge.cli.workers import Worker
 
 if TYPE_CHECKING:
     from a2a_bridge.auth import Authentication, KeySetSource, Method
+    from a2a_bridge.cli.gateway_flags import GatewayFlags
     from a2a_bridge.core.service import Middleware
     from a2a_bridge.hosting import Agent
     from a2a_bridge.planning import ServeOptions
+
+_log = logging.getLogger(__name__)
 
 #: for messages: the flags that check callers
 CHECKING = "--api-keys FILE, --jwt-issuer URL --jwt-audience NAME, --ssl-ca-certs FILE or --proxy-user-header"
@@ -68,6 +73,23 @@ def note_open(flags: ServerFlags) -> None:
                 "yellow",
             )
             return
+
+
+def note_task_owners(flags: GatewayFlags) -> None:
+    """For several workers: logs a warning if each of them will know the owners of its own tasks only. Raises
+    typer.Exit for a store that they cannot share.
+    """
+    if flags.store.startswith("postgresql:"):
+        return
+    if flags.store.startswith("sqlite:"):
+        raise fail(Exit.USAGE, "--workers: a SQLite file belongs to one process", "--store postgresql://…")
+    tells = flags.upstream_auth in (UpstreamAuth.PASS_THROUGH, UpstreamAuth.TOKEN_EXCHANGE)
+    if _is_checked(flags) and not tells and flags.task_access is TaskAccess.OWN:
+        _log.warning(
+            "each worker knows only the callers of the tasks that it has seen begin, and a call may reach any"
+            " worker: a task is often not found again. --store postgresql://… shares them;"
+            " --upstream-auth pass-through leaves it to the agent"
+        )
 
 
 def check_card(agent: Agent, options: ServeOptions) -> None:

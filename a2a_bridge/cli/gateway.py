@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from a2a_bridge.cli.agent_settings import check_target
-from a2a_bridge.cli.edge import note_open
+from a2a_bridge.cli.edge import note_open, note_task_owners
 from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import with_flags
 from a2a_bridge.cli.gateway_flags import GatewayFlags
@@ -49,6 +49,7 @@ def gateway(
     if workers.requested(flags):
         if flags.push_relay and not flags.store.startswith("postgresql:"):
             raise typer.BadParameter("--push-relay needs a --store postgresql://…", param_hint="--workers")
+        note_task_owners(flags)
         raise workers.supervise(flags, reloader)
 
     from a2a_bridge.cli.connect import version_of

@@ -18,15 +18,13 @@ from a2a_bridge.cli.tracing_setup import configure_tracing
 from a2a_bridge.cli.upstream_options import with_upstream
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.hosting.stores.opening import MEMORY
+from a2a_bridge.planning import keeps_owners
 
 
 def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
     """The options for one agent. Raises typer.BadParameter, and typer.Exit."""
     check_binding(flags.binding)
     store, push_relay = flags.store, flags.push_relay
-    if store and not push_relay and store != os.environ.get(PREFIX + "STORE"):
-        # The variable may be set for `serve`. The flag shows that the user expects a store.
-        raise typer.BadParameter("needs --push-relay; a gateway stores nothing else", param_hint="--store")
     if flags.push_signing_key and (not push_relay or store in ("", MEMORY)):
         raise typer.BadParameter(
             f"needs --push-relay and a --store other than {MEMORY}; a gateway signs nothing without one",
@@ -54,4 +52,12 @@ def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
         check_card=check_card(flags, flags.cacert),
     )
     options = with_upstream(options, flags, dialling.parameters, ca=str(flags.cacert or ""))
+    used = push_relay or keeps_owners(options)
+    if store and not used and store != os.environ.get(PREFIX + "STORE"):
+        # The variable may be set for `serve`. The flag shows that the user expects a store.
+        raise typer.BadParameter(
+            "needs --push-relay, or callers that this gateway checks and the agent does not; nothing else is"
+            " stored",
+            param_hint="--store",
+        )
     return replace(listening, options=options), dialling

@@ -91,6 +91,7 @@ class ListenOptions:
             if given and not given.startswith(("http://", "https://")):
                 text = f"{given!r} is not an http(s) URL such as https://agent.example"
                 raise typer.BadParameter(text, param_hint=flag)
+        _check_grpc_address(flags.public_grpc)
         if push_relay and no_http:
             raise typer.BadParameter("notifications come over HTTP", param_hint="--push-relay")
         trusted = tuple(part.strip() for part in flags.forwarded_allow_ips.split(",") if part.strip())
@@ -173,6 +174,22 @@ def _check_proxy(text: str) -> None:
         raise typer.BadParameter(
             f"{text!r} is no address or network", param_hint="--forwarded-allow-ips"
         ) from None
+
+
+def _check_grpc_address(text: str) -> None:
+    """Raises typer.BadParameter for a --public-grpc that no client of gRPC can dial."""
+    scheme, named, rest = text.rpartition("://")
+    address, _, path = rest.partition("/")
+    if not text or (not named and rest.startswith("unix:")):
+        return
+    if scheme not in ("", "http", "https", "grpc", "grpcs", "dns") or not address:
+        raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--public-grpc")
+    if path or "?" in text or "#" in text:
+        raise typer.BadParameter(
+            f"{text!r} has a path, and gRPC has none: name {address}, and let the proxy pass on what is below"
+            " /lf.a2a.v1.A2AService/ and /a2a.v1.A2AService/",
+            param_hint="--public-grpc",
+        )
 
 
 def _dialects(versions: str, flag: str = "--versions") -> list[Dialect]:

@@ -21,6 +21,14 @@ class UpstreamAuth(str, Enum):  # noqa: UP042  Typer shows the members of a str 
     NONE = "none"
 
 
+class TaskAccess(str, Enum):  # noqa: UP042
+    """Which tasks a caller reaches, if the agent cannot tell callers apart."""
+
+    OWN = "own"
+    UNOWNED = "unowned"
+    ALL = "all"
+
+
 class ClientAuth(str, Enum):  # noqa: UP042
     """How the gateway proves its identity to the token endpoint."""
 
@@ -92,4 +100,9 @@ class ReachFlags:
         "SECONDS",
         least=0,
         group="Upstream",
+    )
+    task_access: TaskAccess = flag(
+        TaskAccess.OWN,
+        "Tasks that a caller reaches, if the agent cannot tell callers apart.",
+        group="Authentication",
     )

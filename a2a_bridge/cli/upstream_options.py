@@ -54,7 +54,12 @@ def with_upstream(
         card_refresh=flags.card_refresh,
     )
     passes = flags.upstream_auth is UpstreamAuth.PASS_THROUGH
-    return replace(options, upstream=upstream, pass_credentials=options.pass_credentials or passes)
+    return replace(
+        options,
+        upstream=upstream,
+        pass_credentials=options.pass_credentials or passes,
+        task_access=flags.task_access.value,
+    )
 
 
 def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> UpstreamCredentials | None:

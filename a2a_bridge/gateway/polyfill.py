@@ -1,15 +1,13 @@
 """Makes an agent of an older version answer like 1.0: missing operations are emulated here, or refused.
 
 Agents whose dialect lacks nothing are not wrapped. Rules:
-1. ListTasks is answered from the tasks that have passed through this process (see `index`). Entries are
-   refreshed from the agent, with at most REFRESHED calls of GetTask and one more for each task of the page.
+1. ListTasks is answered from the tasks that have passed through this process (see `task_lists`).
 2. History is cut here as the caller requested, because 0.x agents read `historyLength: 0` in several ways.
 3. Every other missing operation is UNSUPPORTED_OPERATION with an explanation, before the agent is called.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -18,28 +16,22 @@ from typing import Any, cast
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, ResponseParameters
-from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Events
-from a2a_bridge.core.messages import cut_history, is_terminal
+from a2a_bridge.core.messages import cut_history
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.paging import PageTokens, TaskPageFiller
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused_stream
 from a2a_bridge.dialects import older_versions
 from a2a_bridge.dialects.annotation import finality
-from a2a_bridge.gateway.index import Seen, TaskIndex, visible_to
+from a2a_bridge.gateway.index import TaskIndex, visible_to
 from a2a_bridge.gateway.streams import begun_by_a_task
+from a2a_bridge.gateway.task_lists import TaskLists
 from a2a_bridge.gateway.upstream import Dial, dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: tasks that a gateway remembers for each agent that cannot list them
 REMEMBERED = 10_000
-#: tasks that have not ended and are refreshed before filtering and sorting, newest first
-REFRESHED = 100
-_AT_ONCE = 8
-_PAGE = 50
-_LARGEST_PAGE = 100
 
 #: operations that a version defines and many of its agents lack, on some bindings at least
 _OFTEN_MISSING = (
@@ -49,7 +41,6 @@ _OFTEN_MISSING = (
     ops.DELETE_PUSH_CONFIG,
     ops.GET_EXTENDED_AGENT_CARD,
 )
-_GONE = (Reason.TASK_NOT_FOUND, Reason.PERMISSION_DENIED, Reason.UNAUTHENTICATED)
 
 
 def polyfilled(*, remembered: int = REMEMBERED, dial: Dial = dial, apart: bool = False) -> Dial:
@@ -101,7 +92,7 @@ class _Polyfill:
         self._older = older_versions() | {dialect.version}
         self._lacking = lacking
         self._index = index if ops.LIST_TASKS in lacking else None
-        self._lists = _Lists(service, self._index) if self._index is not None else None
+        self._lists = TaskLists(service, self._index) if self._index is not None else None
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation in self._lacking:
@@ -172,106 +163,3 @@ class _Polyfill:
             metadata={"operation": operation.name},
             blame=Blame.PEER,
         )
-
-
-class _Lists:
-    """ListTasks (spec 3.1.4) for an agent that does not have it."""
-
-    def __init__(self, service: Service, index: TaskIndex) -> None:
-        self._service = service
-        self._index = index
-        self._tokens = PageTokens()
-
-    async def answer(self, call: Call[Any, Any]) -> hub.ListTasksResponse:
-        request: hub.ListTasksRequest = call.request
-        size = _page_size(request)
-        since = request.status_timestamp_after if request.HasField("status_timestamp_after") else None
-        earliest = None if since is None else since.seconds * 1_000_000_000 + since.nanos
-        scope = visible_to(request, call.context)
-        query = repr((*scope, request.context_id, int(request.status), earliest))
-        after: tuple[int, str] | None = None
-        fresh: dict[str, hub.Task] = {}
-        if request.page_token:
-            place, _, task_id = self._tokens.read(request.page_token, query).partition(" ")
-            after = int(place), task_id
-        else:
-            running = [one for one in self._known(scope, request) if not is_terminal(one.state)]
-            fresh = await self._refreshed(call, scope, running[:REFRESHED])
-
-        def fits(seen: Seen) -> bool:
-            return request.status in (0, seen.state) and (earliest is None or seen.time >= earliest)
-
-        matching = [one for one in self._known(scope, request) if fits(one)]
-        # Positions are taken now: a refresh below may move a task, which must not be skipped or repeated.
-        rest = [(one.place, one) for one in matching if after is None or one.place < after]
-        page = rest[:size]
-        missing = [one for _, one in page if one.task_id not in fresh]
-        fresh |= await self._refreshed(call, scope, missing)
-        filler = TaskPageFiller(
-            artifacts=request.include_artifacts,
-            history_length=request.history_length if request.HasField("history_length") else None,
-        )
-        token, read = "", 0
-        for _, one in page:
-            task = fresh.get(one.task_id)
-            if task is not None and fits(one) and not filler.add(task):
-                break
-            read += 1
-        if len(rest) > read:
-            time, task_id = page[read - 1][0]
-            token = self._tokens.issue(f"{time} {task_id}", query)
-        tasks = filler.tasks
-        return hub.ListTasksResponse(
-            tasks=tasks, next_page_token=token, page_size=len(tasks), total_size=len(matching)
-        )
-
-    def _known(self, scope: Scope, request: hub.ListTasksRequest) -> list[Seen]:
-        wanted = request.context_id
-        return [one for one in self._index.of(scope) if wanted in ("", one.context_id)]
-
-    async def _refreshed(self, call: Call[Any, Any], scope: Scope, wanted: list[Seen]) -> dict[str, hub.Task]:
-        """The tasks as the agent has them now, without those that no longer exist or are not visible to this
-        caller.
-        """
-        slots = asyncio.Semaphore(_AT_ONCE)
-
-        async def get(seen: Seen) -> hub.Task | None:
-            request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
-            if call.request.HasField("history_length"):
-                request.history_length = call.request.history_length
-            context = call.context.replace(reply=ResponseParameters())
-            async with slots:
-                try:
-                    task = await self._service.unary(Call(ops.GET_TASK, request, context))
-                except A2AError as error:
-                    if error.reason not in _GONE:
-                        raise
-                    self._index.forget(scope, seen.task_id)
-                    return None
-            self._index.note_task(scope, task)
-            return task
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                reads = [group.create_task(get(one)) for one in wanted]
-        except* A2AError as errors:
-            failed: BaseException = errors
-            while isinstance(failed, BaseExceptionGroup):
-                failed = failed.exceptions[0]
-            raise failed from None
-        return {task.id: task for one in reads if (task := one.result()) is not None}
-
-
-def _page_size(request: hub.ListTasksRequest) -> int:
-    """The requested page size. Raises INVALID_PARAMS for values that the specification does not allow."""
-    size = request.page_size if request.HasField("page_size") else _PAGE
-    if not 1 <= size <= _LARGEST_PAGE:
-        raise invalid_params("pageSize", f"must be from 1 to {_LARGEST_PAGE}")
-    if request.status not in hub.TaskState.values():
-        raise invalid_params("status", "is not a task state")
-    if request.HasField("history_length") and request.history_length < 0:
-        raise invalid_params("historyLength", "must not be negative")
-    return size
-
-
-__all__ = ["REFRESHED", "REMEMBERED", "polyfill", "polyfilled"]

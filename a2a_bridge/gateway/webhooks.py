@@ -61,6 +61,9 @@ _LONGEST_ID = 64
 _LOOK = 5.0
 
 
+#: headers of the agent's trace, which a notification passed on at once still belongs to
+_TRACE = ("traceparent", "tracestate")
+
 #: the authentication scheme under which the agent gets the gateway's token
 _SCHEME = "Bearer"
 
@@ -86,6 +89,15 @@ class _Relayed:
 Check = Callable[[hub.TaskPushNotificationConfig], Awaitable[A2AError | None]]
 
 
+#: a notification as its caller may see it; raises TASK_NOT_FOUND for a task of somebody else
+Announced = Callable[[Scope, hub.StreamResponse], Awaitable[hub.StreamResponse]]
+
+
+async def unchanged(_scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
+    """A notification of an agent that knows its callers."""
+    return event
+
+
 async def _harmless(config: hub.TaskPushNotificationConfig) -> A2AError | None:
     return deliverable(config)
 
@@ -98,7 +110,8 @@ class Relay:
     process; already open. most: configs that are remembered here; beyond that they are evicted in LRU order,
     and without a store a notification for an evicted one is answered with 404. at_once: maximum concurrent
     notifications; more are answered with 503. agent_version: the version of agents' posts, if the posts do
-    not show it. names: how to rename tasks for versions whose callers name them.
+    not show it. names: how to rename tasks for versions whose callers name them. announced: what a caller may
+    see of a notification.
     """
 
     def __init__(
@@ -112,6 +125,7 @@ class Relay:
         at_once: int = 256,
         agent_version: str = "",
         names: Names | None = None,
+        announced: Announced = unchanged,
     ) -> None:
         self._webhook = webhook
         self.public_url = public_url
@@ -123,6 +137,7 @@ class Relay:
         #: see above; it changes with the agent's card
         self.agent_version = agent_version
         self._names = names or {}
+        self._announced = announced
         self._older = older_versions()
         self._relayed: OrderedDict[str, _Relayed] = OrderedDict()
         #: config names to addresses; bounded, because each remembered config has at most one name
@@ -290,7 +305,7 @@ class Relay:
 
     async def receive(self, path: str, headers: Mapping[str, str], body: bytes) -> int:
         """Accepts a notification and passes it on. Returns the HTTP status. Raises INVALID_PARAMS,
-        UNAVAILABLE.
+        UNAVAILABLE, and TASK_NOT_FOUND for a task of another caller than that of the address.
 
         Each refusal is logged as a warning, because few agents report that their notifications are lost.
         """
@@ -306,7 +321,8 @@ class Relay:
         self._free -= 1
         try:
             event = read(body, self.agent_version)
-            taken = await self._pass_on(relay_id, relayed, event)
+            trace = {name: text for name in _TRACE if (text := headers.get(name))}
+            taken = await self._pass_on(relay_id, relayed, event, trace)
         except A2AError as error:
             logger.warning("a notification of the agent was refused: %s", error)
             raise
@@ -316,13 +332,19 @@ class Relay:
             self._relayed.move_to_end(relay_id)
         return 200 if taken else 502
 
-    async def _pass_on(self, relay_id: str, relayed: _Relayed, event: hub.StreamResponse) -> bool:
+    async def _pass_on(
+        self, relay_id: str, relayed: _Relayed, event: hub.StreamResponse, trace: Mapping[str, str]
+    ) -> bool:
         registration = relayed.registration
+        scope = registration.scope
+        event = await self._announced(scope, event)
         task = await self._task(relayed, event)
-        named = named_in(self._names, registration.version, registration.scope)
+        if task is not None:
+            task = (await self._announced(scope, hub.StreamResponse(task=task))).task
+        named = named_in(self._names, registration.version, scope)
         if self._store is None:
             return await self._webhook.send(
-                notification(registration.config, event, task, registration.version, named)
+                notification(registration.config, event, task, registration.version, named), trace
             )
         # The delivery worker knows neither the task nor its names.
         if task is not None:

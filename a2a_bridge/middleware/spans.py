@@ -5,17 +5,29 @@ Rules:
 2. The parent is the W3C context (`traceparent`, `tracestate`) in the parameters of the call, else in the
    metadata of its message, else the current span. The parameters that go on name the new span.
 3. A span ends once: with the answer, with the error, or when the reader of the stream closes it.
-4. Spans have codes and names, and the id of the task: no content, no text of an error, no principal, no path.
+4. A push notification is delivered after the call that caused it, perhaps by another process: its span has a
+   trace of its own, which names the last message to the task that this process has taken.
+5. Spans have codes and names, and the id of the task: no content, no text of an error, no principal, no path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from cachetools import LRUCache
 from opentelemetry.context import Context, attach, detach, get_current
-from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span, set_span_in_context
+from opentelemetry.trace import (
+    Link,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from a2a_bridge.core.call import Call
@@ -28,6 +40,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 SERVICE = "lf.a2a.v1.A2AService"
+#: the spans of the last messages to tasks, by task
+_messages: LRUCache[str, SpanContext] = LRUCache(10_000)
 _PROPAGATOR = TraceContextTextMapPropagator()
 #: values of rpc.system by binding; all others are "a2a"
 _SYSTEMS = {"GRPC": "grpc", "JSONRPC": "jsonrpc"}
@@ -136,6 +150,7 @@ class _Span:
         parent = _parent(call, is_server=client is None)
         kind = SpanKind.SERVER if client is None else SpanKind.CLIENT
         self._is_server = client is None
+        self._sends = self._is_server and isinstance(call.request, hub.SendMessageRequest)
         self._span = tracer.start_span(f"{SERVICE}/{operation}", parent, kind, attributes)
         self.context = set_span_in_context(self._span, parent)
         parameters = dict(call.context.parameters)
@@ -148,6 +163,8 @@ class _Span:
         found = seen_task(response)
         if found is not None and found[0] and self._span.is_recording():
             self._span.set_attribute("a2a.task_id", found[0][:LONGEST])
+            if self._sends:
+                _messages[found[0]] = self._span.get_span_context()
 
     def end(self, code: str, events: int | None = None) -> None:
         """Ends the span. events: of a stream."""
@@ -160,6 +177,28 @@ class _Span:
                 span.set_attribute("error.type", code)
                 if code in _FAULTS or not (self._is_server or code == Reason.CANCELLED.name):
                     span.set_status(StatusCode.ERROR)
+        span.end()
+
+
+@contextmanager
+def delivery(tracer: Tracer, target: str, task_id: str) -> Iterator[Mapping[str, str]]:
+    """The span of one attempt to deliver a notification, and the headers that name it. target: `https://host:port`."""
+    parts = urlsplit(target)
+    attributes: dict[str, Any] = {"a2a.task_id": task_id[:LONGEST], "server.address": parts.hostname or ""}
+    if parts.port:
+        attributes["server.port"] = parts.port
+    caused = _messages.get(task_id)
+    links = () if caused is None else (Link(caused),)
+    span = tracer.start_span("push notification", Context(), SpanKind.CLIENT, attributes, links)
+    headers: dict[str, str] = {}
+    _PROPAGATOR.inject(headers, set_span_in_context(span, Context()))
+    try:
+        yield headers
+    except BaseException as error:
+        span.set_attribute("error.type", type(error).__name__)
+        span.set_status(StatusCode.ERROR)
+        raise
+    finally:
         span.end()
 
 

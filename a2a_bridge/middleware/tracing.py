@@ -8,6 +8,9 @@ Rules:
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -52,6 +55,16 @@ def server_spans(tracer: Tracer) -> Middleware:
     from a2a_bridge.middleware.spans import Traced  # rule 1
 
     return lambda service: Traced(service, tracer)
+
+
+def delivery_spans(tracing: Tracing) -> Callable[[str, str], AbstractContextManager[Mapping[str, str]]]:
+    """A CLIENT span for each attempt to deliver a push notification; see `DeliveryWorker`."""
+    tracer = tracer_of(tracing)
+    if tracer is None:
+        return lambda _target, _task_id: nullcontext({})
+    from a2a_bridge.middleware.spans import delivery  # rule 1
+
+    return partial(delivery, tracer)
 
 
 def client_spans(tracer: Tracer, binding: str, version: str, url: str) -> Middleware:

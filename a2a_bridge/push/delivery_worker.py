@@ -19,12 +19,14 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from email.utils import parsedate_to_datetime
 from functools import partial
 
 from a2a_bridge.bindings import Post
 from a2a_bridge.circuit import Circuits
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.messages import task_id_of
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import Names, Notification, form_of, named_in, notification
@@ -66,12 +68,21 @@ class _DeliveryError(Exception):
         self.target_works = target_works
 
 
+#: target and task → the trace of one attempt, which has the headers that name it
+Traced = Callable[[str, str], AbstractContextManager[Mapping[str, str]]]
+
+
+def untraced(_target: str, _task_id: str) -> AbstractContextManager[Mapping[str, str]]:
+    """No trace."""
+    return nullcontext({})
+
+
 class DeliveryWorker:
     """Works from `start` to `close`.
 
     task_at: for receivers of versions whose notifications are whole tasks. names: how to rename tasks for
-    versions whose callers name them. now: seconds on a monotonic clock. wall: seconds since the epoch, for
-    receivers. chance: a random number below 1.
+    versions whose callers name them. traced: the trace of each attempt. now: seconds on a monotonic clock.
+    wall: seconds since the epoch, for receivers. chance: a random number below 1.
     """
 
     def __init__(
@@ -83,6 +94,7 @@ class DeliveryWorker:
         task_at: TaskAt,
         signer: Signer | None = None,
         names: Names | None = None,
+        traced: Traced = untraced,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
@@ -93,6 +105,7 @@ class DeliveryWorker:
         self._task_at = task_at
         self._signer = signer
         self._names = names or {}
+        self._traced = traced
         self._now = now
         self._wall = wall
         self._chance = chance
@@ -248,6 +261,11 @@ class DeliveryWorker:
         if self._signer is not None:
             signed = self._signer.sign(made.body, target, delivery.webhook_id, delivery.task_id)
             headers = _signed(headers, signed)
+        task_id = task_id_of(delivery.event) or delivery.task_id
+        with self._traced(target, task_id) as trace:
+            await self._sent(made, {**headers, **trace})
+
+    async def _sent(self, made: Notification, headers: dict[str, str]) -> None:
         try:
             async with asyncio.timeout(self._options.timeout):
                 reply = await self._post(made.url, headers, made.body)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from a2a_bridge.bindings import DialOptions, http_post
-from a2a_bridge.push.delivery_worker import DeliveryWorker, TaskAt
+from a2a_bridge.push.delivery_worker import DeliveryWorker, TaskAt, Traced, untraced
 from a2a_bridge.push.notification import Names
 from a2a_bridge.push.options import PushOptions
 from a2a_bridge.push.ports import Outbox
@@ -44,12 +44,13 @@ async def push_service(
     names: Names | None = None,
     sender: WebhookResolver | None = None,
     issuer: str = "",
+    traced: Traced = untraced,
 ) -> AsyncIterator[PushService]:
     """Delivers the notifications of an outbox while the context is open.
 
     names: how to rename tasks for versions whose callers name them. sender: replaces the one made from the
-    options. issuer: of signatures, unless the options name one. Raises ValueError for invalid options,
-    ImportError if a package is missing that they need.
+    options. issuer: of signatures, unless the options name one. traced: the trace of each attempt.
+    Raises ValueError for invalid options, ImportError if a package is missing that they need.
     """
     options = options or PushOptions()
     resolver = sender or WebhookResolver(options.policy())
@@ -60,7 +61,9 @@ async def push_service(
     )
     dialling = DialOptions(timeout=options.timeout)
     async with http_post(dialling, resolver.resolve) as post:
-        worker = DeliveryWorker(outbox, post, options, task_at=task_at, signer=signer, names=names)
+        worker = DeliveryWorker(
+            outbox, post, options, task_at=task_at, signer=signer, names=names, traced=traced
+        )
         worker.start()
         jwks = None if signer is None else signer.jwks()
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -39,13 +40,13 @@ class Webhook:
     #: for all attempts of one notification together
     timeout: float = 15.0
 
-    async def send(self, notification: Notification) -> bool:
+    async def send(self, notification: Notification, trace: Mapping[str, str] | None = None) -> bool:
         """Returns True if the receiver has acknowledged the notification. It raises nothing but
-        cancellation.
+        cancellation. trace: headers of the trace that it belongs to.
         """
         try:
             async with asyncio.timeout(self.timeout):
-                return await self._send(notification, str(uuid4()))
+                return await self._send(notification, str(uuid4()), trace or {})
         except TimeoutError:
             logger.warning(
                 "a push notification was not acknowledged by %s within %s s",
@@ -54,13 +55,13 @@ class Webhook:
             )
             return False
 
-    async def _send(self, notification: Notification, webhook_id: str) -> bool:
+    async def _send(self, notification: Notification, webhook_id: str, trace: Mapping[str, str]) -> bool:
         outcome = ""
         for attempt in range(self.attempts):
             if attempt:
                 await asyncio.sleep(self.pause * 2 ** (attempt - 1))
             try:
-                headers = stamped(notification, webhook_id, int(time.time()))
+                headers = stamped(notification, webhook_id, int(time.time())) | dict(trace)
                 reply = await self.post(notification.url, headers, notification.body)
             except A2AError as error:
                 outcome, final = unsent(error)

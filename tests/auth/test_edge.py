@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Iterable
@@ -441,3 +442,25 @@ async def test_a_card_that_asks_for_credentials_which_nothing_checks_is_refused(
     for options in (edge.options, ServeOptions(allow_unauthenticated=True)):
         async with serve(asking(), options=options):
             pass
+
+
+async def test_the_keys_of_a_provider_are_read_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """So that a wrong issuer is known before the first caller comes. The start does not wait for it."""
+    async with provider_running() as provider:
+        source = KeySetSource(provider.issuer)
+        checking = Authentication([BearerTokens(provider.issuer, [AUDIENCE], source)])
+        async with asyncio.timeout(PATIENCE), serve(agent(), options=ServeOptions(authentication=checking)):
+            while not source.generation:  # noqa: ASYNC110  the reading sets no event
+                await asyncio.sleep(0)
+        provider.may_answer.clear()
+        checking = Authentication([BearerTokens(provider.issuer, [AUDIENCE], KeySetSource(provider.issuer))])
+        async with asyncio.timeout(PATIENCE), serve(agent(), options=ServeOptions(authentication=checking)):
+            pass
+        provider.may_answer.set()
+    gone = Authentication([BearerTokens(provider.issuer, [AUDIENCE], KeySetSource(provider.issuer))])
+    async with asyncio.timeout(PATIENCE), serve(agent(), options=ServeOptions(authentication=gone)):
+        while "no signature can be checked" not in caplog.text:  # noqa: ASYNC110  as above
+            await asyncio.sleep(0)
+    lines = [one.getMessage() for one in caplog.records if "cannot be read" in one.getMessage()]
+    assert len(lines) == 1
+    assert "--jwt-issuer" in lines[0]

@@ -272,7 +272,11 @@ def test_the_schema_has_every_key(command: str) -> None:
         ),
         (["gateway", ":1"], '[[rules]]\noperations = ["fly"]', "[[rules]] 1: operations: 'fly' is none of"),
         (["gateway", ":1"], 'listen = ":0"', "needs --server envoy"),
-        (["gateway", ":1"], 'store = "sqlite:///x.db"', "needs --push-relay"),
+        (
+            ["gateway", ":1"],
+            'store = "sqlite:///x.db"',
+            "needs --push-relay, or callers that this gateway checks",
+        ),
         (["gateway", ":1"], "max_calls = 'x'", "bridge.toml:1: max_calls has to be a valid integer"),
     ],
 )

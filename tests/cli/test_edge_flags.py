@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from a2a_bridge import connect
+from a2a_bridge.auth import KeyFile
 from a2a_bridge.bindings import DialOptions, TlsFiles
+from a2a_bridge.cli.edge import note_task_owners
+from a2a_bridge.cli.gateway_flags import GatewayFlags
+from a2a_bridge.cli.gateway_options import gateway_options
+from a2a_bridge.cli.upstream_flags import TaskAccess, UpstreamAuth
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.planning import VERSIONS
+from a2a_bridge.planning import VERSIONS, keeps_owners
 from tests.auth.identity_provider import AUDIENCE, provider_running
 from tests.certificates import new_identity
 from tests.cli.commands import ANY_PORT, command, serving
@@ -233,3 +240,44 @@ async def test_client_certificates_name_the_caller(folder: Path, server: str) ->
         )
         for binding in BINDINGS:
             assert await asked(running.http, options, binding) == "spiffe://example/ann"
+
+
+@pytest.mark.parametrize(
+    ("changes", "warns"),
+    [
+        ({}, True),
+        ({"store": "postgresql://db/tasks"}, False),
+        ({"upstream_auth": UpstreamAuth.PASS_THROUGH}, False),
+        ({"task_access": TaskAccess.UNOWNED}, False),
+        ({"api_keys": None}, False),
+    ],
+)
+def test_several_workers_of_a_gateway_and_the_owners_of_tasks(
+    changes: dict[str, Any], warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flags = replace(GatewayFlags(api_keys=tmp_path / "keys.json", workers=2), **changes)
+    note_task_owners(flags)
+    assert ("--store postgresql://…" in caplog.text) is warns
+
+
+def test_several_workers_of_a_gateway_share_no_file() -> None:
+    with pytest.raises(typer.Exit):
+        note_task_owners(GatewayFlags(store="sqlite:///x.db", workers=2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"api_keys": True}, True),
+        ({"api_keys": True, "upstream_auth": UpstreamAuth.NONE}, True),
+        ({"api_keys": True, "upstream_auth": UpstreamAuth.PASS_THROUGH}, False),
+        ({"api_keys": True, "task_access": TaskAccess.ALL}, False),
+        ({}, False),
+    ],
+)
+def test_which_gateways_know_whose_a_task_is(changes: dict[str, Any], kept: bool, tmp_path: Path) -> None:
+    if "api_keys" in changes:
+        changes["api_keys"] = tmp_path / "keys.json"
+        KeyFile(changes["api_keys"]).create("ann")
+    listening, _ = gateway_options(GatewayFlags(**changes))
+    assert keeps_owners(listening.options) is kept

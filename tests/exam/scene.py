@@ -12,7 +12,7 @@ from typing import Any
 
 from a2a_bridge import Agent, Run, connect, serve
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings import DialOptions, ListenAddress
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
@@ -154,9 +154,11 @@ async def hosted(folder: Path, store: str) -> AsyncIterator[Scene]:
 
 
 @asynccontextmanager
-async def bridged(folder: Path, upstream: Cell, *, passes: bool = True) -> AsyncIterator[Scene]:
+async def bridged(
+    folder: Path, upstream: Cell, *, passes: bool = True, store: str = "", relay: int = 0
+) -> AsyncIterator[Scene]:
     """A gateway that checks keys. passes: it passes them to an agent that checks them, too; else the agent
-    cannot tell callers apart.
+    cannot tell callers apart. store: file of its store. relay: the port of a gateway that relays notifications.
     """
     file, keys = keys_in(folder)
     work, executor = list[str](), Working()
@@ -175,7 +177,14 @@ async def bridged(folder: Path, upstream: Cell, *, passes: bool = True) -> Async
         )
         card = hub.AgentCard()
         card.CopyFrom(far.card)
-        options = ServeOptions(authentication=edge, pass_credentials=passes)
+        options = ServeOptions(
+            authentication=edge,
+            pass_credentials=passes,
+            store=f"sqlite:///{folder}/{store}" if store else None,
+            http=ListenAddress("127.0.0.1", relay),
+            push_relay=f"http://127.0.0.1:{relay}" if relay else "",
+            push_options=PUSH,
+        )
         dial = DialOptions(timeout=PATIENCE)
         dial = DialOptions(timeout=PATIENCE, forward=dial.forward | {"x-api-key"})
         candidates = [Candidate(there, upstream.dialect)]

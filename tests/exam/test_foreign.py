@@ -33,12 +33,21 @@ SCENES: dict[str, Opening] = {
     "hosted-memory": lambda folder: hosted(folder, "memory://"),
     "hosted-sqlite": lambda folder: hosted(folder, f"sqlite:///{folder}/tasks.db"),
     **{f"bridged-{cell}": partial(bridged, upstream=cell) for cell in UPSTREAMS},
+    **{f"as one caller-{cell}": partial(bridged, upstream=cell, passes=False) for cell in UPSTREAMS},
 }
+#: a gateway with a store, which relays notifications
+RELAYING = "as one caller-relay"
 
 
-@pytest.fixture(params=SCENES)
-async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Scene]:
-    async with SCENES[request.param](tmp_path) as made:
+@pytest.fixture(params=[*SCENES, RELAYING])
+async def scene(request: pytest.FixtureRequest, tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[Scene]:
+    if request.param == RELAYING:
+        opened = bridged(
+            tmp_path, Cell("1.0", "JSONRPC"), passes=False, store="gateway.db", relay=unused_tcp_port
+        )
+    else:
+        opened = SCENES[request.param](tmp_path)
+    async with opened as made:
         yield made
 
 

@@ -45,6 +45,9 @@ SCENES = {
     "bridged": partial(bridged, upstream=Cell("1.0", "HTTP+JSON")),
     "bridged to 0.3": partial(bridged, upstream=Cell("0.3", "GRPC")),
     "bridged as one caller": partial(bridged, upstream=Cell("0.3", "JSONRPC"), passes=False),
+    "bridged as one caller with a store": partial(
+        bridged, upstream=Cell("1.0", "GRPC"), passes=False, store="gateway.db"
+    ),
 }
 BOB = stranger("get")
 

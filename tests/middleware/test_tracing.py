@@ -20,7 +20,7 @@ from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service, compose
 from a2a_bridge.middleware import deadline
-from a2a_bridge.middleware.tracing import client_spans, server_spans, tracer_of
+from a2a_bridge.middleware.tracing import client_spans, delivery_spans, server_spans, tracer_of
 from a2a_bridge.observation import server_middleware
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
@@ -306,3 +306,27 @@ def test_what_is_off_is_not_there() -> None:
 
 def test_a_provider_in_the_options_is_used(traces: Traces) -> None:
     assert len(server_middleware(ServeOptions(tracing=traces.provider), "x")) == 1
+
+
+async def test_a_delivery_names_the_message_that_caused_it(traces: Traces) -> None:
+    probe = Probe()
+    task = hub.Task(id="of this message", context_id="c")
+    probe.on_unary = answering(hub.SendMessageResponse(task=task))
+    await ask(traces.serving(probe), send(CONTEXT))
+    deliver = delivery_spans(traces.provider)
+    with deliver("https://hook.example:8443", task.id) as headers:
+        pass
+    with pytest.raises(A2AError), deliver("https://hook.example", "unknown") as others:
+        raise A2AError(Reason.UNAVAILABLE)
+    sent, delivered, failed = traces.spans
+    assert delivered.kind is SpanKind.CLIENT
+    assert [link.context.span_id for link in delivered.links] == [sent.context.span_id]
+    assert delivered.parent is None
+    _, trace_id, span_id, _ = headers["traceparent"].split("-")
+    assert (int(trace_id, 16), int(span_id, 16)) == (delivered.context.trace_id, delivered.context.span_id)
+    assert delivered.attributes is not None
+    assert delivered.attributes["server.address"] == "hook.example"
+    assert not failed.links
+    assert failed.status.status_code is StatusCode.ERROR
+    assert others["traceparent"] != headers["traceparent"]
+    assert delivery_spans("off")("https://hook.example", task.id).__enter__() == {}

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -16,12 +17,15 @@ from a2a_bridge.bindings import Fetched
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.ports import OutboxEntry, Store
 from a2a_bridge.push import DeliveryWorker
+from a2a_bridge.push.target import target_of
 from a2a_bridge.testing.store_scene import COMPLETED, HERE
 from tests.push.delivery_scene import Broken, author, config, delivering, memory, options, register, until
 from tests.push.receiver import PATIENCE, Posted, receiving
 from tests.push.test_fair_queue import Clock
 
 SECRET = "s3cret"  # noqa: S105
+
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def texts(posted: list[Posted]) -> list[str]:
@@ -444,3 +448,18 @@ async def test_a_worker_without_a_free_slot_sleeps() -> None:
         await until(lambda: len(asked) > before)  # and continues once there is one
     finally:
         await worker.close()
+
+
+async def test_a_receiver_gets_the_trace_of_the_attempt() -> None:
+    traced: list[tuple[str, str]] = []
+
+    def trace(target: str, task_id: str) -> AbstractContextManager[dict[str, str]]:
+        traced.append((target, task_id))
+        return nullcontext({"traceparent": TRACEPARENT})
+
+    async with receiving() as receiver, delivering(traced=trace) as (store, _):
+        await register(store, receiver.url)
+        (await author(store)).chunk("x")
+        posted = await receiver.arrived(2)
+        assert {one.headers["traceparent"] for one in posted} == {TRACEPARENT}
+        assert set(traced) == {(target_of(receiver.url), "t")}

@@ -387,3 +387,23 @@ async def test_an_asgi_application_has_the_listener_too() -> None:
             assert (await client.get(f"http://127.0.0.1:{port}/readyz")).status_code == 503
     finally:
         await application.drain(0)
+
+
+async def test_the_bytes_of_requests_and_answers_count() -> None:
+    options = ServeOptions(admin=ListenAddress())
+    text = "x" * 10_000
+    async with serve(echo(), EVERY, options) as server:
+        for binding in BINDINGS:
+            place = str(server.grpc) if binding == "GRPC" else f"http://{server.http}"
+            async with connect(interface(binding, place, version="1.0")) as peer:
+                before = await scraped(server)
+                await peer.send(text)
+                async for _ in peer.stream(text):
+                    pass
+                after = await scraped(server)
+            # Both answers have the text twice, in the message of the caller and in what the agent says.
+            for name, texts in (("received_bytes_total", 2), ("sent_bytes_total", 4)):
+                grown = (sample(after, name, binding=binding) or 0) - (
+                    sample(before, name, binding=binding) or 0
+                )
+                assert texts * len(text) <= grown <= texts * len(text) + 5_000, (binding, name)

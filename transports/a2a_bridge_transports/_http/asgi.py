@@ -24,6 +24,7 @@ from a2a_bridge.core.trust import Trust
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.offload import SMALL
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.traffic import sent_bytes
 from a2a_bridge_transports._http.asgi_request import (
     AsgiRequest,
     Receive,
@@ -420,6 +421,7 @@ class _Served(AsgiRequest):
             data = encode(event)
             if not isinstance(data, bytes):
                 data = await data
+            sent_bytes[reply.binding] += len(data)
             if self._head is None:
                 self._begin(reply, gap=event.gap)
             await write(data)

@@ -17,6 +17,7 @@ from time import monotonic
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.memory import in_work
+from a2a_bridge.traffic import sent_bytes
 from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import Reply, StreamReply
 from a2a_bridge_transports._http.protocol import Connection, is_lost
@@ -69,6 +70,7 @@ class EventWriter:
                 data = encode(event)
                 if not isinstance(data, bytes):
                     data = await data
+                sent_bytes[reply.binding] += len(data)
                 if self._head is not None:
                     self._start(gap=event.gap)
                 if not parts:

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from multidict import MultiMapping
 
@@ -102,6 +102,9 @@ class StreamReply(ABC):
     """A response of events. source: the events; the host closes them in every case."""
 
     __slots__ = ("source",)
+
+    #: for counting
+    binding: ClassVar[str] = ""
 
     def __init__(self, source: Events) -> None:
         self.source = source

@@ -46,6 +46,7 @@ from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge.refused import log_refused
+from a2a_bridge.traffic import received_bytes, sent_bytes
 from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports.grpc.wire import (
     Metadata,
@@ -268,6 +269,7 @@ class _Side:
             data = encode(write, response)
             if not isinstance(data, bytes):
                 data = await data
+            sent_bytes[GRPC.name] += len(data)
             if call_context.reply or call_context.reply.side_channel:
                 await context.send_initial_metadata(self._metadata(context, call_context.reply, request))
             return data
@@ -324,6 +326,7 @@ class _Side:
                     data = encode(write_event, event.message)
                     if not isinstance(data, bytes):
                         data = await data
+                    sent_bytes[GRPC.name] += len(data)
                     # Waits until the transport has accepted it, which is the back-pressure, and yields to
                     # other tasks.
                     await write(data)
@@ -383,6 +386,7 @@ class _Side:
             reply: Mapping[str, str] = NO_PARAMETERS
             task = _this_task()
             tasks.add(task)
+            received_bytes[GRPC.name] += len(wire)
             if len(wire) > SMALL:
                 in_work.add(len(wire))
             accepted = False

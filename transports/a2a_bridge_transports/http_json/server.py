@@ -17,6 +17,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import dumps, loads
 from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
+from a2a_bridge.traffic import received_bytes, sent_bytes
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     A2A_JSON,
@@ -97,6 +98,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             apart = False
             if method != "GET":
                 body = await request.read()
+                received_bytes[HTTP_JSON.name] += len(body)
                 if body:
                     check_content_type(request.headers)
                     apart = len(body) > SMALL and await needs_worker(body, self.max_values)
@@ -120,6 +122,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             data = encode(partial(_written, row, context.reply), answer)
             if not isinstance(data, bytes):
                 data = await data
+            sent_bytes[HTTP_JSON.name] += len(data)
             media = _media(request, table)
             if context.reply or context.reply.side_channel:
                 return Reply(200, media + self.reply_headers(request, table, context, name, message), data)
@@ -143,13 +146,17 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         encoded = table.form.encode_error(error)
         headers = _media(request, table) + error_headers(error) + parameters
         status = error_status(error, encoded.status)
-        return Reply(status, headers, dumps(with_status(encoded.body, status)))
+        body = dumps(with_status(encoded.body, status))
+        sent_bytes[HTTP_JSON.name] += len(body)
+        return Reply(status, headers, body)
 
 
 class _HttpJsonStream(CallStream[HttpJsonServer]):
     """The events of a call, each as a bare message."""
 
     __slots__ = ()
+
+    binding = HTTP_JSON.name
 
     def encode(self, event: Event) -> bytes | Awaitable[bytes]:
         return encode(partial(_event, self.row, event.id), event.message)

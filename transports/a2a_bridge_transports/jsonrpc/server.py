@@ -21,6 +21,7 @@ from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import dumps
 from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.peers import caller
+from a2a_bridge.traffic import received_bytes, sent_bytes
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,
@@ -156,6 +157,7 @@ class JsonRpcServer(ServerSide[Rows]):
             principal = await self.principal(request) if self.authenticate is not None else None
             check_content_type(request.headers)
             body = await request.read()
+            received_bytes[JSONRPC.name] += len(body)
             apart = len(body) > SMALL and await needs_worker(body, self.max_values)
             frame = await run_in_worker(wire.parse, body) if apart else wire.parse(body)
             token, name, params, identified = frame
@@ -189,6 +191,7 @@ class JsonRpcServer(ServerSide[Rows]):
             data = encode(partial(_result, token, row, reply), answer)
             if not isinstance(data, bytes):
                 data = await data
+            sent_bytes[JSONRPC.name] += len(data)
             if reply or reply.side_channel:
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
@@ -260,6 +263,7 @@ class JsonRpcServer(ServerSide[Rows]):
         headers = error_headers(error) + parameters
         shape = table.form.shape_error
         body = wire.error(token, encoded.body if shape is None else shape(encoded.body, request.parameters()))
+        sent_bytes[JSONRPC.name] += len(body)
         streaming = row is None or row.streaming
         if streaming and status == 200 and _wants_an_event(request.parameters(), table.older):
             return Reply(status, EVENT_STREAM + headers, sse.encode(body))
@@ -270,6 +274,8 @@ class _JsonRpcStream(CallStream[JsonRpcServer]):
     """The events of a call, each as a response."""
 
     __slots__ = ("_before", "_token")
+
+    binding = JSONRPC.name
 
     def __init__(
         self,
