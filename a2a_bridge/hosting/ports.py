@@ -60,6 +60,8 @@ class Stored(NamedTuple):
     last: int = 0
     #: the live replica that holds the lease, if it is another one; otherwise empty
     holder: str = ""
+    #: for the store: the number of the last event in the stored body
+    applied: int = 0
 
 
 class VersionConflictError(Exception):
@@ -294,7 +296,9 @@ class MeasuresWrites(Protocol):
 
 
 class Store(Protocol):
-    """The store of an engine. See the rules of this module. `StoreBase` implements most of it."""
+    """The store of an engine. See the rules of this module. `StoreBase` implements it on the rows of a
+    driver.
+    """
 
     #: True if the data outlives this process
     durable: bool

@@ -25,10 +25,10 @@ from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, inserting, parse, shown
-from a2a_bridge.hosting.stores.sql.janitor import Janitor
+from a2a_bridge.hosting.stores.sql.rows import ClusterMembership
 from a2a_bridge.hosting.stores.sql.schema import settings
 from a2a_bridge.hosting.stores.sql.single_node import SingleNode
-from a2a_bridge.hosting.stores.sql.store import ClusterMembership, SqlStore
+from a2a_bridge.hosting.stores.sql.store import SqlStore
 from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision, upgrade
 from a2a_bridge.push.vault import Vault
 
@@ -158,12 +158,9 @@ async def _running(
     database: Database, beside: ClusterMembership, options: StoreOptions, page_key: bytes, vault: Vault
 ) -> AsyncIterator[SqlStore]:
     store = SqlStore(database, beside, options, page_key=page_key, vault=vault)
-    janitor = Janitor(store, options)
-    janitor.start()
     try:
         yield store
     finally:
-        await janitor.close()
         await store.close()
 
 
