@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -58,21 +58,6 @@ _OUTCOME = text(
 
 #: puts events into the outbox within the transaction; returns the number of notifications
 Post = Callable[[Connection, Sequence[NewDelivery]], int]
-
-
-class Announcer(Protocol):
-    """The other replicas, as far as a transaction needs them. me: the present name of this one."""
-
-    @property
-    def me(self) -> str: ...
-
-    def announce(
-        self, connection: Connection, task_ids: Sequence[str], /, *, deliveries: bool = False
-    ) -> None:
-        """Notifies the others at this commit which tasks have new events, and whether the outbox has new
-        entries.
-        """
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -122,9 +107,8 @@ class Committer:
     stripe: which of the rows of each counter belongs to this replica.
     """
 
-    def __init__(self, database: Database, announcer: Announcer, post: Post, stripe: int) -> None:
+    def __init__(self, database: Database, post: Post, stripe: int) -> None:
         self._database = database
-        self._announcer = announcer
         self._post = post
         self._stripe = stripe
         self._connection: Connection | None = None
@@ -236,9 +220,6 @@ class Committer:
                 if change.lease.push and change.data
             ]
             group.deliveries = self._post(connection, deliveries) if deliveries else 0
-            self._announcer.announce(
-                connection, [one.lease.task_id for one in changes], deliveries=group.deliveries > 0
-            )
         for job in group.jobs:
             self._do(connection, job)
         return True

@@ -5,8 +5,8 @@ Rules:
 1. Readers get durable events only.
 2. A tail holds the newest durable events of a task with readers here: all that the slowest reader has not
    read, but at most a window. Readers further behind read from the database, and no reader waits for another.
-3. Events written by other processes are in no tail. When a change by another process is known, the readers
-   look into the database.
+3. Events of other replicas are in a tail if they follow it without a jump. Otherwise, and when a change by
+   another process is known, the readers look into the database.
 4. While the store does not work, no reader gets an event. After the time for which callers wait for a write,
    the readers get the same error; they can resume later.
 """
@@ -14,34 +14,41 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain, islice
+from typing import Protocol
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import GapError
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.segments import Segment, unpack
 from a2a_bridge.hosting.stores.sql.task_lease import Change
-from a2a_bridge.hosting.stores.sql.tasks import ends, stretch
+from a2a_bridge.hosting.stores.sql.tasks import stretch
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-log = logging.getLogger("a2a_bridge.store")
 
 #: maximum events per `take`: enough to save wake-ups, few enough for a fine-grained position
 _BATCH = 32
 #: events in a tail for readers that are behind
 _WINDOW = 256
 _WINDOW_BYTES = 96 << 10
-#: maximum tasks per query
-_AT_ONCE = 500
 #: bytes of segments per fetch
 _FETCH = 256 << 10
 #: seconds between two looks at the state of the store while there are readers
 _LOOK = 1.0
+
+
+class Elsewhere(Protocol):
+    """The other replicas, as far as readers need them."""
+
+    def follow(self, task_id: str, /) -> None:
+        """A task has readers here: `heard` and `woken` are called for it."""
+        ...
+
+    def unfollow(self, task_id: str, /) -> None:
+        """It has none any more."""
+        ...
 
 
 class EventLogs:
@@ -55,6 +62,7 @@ class EventLogs:
     def __init__(
         self,
         database: Database,
+        elsewhere: Elsewhere,
         last_written: Callable[[str], int | None],
         refusal: Callable[[], A2AError | None],
         *,
@@ -62,6 +70,7 @@ class EventLogs:
         memory: MemoryAccount | None = None,
     ) -> None:
         self._database = database
+        self._elsewhere = elsewhere
         self._last_written = last_written
         self._refusal = refusal
         self._patience = patience
@@ -71,7 +80,6 @@ class EventLogs:
         self._refused_since: float | None = None
         self._memory = memory or MemoryAccount()
         self._tails: dict[str, _Tail] = {}
-        self._poller: asyncio.Task[None] | None = None
 
     def subscribe(self, task_id: str, after: int) -> SqlSubscription:
         """A reader of the events after a number."""
@@ -80,6 +88,7 @@ class EventLogs:
             tail = self._tails[task_id] = _Tail(
                 task_id, self._database, self._last_written, self._gone, self._memory
             )
+            self._elsewhere.follow(task_id)
         if self._watch is None:
             self._watch = self._loop.call_later(_LOOK, self._look_at_store)
         return SqlSubscription(tail, after)
@@ -93,29 +102,35 @@ class EventLogs:
                 if tail is not None:
                     tail.add(change)
 
-    def woken(self, task_ids: Iterable[str] | None) -> None:
-        """Other processes have written events of these tasks, or of any if None."""
-        if task_ids is None:
-            if self._poller is None and self._tails:
-                self._poller = asyncio.create_task(self._look(), name="a2a store look")
+    def heard(self, task_id: str, first: int, data: Sequence[bytes], ended: bool) -> None:
+        """Another replica has committed these events."""
+        tail = self._tails.get(task_id)
+        if tail is None or self._last_written(task_id) is not None:
             return
-        for task_id in task_ids:
+        known = tail.last + 1 - first
+        if tail.stale or known < 0:
+            tail.outdated()
+        elif known < len(data) or (ended and not tail.ended):
+            events = [hub.StreamResponse.FromString(one) for one in data[known:]]
+            tail.extend(tail.last, events, data[known:], ended)
+
+    def woken(self, task_ids: Iterable[str] | None) -> None:
+        """Other processes may have written events of these tasks, or of any if None."""
+        for task_id in tuple(self._tails) if task_ids is None else task_ids:
             tail = self._tails.get(task_id)
             if tail is not None and self._last_written(task_id) is None:
                 tail.outdated()
 
-    async def close(self) -> None:
-        """Stops looking for the events of other processes, and at the store."""
+    def close(self) -> None:
+        """Stops looking at the store."""
         if self._watch is not None:
             self._watch.cancel()
-        if self._poller is not None:
-            self._poller.cancel()
-            await asyncio.wait({self._poller})
 
     def end(self, task_id: str, error: A2AError) -> None:
         """Ends the readers of a task."""
         tail = self._tails.pop(task_id, None)
         if tail is not None:
+            self._elsewhere.unfollow(task_id)
             tail.part()
             tail.error = error
             tail.wake()
@@ -136,24 +151,10 @@ class EventLogs:
         if self._tails:
             self._watch = self._loop.call_later(_LOOK, self._look_at_store)
 
-    async def _look(self) -> None:
-        """One query for all tasks that are read here and written by other processes."""
-        try:
-            wanted = [task_id for task_id in self._tails if self._last_written(task_id) is None]
-            for start in range(0, len(wanted), _AT_ONCE):
-                some = wanted[start : start + _AT_ONCE]
-                for task_id, position in (await self._database.read(partial(ends, task_ids=some))).items():
-                    tail = self._tails.get(task_id)
-                    if tail is not None and (position.last > tail.last or position.ended > tail.ended):
-                        tail.outdated()
-        except A2AError:
-            log.debug("events of other replicas are read again later")
-        finally:
-            self._poller = None
-
     def _gone(self, tail: _Tail) -> None:
         if self._tails.get(tail.task_id) is tail:
             del self._tails[tail.task_id]
+            self._elsewhere.unfollow(tail.task_id)
         tail.part()
 
 
@@ -209,19 +210,26 @@ class _Tail:
         self._trimming = False
 
     def add(self, change: Change) -> None:
-        first = change.last - len(change.events)
-        if first != self.base + len(self.events):
-            # Readers that have not read the dropped events find them in the database.
-            self.part()
-            self.base = first
-        for event, data in zip(change.events, change.data, strict=True):
-            self.events.append((event, len(data)))
-            self._size += len(data)
-        self._memory.add(change.size)
         if change.version == 1:
             self.stale = False  # it had no events
-        self.last = change.last
-        self.ended = change.ended
+        self.extend(change.last - len(change.events), change.events, change.data, change.ended)
+
+    def extend(
+        self, after: int, events: Sequence[hub.StreamResponse], data: Sequence[bytes], ended: bool
+    ) -> None:
+        """Adds the durable events after a number."""
+        if after != self.base + len(self.events):
+            # Readers that have not read the dropped events find them in the database.
+            self.part()
+            self.base = after
+        added = 0
+        for event, one in zip(events, data, strict=True):
+            self.events.append((event, len(one)))
+            added += len(one)
+        self._size += added
+        self._memory.add(added)
+        self.last = after + len(events)
+        self.ended = ended
         count, left = len(self.events), self._size
         surplus = 0
         while count - surplus > _WINDOW or (left > _WINDOW_BYTES and count - surplus > 1):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from sqlalchemy import Connection, and_, or_, select, update
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.paging import PageTokens
+from a2a_bridge.hosting.cluster.tails import Committed, Position
 from a2a_bridge.hosting.ports import (
     Outbox,
     PushConfigStore,
@@ -31,7 +32,7 @@ from a2a_bridge.hosting.ports import (
     WriteTotals,
 )
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.sql.commit import Announcer, Committer, Group
+from a2a_bridge.hosting.stores.sql.commit import Committer, Group
 from a2a_bridge.hosting.stores.sql.counts import Counted, Place
 from a2a_bridge.hosting.stores.sql.database import Database, unavailable
 from a2a_bridge.hosting.stores.sql.log import EventLogs, SqlSubscription
@@ -39,7 +40,15 @@ from a2a_bridge.hosting.stores.sql.push import SqlOutbox, SqlPushConfigStore, po
 from a2a_bridge.hosting.stores.sql.schema import replicas, tasks
 from a2a_bridge.hosting.stores.sql.sends import SqlSends
 from a2a_bridge.hosting.stores.sql.task_lease import OpenedTask, TaskLease
-from a2a_bridge.hosting.stores.sql.tasks import as_of, at_work, fetch, listing, orphaned, visible_to
+from a2a_bridge.hosting.stores.sql.tasks import (
+    as_of,
+    at_work,
+    fetch,
+    listing,
+    orphaned,
+    positions,
+    visible_to,
+)
 from a2a_bridge.hosting.stores.sql.terminal_cache import TerminalTaskCache
 from a2a_bridge.hosting.stores.sql.text import storable
 from a2a_bridge.hosting.stores.sql.writer import GroupWriter
@@ -53,13 +62,24 @@ Result = TypeVar("Result")
 _LAST_WRITES = 10.0
 
 
-class ClusterMembership(Announcer, Protocol):
-    """The other replicas, as far as a store needs them: `Cluster`, or `SingleNode`."""
+class ClusterMembership(Protocol):
+    """The other replicas, as far as a store needs them: `Cluster`, or `SingleNode`. me: the present name of
+    this one.
+    """
+
+    @property
+    def me(self) -> str: ...
 
     @property
     def remote(self) -> Remote | None: ...
 
     def on_death(self, callback: Callable[[], None], /) -> None: ...
+
+    def follow(self, task_id: str, /) -> None: ...
+
+    def unfollow(self, task_id: str, /) -> None: ...
+
+    def committed(self, commits: Iterable[Committed], /, *, deliveries: bool) -> None: ...
 
 
 class SqlStore:
@@ -84,7 +104,7 @@ class SqlStore:
         self._beside = beside
         # Any number is correct; different ones keep replicas from waiting for each other's counters.
         stripe = 0 if database.sqlite else int(beside.me[:4], 16) % 16
-        self._committer = Committer(database, beside, post_events, stripe)
+        self._committer = Committer(database, post_events, stripe)
         self.writer = GroupWriter(
             self._committer,
             lambda: beside.me,
@@ -101,7 +121,12 @@ class SqlStore:
         self.sends: SendRegister = SqlSends(self.writer, lambda: beside.me)
         self.remote: Remote | None = beside.remote
         self._logs = EventLogs(
-            database, self._last_written, self.refusal, patience=options.ack_timeout, memory=self.memory
+            database,
+            beside,
+            self._last_written,
+            self.refusal,
+            patience=options.ack_timeout,
+            memory=self.memory,
         )
         self._ended = TerminalTaskCache(options.cache_bytes, options.tasks_kept, memory=self.memory)
         self._tokens = PageTokens(page_key)
@@ -174,7 +199,7 @@ class SqlStore:
             if self.refusal() is None:
                 async with asyncio.timeout(_LAST_WRITES):
                     await self.writer.settled()
-        await self._logs.close()
+        self._logs.close()
         await self.writer.close()
 
     # ------------------------------------------------------------------ for the janitor
@@ -248,12 +273,25 @@ class SqlStore:
     def on_orphans(self, callback: Callable[[], None], /) -> None:
         self._beside.on_death(callback)
 
-    def woken(self, task_ids: Collection[str] | None) -> None:
-        """Other replicas have changed these tasks, or any if None."""
+    def written_here(self, task_id: str, /) -> bool:
+        """See ClusterListener."""
+        return self._last_written(task_id) is not None
+
+    def heard(self, task_id: str, first: int, data: Sequence[bytes], ended: bool, /) -> None:
+        """See ClusterListener."""
+        self._logs.heard(task_id, first, data, ended)
+
+    async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, Position]:
+        """See ClusterListener."""
+        return await self._database.read(lambda connection: positions(connection, task_ids))
+
+    def woken(self, task_ids: Sequence[str], /) -> None:
+        """See ClusterListener."""
         self._logs.woken(task_ids)
-        if task_ids is None:
-            # No notification for a while, perhaps because the database is lost.
-            self.writer.probe()
+
+    def unreachable(self) -> None:
+        """See ClusterListener: `refusal` has to know it before the next write."""
+        self.writer.probe()
 
     def outbox_changed(self) -> None:
         """The outbox may have new entries."""
@@ -279,5 +317,20 @@ class SqlStore:
             if change.ended and change.body is not None:
                 lease = change.lease
                 self._ended.put(lease.scope, lease.task_id, change.body, change.version, change.last, now)
+        if self.remote is not None:
+            self._beside.committed(
+                [
+                    Committed(
+                        change.lease.task_id,
+                        change.version,
+                        change.last - len(change.data) + 1,
+                        change.data,
+                        change.ended,
+                        not change.holder or change.lease.lost,
+                    )
+                    for change in (*group.changes, *group.lost)
+                ],
+                deliveries=group.deliveries > 0,
+            )
         if group.deliveries:
             self._sql_outbox.outbox_changed()
