@@ -174,5 +174,5 @@ async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest
 def test_nothing_is_left_out() -> None:
     """For every table there is an entry here: who deletes its rows."""
     of_tasks = {"tasks", "bodies", "segments", "push_configs", "outbox", "counts"}
-    of_their_own = {"sends", "replicas", "commands", "settings"}
+    of_their_own = {"sends", "replicas", "messages", "settings"}
     assert set(metadata.tables) == of_tasks | of_their_own

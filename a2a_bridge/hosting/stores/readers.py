@@ -4,8 +4,8 @@ Rules:
 1. Readers get durable events only.
 2. A log holds the newest durable events of a task with readers here, at most a window of those that some have
    not read. Readers further behind read from the records, and no reader waits for another.
-3. Events of other processes are in no log. When a change by another process is known, the ends of the logs
-   are looked up, and the readers read from the records.
+3. Events of other processes are in a log if they follow it without a jump. Otherwise, and when a change by
+   another process is known, the readers read from the records.
 4. While the store does not work, no reader gets an event. After the time for which callers wait for a write,
    the readers get the same error; they can resume later.
 """
@@ -13,23 +13,18 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event_log import EventLog, LogReader, LogRules, Pace
 from a2a_bridge.hosting.stores.lease import Pending
-from a2a_bridge.hosting.stores.records import Position
+from a2a_bridge.hosting.stores.records import Position, SharedRecords
 from a2a_bridge.hosting.stores.segments import Segment, unpack
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-log = logging.getLogger("a2a_bridge.store")
-
 #: events, and bytes of them, that a log keeps for readers that are behind
 _WINDOW, _WINDOW_BYTES = 256, 96 << 10
-#: maximum tasks per query
-_AT_ONCE = 500
 #: seconds between two looks at the state of the store while there are readers
 _LOOK = 1.0
 
@@ -40,15 +35,16 @@ Read = Callable[[str, int], Awaitable[tuple[Position | None, Sequence[Segment]]]
 class StoredLogs:
     """The logs of all tasks with readers here.
 
-    read: reads segments after a number. ends: reads the ends of logs. last_written: returns the number of the
-    last event that a writer of this process got; None without a writer. refusal: returns the error for
-    callers while the store does not work. patience: seconds until readers get it.
+    read: reads segments after a number. elsewhere: the other processes; None where there are none.
+    last_written: returns the number of the last event that a writer of this process got; None without a
+    writer. refusal: returns the error for callers while the store does not work. patience: seconds until
+    readers get it.
     """
 
     def __init__(
         self,
         read: Read,
-        ends: Callable[[Sequence[str]], Awaitable[dict[str, Position]]],
+        elsewhere: SharedRecords | None,
         last_written: Callable[[str], int | None],
         refusal: Callable[[], A2AError | None],
         *,
@@ -58,7 +54,7 @@ class StoredLogs:
         self.read = read
         self.last_written = last_written
         self.memory = memory
-        self._ends = ends
+        self._elsewhere = elsewhere
         self._refusal = refusal
         self._patience = patience
         self.rules = LogRules(_WINDOW, _WINDOW_BYTES, Pace.FREE, waiter=asyncio.Future)
@@ -66,13 +62,14 @@ class StoredLogs:
         #: the loop time since which the store has not worked
         self._refused_since: float | None = None
         self._logs: dict[str, _StoredLog] = {}
-        self._looking: asyncio.Task[None] | None = None
 
     def subscribe(self, task_id: str, after: int) -> LogReader[hub.StreamResponse]:
         """A reader of the events after a number."""
         one = self._logs.get(task_id)
         if one is None:
             one = self._logs[task_id] = _StoredLog(self, task_id)
+            if self._elsewhere is not None:
+                self._elsewhere.follow(task_id)
         if self._watch is None:
             self._watch = asyncio.get_running_loop().call_later(_LOOK, self._look_at_store)
         return one.reader(after)
@@ -86,24 +83,29 @@ class StoredLogs:
                 if one is not None:
                     one.add(pending)
 
-    def woken(self, task_ids: Iterable[str] | None) -> None:
-        """Other processes have written events of these tasks, or of any if None."""
-        if task_ids is None:
-            if self._looking is None and self._logs:
-                self._looking = asyncio.create_task(self._look(), name="a2a store look")
+    def heard(self, task_id: str, first: int, data: Sequence[bytes], ended: bool) -> None:
+        """Another process has committed these events."""
+        one = self._logs.get(task_id)
+        if one is None or self.last_written(task_id) is not None:
             return
-        for task_id in task_ids:
+        known = one.last + 1 - first
+        if one.stale or known < 0:
+            one.look_again()
+        elif known < len(data) or (ended and not one.ended):
+            events = [hub.StreamResponse.FromString(event) for event in data[known:]]
+            one.extend(one.last, events, data[known:], ended=ended)
+
+    def woken(self, task_ids: Iterable[str] | None) -> None:
+        """Other processes may have written events of these tasks, or of any if None."""
+        for task_id in tuple(self._logs) if task_ids is None else task_ids:
             one = self._logs.get(task_id)
             if one is not None and self.last_written(task_id) is None:
                 one.look_again()
 
-    async def close(self) -> None:
-        """Stops looking for the events of other processes, and at the store."""
+    def close(self) -> None:
+        """Stops looking at the store."""
         if self._watch is not None:
             self._watch.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
 
     def end(self, task_id: str, error: A2AError) -> None:
         """Ends the readers of a task."""
@@ -115,6 +117,8 @@ class StoredLogs:
         """A log has no reader."""
         if self._logs.get(one.task_id) is one:
             del self._logs[one.task_id]
+            if self._elsewhere is not None:
+                self._elsewhere.unfollow(one.task_id)
 
     def _look_at_store(self) -> None:
         """Once a second while there are readers: ends them if the store has not worked for too long."""
@@ -131,20 +135,6 @@ class StoredLogs:
                     one.fail(refusal)
         if self._logs:
             self._watch = asyncio.get_running_loop().call_later(_LOOK, self._look_at_store)
-
-    async def _look(self) -> None:
-        """One query for all tasks that are read here and written by other processes."""
-        try:
-            wanted = [task_id for task_id in self._logs if self.last_written(task_id) is None]
-            for start in range(0, len(wanted), _AT_ONCE):
-                for task_id, position in (await self._ends(wanted[start : start + _AT_ONCE])).items():
-                    one = self._logs.get(task_id)
-                    if one is not None and (position.last > one.last or position.ended > one.ended):
-                        one.look_again()
-        except A2AError:
-            log.debug("events of other replicas are read again later")
-        finally:
-            self._looking = None
 
 
 class _StoredLog(EventLog[hub.StreamResponse]):
@@ -164,14 +154,20 @@ class _StoredLog(EventLog[hub.StreamResponse]):
         row = pending.change.row
         if row.version == 1:
             self.stale = False  # it had no events
+        self.extend(row.last - len(pending.events), pending.events, pending.data, ended=pending.ended)
+
+    def extend(
+        self, after: int, events: Sequence[hub.StreamResponse], data: Sequence[bytes], *, ended: bool
+    ) -> None:
+        """Adds the durable events after a number."""
         # Readers that have not read the dropped events find them in the records.
-        self.skip_to(row.last - len(pending.events))
+        self.skip_to(after)
         self.drop_read()
         memory = self._logs.memory
-        for event, data in zip(pending.events, pending.data, strict=True):
-            memory.add(len(data))
-            self.append(event, len(data))
-        if pending.ended:
+        for event, one in zip(events, data, strict=True):
+            memory.add(len(one))
+            self.append(event, len(one))
+        if ended:
             self.end()
 
     def fail(self, error: A2AError) -> None:

@@ -15,7 +15,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.core.messages import TERMINAL
@@ -75,8 +75,10 @@ class TaskChange(NamedTuple):
     segments: Sequence[Segment]
     #: what the task was listed by until now; None for a new task
     before: Place | None
-    #: the same events for the outbox, serialized; empty if nobody has asked for notifications
-    notify: Sequence[bytes] = ()
+    #: the same events one by one, serialized: for the outbox, and for readers elsewhere
+    events: Sequence[bytes] = ()
+    #: True if the events belong into the outbox
+    notify: bool = False
 
 
 class SentRow(NamedTuple):
@@ -130,18 +132,6 @@ class Expiry(NamedTuple):
     events: float
     #: ended tasks; None to keep all
     tasks: float | None
-
-
-class Listener(Protocol):
-    """What a driver tells the engine. All methods are for the loop of the store."""
-
-    def woken(self, task_ids: Collection[str] | None, /) -> None:
-        """Another process has changed these tasks, or any if None."""
-        ...
-
-    def let_go(self) -> None:
-        """All leases of this process are lost: others have declared it dead. `me` has a new value."""
-        ...
 
 
 class Records(Protocol):
@@ -205,7 +195,9 @@ class Records(Protocol):
 
 @runtime_checkable
 class SharedRecords(Records, Protocol):
-    """A driver for several processes on one database."""
+    """A driver for several processes on one database. It calls `StoreBase.heard` or `woken` for tasks that
+    are read here and written elsewhere, `unreachable` and `let_go`.
+    """
 
     @property
     def me(self) -> str:
@@ -217,12 +209,16 @@ class SharedRecords(Records, Protocol):
         """Calls to the other processes; None where there are none."""
         ...
 
-    async def ends(self, task_ids: Sequence[str], /) -> dict[str, Position]:
-        """The ends of the logs of tasks."""
-        ...
-
     def on_orphans(self, callback: Callable[[], None], /) -> None:
         """Registers a callback for new orphans: called after a start and when another process has died."""
+        ...
+
+    def follow(self, task_id: str, /) -> None:
+        """A task has readers here."""
+        ...
+
+    def unfollow(self, task_id: str, /) -> None:
+        """It has none any more."""
         ...
 
 

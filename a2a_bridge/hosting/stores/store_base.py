@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -124,7 +124,7 @@ class StoreBase:
         self.sends: SendRegister = RecordedSends(self._read_sent, self.writer, lambda: self.me)
         self._logs = StoredLogs(
             self._read_events,
-            self._ends,
+            self._shared,
             self._last_written,
             self.refusal,
             patience=options.ack_timeout,
@@ -204,7 +204,7 @@ class StoreBase:
             if self.refusal() is None:
                 async with asyncio.timeout(_LAST_WRITES):
                     await self.writer.settled()
-        await self._logs.close()
+        self._logs.close()
         await self.writer.close()
         await self.records.close()
 
@@ -286,12 +286,21 @@ class StoreBase:
         else:
             self._shared.on_orphans(callback)
 
-    def woken(self, task_ids: Collection[str] | None, /) -> None:
-        """Other processes have changed these tasks, or any if None."""
+    def written_here(self, task_id: str, /) -> bool:
+        """True if this process holds the task."""
+        return task_id in self.writer.leases
+
+    def heard(self, task_id: str, first: int, data: Sequence[bytes], ended: bool, /) -> None:
+        """Another process has committed these events, serialized, of which the first has this number."""
+        self._logs.heard(task_id, first, data, ended)
+
+    def woken(self, task_ids: Sequence[str], /) -> None:
+        """Other processes may have changed these tasks."""
         self._logs.woken(task_ids)
-        if task_ids is None:
-            # No notification for a while, perhaps because the database is lost.
-            self.writer.probe(_NOTHING)
+
+    def unreachable(self) -> None:
+        """The database does not answer: `refusal` has to know it before the next write."""
+        self.writer.probe(_NOTHING)
 
     def let_go(self) -> None:
         """All leases are lost: others have declared this process dead."""
@@ -312,9 +321,6 @@ class StoreBase:
 
     async def _read_events(self, task_id: str, after: int) -> tuple[Position | None, Sequence[Segment]]:
         return await self._read(self.records.read_events(task_id, after, _FETCH))
-
-    async def _ends(self, task_ids: Sequence[str]) -> dict[str, Position]:
-        return {} if self._shared is None else await self._read(self._shared.ends(task_ids))
 
     async def _segments(self, task_id: str, after: int, until: int) -> Sequence[Segment] | None:
         """All segments of some events; None if the log does not have them all."""

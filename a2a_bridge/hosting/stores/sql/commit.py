@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -56,21 +56,6 @@ _OUTCOME = text(
 
 #: puts events into the outbox within the transaction; returns the number of notifications
 Post = Callable[[Connection, Sequence[NewDelivery]], int]
-
-
-class Announcer(Protocol):
-    """The other replicas, as far as a transaction needs them. me: the present name of this one."""
-
-    @property
-    def me(self) -> str: ...
-
-    def announce(
-        self, connection: Connection, task_ids: Sequence[str], /, *, deliveries: bool = False
-    ) -> None:
-        """Notifies the others at this commit which tasks have new events, and whether the outbox has new
-        entries.
-        """
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -119,9 +104,8 @@ class Committer:
     stripe: which of the rows of each counter belongs to this replica.
     """
 
-    def __init__(self, database: Database, announcer: Announcer, post: Post, stripe: int) -> None:
+    def __init__(self, database: Database, post: Post, stripe: int) -> None:
         self._database = database
-        self._announcer = announcer
         self._post = post
         self._stripe = stripe
         self._connection: Connection | None = None
@@ -225,16 +209,13 @@ class Committer:
                 NewDelivery(
                     change.row.scope,
                     change.row.task_id,
-                    change.row.last - len(change.notify) + 1,
-                    list(change.notify),
+                    change.row.last - len(change.events) + 1,
+                    list(change.events),
                 )
                 for change in changes
-                if change.notify
+                if change.notify and change.events
             ]
             group.deliveries = self._post(connection, deliveries) if deliveries else 0
-            self._announcer.announce(
-                connection, [one.row.task_id for one in changes], deliveries=group.deliveries > 0
-            )
         for job in sorted(group.jobs, key=_order_of):
             self._do(connection, job)
         return True

@@ -12,13 +12,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select
 
 from a2a_bridge.core.errors import internal_error
+from a2a_bridge.hosting.cluster.tails import Committed
 from a2a_bridge.hosting.ports import Remote, Scope, TaskQuery
 from a2a_bridge.hosting.stores.records import (
     CONFLICT,
@@ -32,7 +32,7 @@ from a2a_bridge.hosting.stores.records import (
 )
 from a2a_bridge.hosting.stores.segments import Segment
 from a2a_bridge.hosting.stores.sql import tasks as reading
-from a2a_bridge.hosting.stores.sql.commit import Announcer, Committer, Group, Job
+from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
 from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, inserting
 from a2a_bridge.hosting.stores.sql.expiry import delete_expired
 from a2a_bridge.hosting.stores.sql.push import post_events
@@ -45,13 +45,24 @@ log = logging.getLogger("a2a_bridge.store")
 _LAST_GROUP = 10.0
 
 
-class ClusterMembership(Announcer, Protocol):
-    """The other replicas, as far as a store needs them: `Cluster`, or `SingleNode`."""
+class ClusterMembership(Protocol):
+    """The other replicas, as far as a store needs them: `Cluster`, or `SingleNode`. me: the present name of
+    this one.
+    """
+
+    @property
+    def me(self) -> str: ...
 
     @property
     def remote(self) -> Remote | None: ...
 
     def on_death(self, callback: Callable[[], None], /) -> None: ...
+
+    def follow(self, task_id: str, /) -> None: ...
+
+    def unfollow(self, task_id: str, /) -> None: ...
+
+    def committed(self, commits: Iterable[Committed], /, *, deliveries: bool) -> None: ...
 
 
 class _Writing(NamedTuple):
@@ -71,7 +82,7 @@ class SqlRecords:
         self._beside = beside
         # Any number is correct; different ones keep replicas from waiting for each other's counters.
         stripe = 0 if database.sqlite else int(beside.me[:4], 16) % 16
-        self.committer = Committer(database, beside, post_events, stripe)
+        self.committer = Committer(database, post_events, stripe)
         #: called when a commit has added notifications
         self.on_deliveries: Callable[[], None] = _nothing
         self._last: _Writing | None = None
@@ -89,6 +100,12 @@ class SqlRecords:
 
     def on_orphans(self, callback: Callable[[], None], /) -> None:
         self._beside.on_death(callback)
+
+    def follow(self, task_id: str, /) -> None:
+        self._beside.follow(task_id)
+
+    def unfollow(self, task_id: str, /) -> None:
+        self._beside.unfollow(task_id)
 
     # ------------------------------------------------------------------ reading
 
@@ -115,9 +132,6 @@ class SqlRecords:
         me = self.me
         return await self._database.read(lambda connection: _sent(connection, scope, message_id, me))
 
-    async def ends(self, task_ids: Sequence[str], /) -> dict[str, Position]:
-        return await self._database.read(partial(reading.ends, task_ids=task_ids))
-
     # ------------------------------------------------------------------ writing
 
     async def write(self, changes: Sequence[Any], /) -> Sequence[Any]:
@@ -129,6 +143,9 @@ class SqlRecords:
         self._inbox.put(writing)
         await writing.done
         self._last = None
+        if self.remote is not None:
+            commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]
+            self._beside.committed(commits, deliveries=group.deliveries > 0)
         if group.deliveries:
             self.on_deliveries()
         return _results(changes, group)
@@ -179,6 +196,12 @@ def _group(changes: Sequence[Any]) -> Group:
         else:
             jobs.append(change)
     return Group(tasks, jobs)
+
+
+def _commit(change: TaskChange, *, lost: bool = False) -> Committed:
+    row, events = change.row, change.events
+    first = row.last - len(events) + 1
+    return Committed(row.task_id, row.version, first, events, row.ended, lost or not row.holder)
 
 
 def _results(changes: Sequence[Any], group: Group) -> list[Any]:

@@ -4,18 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.hosting.cluster.tails import Position
 from a2a_bridge.hosting.stores.errors import unavailable
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.commit import Job
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox, SqlPushConfigStore
 from a2a_bridge.hosting.stores.sql.rows import ClusterMembership, SqlRecords
+from a2a_bridge.hosting.stores.sql.tasks import positions
 from a2a_bridge.hosting.stores.store_base import StoreBase
 from a2a_bridge.push.vault import Vault
 
@@ -52,6 +54,10 @@ class SqlStore(StoreBase):
     async def read(self, work: Callable[[Connection], Result], /) -> Result:
         """Reads in a thread; see Database.read."""
         return await self._database.read(work)
+
+    async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, Position]:
+        """Tasks as the database has them now, for the other replicas. Raises A2AError."""
+        return await self._database.read(lambda connection: positions(connection, task_ids))
 
     async def write(
         self, work: Callable[[Connection], Result], /, *, order: tuple[str, ...] = (), task_id: str = ""

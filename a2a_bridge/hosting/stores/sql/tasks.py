@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.core.paging import PAGE_BYTES
+from a2a_bridge.hosting.cluster import tails as cluster
 from a2a_bridge.hosting.ports import Scope, TaskQuery
 from a2a_bridge.hosting.stores.records import EARLIEST, LATEST, Found, Place, Position, TaskRow
 from a2a_bridge.hosting.stores.segments import Segment
@@ -114,12 +115,17 @@ def stretch(
     return Position(row.last, row.state in TERMINAL), found
 
 
-def ends(connection: Connection, task_ids: Sequence[str]) -> dict[str, Position]:
-    """The ends of the logs of tasks."""
+def positions(connection: Connection, task_ids: Sequence[str]) -> dict[str, cluster.Position]:
+    """The ends of the logs of tasks, and who holds them."""
     stored_ids = {storable(task_id): task_id for task_id in task_ids}
-    query = select(tasks.c.id, tasks.c.last, tasks.c.state).where(tasks.c.id.in_(stored_ids))
+    query = (
+        select(tasks.c.id, tasks.c.last, tasks.c.version, tasks.c.state, replicas.c.id.label("alive"))
+        .outerjoin(replicas, replicas.c.id == tasks.c.holder)
+        .where(tasks.c.id.in_(stored_ids))
+    )
     return {
-        stored_ids[row.id]: Position(row.last, row.state in TERMINAL) for row in connection.execute(query)
+        stored_ids[row.id]: cluster.Position(row.last, row.version, row.state in TERMINAL, row.alive or "")
+        for row in connection.execute(query)
     }
 
 
