@@ -111,6 +111,7 @@ class TaskLease:
         "_ended",
         "_event_bytes",
         "_events",
+        "_key",
         "_loss_reported",
         "_place",
         "_released",
@@ -154,6 +155,8 @@ class TaskLease:
         #: the version before a write that only released the lease; else -1
         self.released_version = -1
         self._place: Place | None = None
+        #: what the checksum of the body covers beside it
+        self._key: tuple[str, ...] | None = None
         #: approximate bytes of the working copy; and all bytes that this lease has in the memory account
         self._task_bytes = self._counted = 0
         self._writer = writer
@@ -284,7 +287,9 @@ class TaskLease:
             ended = task.status.state in TERMINAL
             if self._amended or ended or self._event_bytes >= self._body_size:
                 body = task.SerializeToString()
-                checksum = checksum_of(body_key(self.scope, self.task_id), body)
+                if self._key is None:
+                    self._key = body_key(self.scope, self.task_id)
+                checksum = checksum_of(self._key, body)
                 self._body_size = len(body)
                 self._count(self._body_size - self._task_bytes)
                 self._task_bytes = self._body_size

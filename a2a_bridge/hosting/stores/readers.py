@@ -163,9 +163,8 @@ class _StoredLog(EventLog[hub.StreamResponse]):
         # Readers that have not read the dropped events find them in the records.
         self.skip_to(after)
         self.drop_read()
-        memory = self._logs.memory
+        self._logs.memory.add(sum(map(len, data)))
         for event, one in zip(events, data, strict=True):
-            memory.add(len(one))
             self.append(event, len(one))
         if ended:
             self.end()

@@ -104,11 +104,13 @@ class StoreBase:
         self.records = records
         self.memory = MemoryAccount(options.max_memory)
         self._shared = records if isinstance(records, SharedRecords) else None
-        self._me = uuid4().hex
+        shared, name = self._shared, uuid4().hex
+        #: the name of this process in leases
+        self.me: Callable[[], str] = (lambda: name) if shared is None else (lambda: shared.me)
         self.remote: Remote | None = None if self._shared is None else self._shared.remote
         self.writer = GroupWriter(
             records,
-            lambda: self.me,
+            self.me,
             self._committed,
             self._taken_over,
             commit_delay=options.commit_delay,
@@ -121,7 +123,7 @@ class StoreBase:
             outbox = self._notifications = MemoryOutbox(in_memory)
         self.push_configs: PushConfigStore = push_configs
         self.outbox: Outbox = outbox
-        self.sends: SendRegister = RecordedSends(self._read_sent, self.writer, lambda: self.me)
+        self.sends: SendRegister = RecordedSends(self._read_sent, self.writer, self.me)
         self._logs = StoredLogs(
             self._read_events,
             self._shared,
@@ -135,11 +137,6 @@ class StoreBase:
         self.janitor = Janitor(self.delete_expired, options)
         with suppress(RuntimeError):  # there is no loop yet
             self.janitor.start()
-
-    @property
-    def me(self) -> str:
-        """The name of this process in leases."""
-        return self._me if self._shared is None else self._shared.me
 
     @property
     def commits(self) -> int:

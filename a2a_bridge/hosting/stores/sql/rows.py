@@ -143,12 +143,13 @@ class SqlRecords:
         self._inbox.put(writing)
         await writing.done
         self._last = None
-        if self.remote is not None:
+        if self._beside.remote is not None:
             commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]
             self._beside.committed(commits, deliveries=group.deliveries > 0)
         if group.deliveries:
             self.on_deliveries()
-        return _results(changes, group)
+        plain = not (group.jobs or group.lost or group.refused)
+        return [None] * len(changes) if plain else _results(changes, group)
 
     async def delete_expired(self, expiry: Expiry, write: Callable[[Job], Awaitable[Any]], /) -> None:
         await delete_expired(expiry, self._database, write, self.committer.count)
