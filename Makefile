@@ -173,7 +173,7 @@ COMPILE = $(BUILD)/uv/bin/uv pip compile --quiet --universal --python-version 3.
 	--custom-compile-command "make lock"
 
 # What the container image has: all but Envoy.
-IMAGE_EXTRAS = auth postgres signing tracing uvloop
+IMAGE_EXTRAS = auth cluster postgres signing tracing uvloop
 
 lock: $(PEERS:%=lock-%) ## resolve all locks anew (UPGRADE=1: to the newest versions); needs Python and a registry
 	$(COMPILE) --all-extras --group dev --group docs pyproject.toml --output-file requirements.lock

@@ -17,7 +17,6 @@ from time import monotonic
 from typing import Any
 
 from a2a_bridge.bindings import Document
-from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events, HandedOver, opened
 from a2a_bridge.core.operations import Req, Res
@@ -74,7 +73,7 @@ def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False)
     return AgentApp(
         engine,
         store,
-        service_of(engine),
+        engine.service,
         offer_resume(agent.card),
         replace(options, store=store, host=host),
         resolver,

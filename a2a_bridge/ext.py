@@ -87,7 +87,21 @@ from a2a_bridge.hosting import Event as AgentEvent
 from a2a_bridge.hosting.ports import Scope, Sent, Store, TaskQuery
 from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.store_base import Found, StoreBase, TaskChange, TaskRecord
+from a2a_bridge.hosting.stores.records import (
+    CONFLICT,
+    Expiry,
+    Found,
+    Place,
+    Position,
+    Records,
+    SentChange,
+    SentRow,
+    SharedRecords,
+    TaskChange,
+    TaskRow,
+)
+from a2a_bridge.hosting.stores.segments import Segment
+from a2a_bridge.hosting.stores.store_base import StoreBase
 from a2a_bridge.middleware import Limits, Metrics
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer, request_of
@@ -108,6 +122,7 @@ from a2a_bridge.runtime import Server, asgi_gateway, serve_gateway, serve_servic
 from a2a_bridge.server_tls import ServerTls, TlsFileError
 
 __all__ = [
+    "CONFLICT",
     "EXTENSIONS_PARAMETER",
     "GRPC",
     "HTTP_JSON",
@@ -143,6 +158,7 @@ __all__ = [
     "Event",
     "Events",
     "Evidence",
+    "Expiry",
     "Files",
     "Form",
     "Found",
@@ -161,23 +177,30 @@ __all__ = [
     "Operation",
     "Origin",
     "Peer",
+    "Place",
+    "Position",
     "Principal",
     "Profile",
     "PushForm",
     "PushOptions",
     "Quirks",
     "Reason",
+    "Records",
     "Req",
     "Res",
     "ResumingExecutor",
     "Row",
     "RowExtras",
     "Scope",
+    "Segment",
     "Sent",
+    "SentChange",
+    "SentRow",
     "ServeOptions",
     "Server",
     "ServerTls",
     "Service",
+    "SharedRecords",
     "StaticCredentials",
     "Store",
     "StoreBase",
@@ -185,7 +208,7 @@ __all__ = [
     "Streaming",
     "TaskChange",
     "TaskQuery",
-    "TaskRecord",
+    "TaskRow",
     "TlsFileError",
     "TlsFiles",
     "TokenEndpoint",

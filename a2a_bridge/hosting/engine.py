@@ -6,8 +6,8 @@ Rules:
    durable.
 3. A direct answer needs no task, queue or lock, and is cancelled when its caller leaves. A task continues
    without callers.
-4. Only the holder of a task's lease changes it. Calls about tasks of other live replicas are forwarded to
-   them.
+4. Only the holder of a task's lease changes it: calls about a task of another live replica raise
+   NotOwnerError. `service` forwards them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, invalid_params, task_not_found
 from a2a_bridge.core.event import Event, Events, HandedOver, no_events, opened
 from a2a_bridge.core.messages import TERMINAL, cut_history
 from a2a_bridge.core.protocols import require
 from a2a_bridge.core.resume import asked_after, event_id, number_of, offer_resume
+from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.clock import Clock, SystemClock
+from a2a_bridge.hosting.cluster.forwarding import ForwardingService
 from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer
@@ -40,17 +43,14 @@ from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader, EventReaders
 from a2a_bridge.hosting.recovery import Recovery, can_continue
 from a2a_bridge.hosting.refusals import broken, closing, not_cancelable
-from a2a_bridge.hosting.remote_tasks import BEGUN, RemoteTasks
-from a2a_bridge.hosting.replica_calls import ReplicaCalls
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
+from a2a_bridge.hosting.run_registry import RunRegistry
 from a2a_bridge.hosting.run_timer import TOO_LONG, too_late
 from a2a_bridge.hosting.sending import SHORT, Accepted, Sending, check_names
 from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.hosting.views import (
     AT_REST,
-    QueuePosition,
     TaskSnapshot,
     histories_cut,
     history_limit,
@@ -111,10 +111,12 @@ class Engine:
         else:
             self._reply = getattr(agent.executor, "reply", None)
         self._recovery = Recovery(self._store, self._sending.recover)
-        self._replica_calls = None if self._store.remote is None else ReplicaCalls(self._store.remote)
-        self._remote_tasks = (
-            None if self._replica_calls is None else RemoteTasks(self._replica_calls, self, self._readers)
-        )
+        #: this engine alone
+        self._here = service_of(self)
+        #: the operations, also on tasks of other replicas
+        self.service: Service = self._here
+        if self._store.remote is not None:
+            self.service = ForwardingService(self._here, self._store.remote.replica, self._readers)
         self._closing = False
 
     @property
@@ -134,8 +136,8 @@ class Engine:
         It returns at once. A call about a task that has not been taken over yet takes it over, or is answered
         from the store.
         """
-        if self._replica_calls is not None:
-            self._replica_calls.serve(self)
+        if self._store.remote is not None:
+            self._store.remote.serve(self._here)
         self._recovery.start()
 
     @property
@@ -150,12 +152,11 @@ class Engine:
     # ------------------------------------------------------------------ messages
 
     async def send_message(
-        self, request: hub.SendMessageRequest, context: CallContext, /, *, here: bool = False
+        self, request: hub.SendMessageRequest, context: CallContext, /
     ) -> hub.SendMessageResponse:
         """Spec 3.1.1. Waits for the end or an interruption unless the request says `return_immediately`.
 
-        here: True to raise NotOwnerError for a task that another replica works on, instead of forwarding. A
-        message to a working task waits until the present run ends. If the task ends with it, the answer is
+        A message to a working task waits until the present run ends. If the task ends with it, the answer is
         UNSUPPORTED_OPERATION, as for any message to an ended task.
         """
         limit, wants = None, Wants.OUTCOME
@@ -181,10 +182,6 @@ class Engine:
                 accepted = await self._work_on(request, context, wants)
         except AlreadySentError as known:
             answer = await self._answered_before(known, scope_of(request, context), wants)
-        except NotOwnerError as other:
-            if here or self._remote_tasks is None:
-                raise
-            return await self._remote_tasks.send(other, request, context)
         else:
             send = accepted.send
             if send.done and self._idempotency is None:
@@ -196,12 +193,6 @@ class Engine:
         if limit is not None and answer.HasField("task"):
             cut_history(answer.task, limit)
         return answer
-
-    async def send_here(
-        self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> hub.SendMessageResponse:
-        """Like `send_message`, but raises NotOwnerError if another replica works on the task."""
-        return await self.send_message(request, context, here=True)
 
     def send_streaming_message(self, request: hub.SendMessageRequest, context: CallContext, /) -> Events:
         """Spec 3.1.2. One message, or the task and then its events until it ends or asks for input."""
@@ -227,10 +218,6 @@ class Engine:
             accepted = await self._work_on(request, context, Wants.STREAM)
         except AlreadySentError as known:
             events = self._snapshot_before(known, scope_of(request, context))
-        except NotOwnerError as other:
-            if self._remote_tasks is None:
-                raise
-            events = self._remote_tasks.stream(other, request, context)
         else:
             reading = accepted.reading
             if reading is None:
@@ -265,32 +252,6 @@ class Engine:
         finally:
             reading.close()
 
-    async def stream_here(
-        self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> tuple[TaskSnapshot, QueuePosition]:
-        """Accepts a message to a task for another replica, whose caller reads the events there.
-
-        Raises NotOwnerError.
-        """
-        if self._closing:
-            raise closing()
-        if request.HasField("configuration"):
-            await self._sending.check(request)
-        try:
-            accepted = await self._work_on(request, context, Wants.STREAM)
-        except AlreadySentError as known:
-            if known.snapshot is None:
-                raise broken("a task was expected") from None
-            return known.snapshot, BEGUN
-        if accepted.reading is not None:
-            accepted.reading.close()
-        await accepted.task_run.settled()
-        snapshot = accepted.snapshot
-        return (
-            snapshot if snapshot is not None else await accepted.task_run.live.durable_snapshot(),
-            accepted.send,
-        )
-
     async def _direct(
         self, reply: Any, request: hub.SendMessageRequest, context: CallContext
     ) -> hub.SendMessageResponse:
@@ -319,7 +280,7 @@ class Engine:
     async def _work_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
         if self._idempotency is None or not request.message.message_id:
             return await self._sending.work_on(request, context, wants)
-        if request.message.task_id and self._remote_tasks is not None:
+        if request.message.task_id and self._store.remote is not None:
             # The replica that works on the task also registers the message.
             await self._runs.require_owner(scope_of(request, context), request.message.task_id)
         return await self._idempotency.work_on(request, context, wants)
@@ -406,15 +367,6 @@ class Engine:
 
         Concurrent callers all get the canceled task; later ones get TASK_NOT_CANCELABLE.
         """
-        try:
-            return await self.cancel_here(request, context)
-        except NotOwnerError as other:
-            if self._remote_tasks is None:
-                raise
-            return await self._remote_tasks.cancel(other, request, context)
-
-    async def cancel_here(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
-        """Like `cancel_task`, but raises NotOwnerError if another replica works on the task."""
         if self._closing:
             raise closing()
         task_run = await self._runs.enter(
@@ -499,6 +451,8 @@ class Engine:
         Runs that another process can resume are not waited for, unless a caller waits for them.
         """
         self._closing = True
+        if self._store.remote is not None:
+            await self._store.remote.stop()
         await self._recovery.close()
         waited = (one for one in self._runs if not self._continues_elsewhere(one))
         producers = [one.producer for one in waited if one.producer is not None]

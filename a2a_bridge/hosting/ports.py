@@ -13,12 +13,16 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event
+from a2a_bridge.core.event_log import GapError
 from a2a_bridge.core.scope import Scope, scope_of
+from a2a_bridge.core.service import Service
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Delivery, Outbox, OutboxEntry, Registered
@@ -34,6 +38,7 @@ __all__ = [
     "PushSender",
     "Registered",
     "Remote",
+    "Replica",
     "Scope",
     "SendRegister",
     "Sent",
@@ -59,14 +64,12 @@ class Stored(NamedTuple):
     last: int = 0
     #: the live replica that holds the lease, if it is another one; otherwise empty
     holder: str = ""
+    #: for the store: the number of the last event in the stored body
+    applied: int = 0
 
 
 class VersionConflictError(Exception):
     """The task was changed, taken over or created by another process in the meantime."""
-
-
-class GapError(Exception):
-    """Events after the requested position are no longer kept, or the position lies beyond the last one."""
 
 
 class OwnerLostError(A2AError):
@@ -259,18 +262,43 @@ class PushSender(Protocol):
         ...
 
 
-class Remote(Protocol):
-    """Other replicas on the same store."""
+class Replica(Protocol):
+    """Another replica. A call about a task that it holds is a call of a Service.
 
-    async def ask(self, holder: str, command: bytes, seconds: float | None, /) -> bytes:
-        """Sends a command to another replica and returns its answer.
+    All methods raise OwnerLostError if it is dead or does not hold the task, A2AError UNAVAILABLE if it does
+    not answer in time.
+    """
 
-        Raises OwnerLostError when that replica is dead, A2AError UNAVAILABLE when it does not answer.
-        """
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        """Executes a unary call there."""
         ...
 
-    def serve(self, handler: Callable[[bytes], Awaitable[bytes]], /) -> None:
-        """Answers the commands of other replicas."""
+    async def begin(self, call: Call[Any, Any], /) -> tuple[Event, bytes]:
+        """Begins a stream there: its first event, and a key for `passed`. The others are in the log."""
+        ...
+
+    async def passed(self, key: bytes, number: int, /) -> bool:
+        """True if a stream goes on after an event; False if it ends there, or if nobody knows."""
+        ...
+
+    def leave(self, key: bytes, /) -> None:
+        """A stream is not read any more."""
+        ...
+
+
+class Remote(Protocol):
+    """The other replicas on the same store."""
+
+    def replica(self, holder: str, /) -> Replica:
+        """The replica of that name."""
+        ...
+
+    def serve(self, service: Service, /) -> None:
+        """Answers the calls of other replicas with a service that does not forward them."""
+        ...
+
+    async def stop(self) -> None:
+        """Ends the streams of other replicas here."""
         ...
 
 
@@ -297,7 +325,9 @@ class MeasuresWrites(Protocol):
 
 
 class Store(Protocol):
-    """The store of an engine. See the rules of this module. `StoreBase` implements most of it."""
+    """The store of an engine. See the rules of this module. `StoreBase` implements it on the rows of a
+    driver.
+    """
 
     #: True if the data outlives this process
     durable: bool

@@ -43,6 +43,7 @@ class DurableStoreContract(StoreContract):
     """Also the guarantees after the death of the process. Subclass it with `opened` and `survivor`."""
 
     #: False for a store whose push configs and notifications end with the process, as those of StoreBase do
+    #: unless it is given others
     keeps_push = True
 
     def survivor(self, store: Store) -> AbstractAsyncContextManager[Store]:

@@ -1,4 +1,4 @@
-"""The file store passes the contract of stores, also across a restart."""
+"""The store in a journal passes the contract of stores, also across a restart."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from a2a_files import FileStore
+from a2a_journal import JournalStore
 
 from a2a_bridge import Run, agent
-from a2a_bridge.ext import A2AError, CallContext, Engine, Scope, Sent, Store, hub
+from a2a_bridge.ext import A2AError, CallContext, Engine, Scope, Sent, Store, StoreOptions, hub
 from a2a_bridge.testing.contracts import DurableStoreContract
 
 
-class TestFileStore(DurableStoreContract):
+class TestJournalStore(DurableStoreContract):
     """The contract of stores that outlive their process."""
 
     keeps_push = False
 
     @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path) -> None:
-        self.folder = tmp_path
+    def _file(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "journal"
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
-        store = FileStore(self.folder)
+        store = JournalStore(self.path)
         yield store
         await store.close()
 
     @asynccontextmanager
-    async def survivor(self, store: Store) -> AsyncIterator[Store]:  # noqa: ARG002  its folder is known
-        copy = self.folder.with_name(f"{self.folder.name}-survivor")
-        shutil.copytree(self.folder, copy)
-        other = FileStore(copy)
+    async def survivor(self, store: Store) -> AsyncIterator[Store]:  # noqa: ARG002  its file is known
+        copy = self.path.with_name("survivor")
+        shutil.copy(self.path, copy)
+        other = JournalStore(copy)
         yield other
         await other.close()
 
@@ -55,13 +55,13 @@ def message(text: str, task_id: str = "") -> hub.SendMessageRequest:
 
 
 async def test_a_task_continues_after_a_restart(tmp_path: Path) -> None:
-    first = FileStore(tmp_path)
+    first = JournalStore(tmp_path / "journal")
     engine = Engine(asks, store=first)
     question = (await engine.send_message(message("weather?"), CallContext())).task
     await engine.close()
     await first.close()
 
-    second = FileStore(tmp_path)
+    second = JournalStore(tmp_path / "journal")
     engine = Engine(asks, store=second)
     task = (await engine.send_message(message("Oslo", question.id), CallContext())).task
     assert task.status.state == hub.TASK_STATE_COMPLETED
@@ -72,7 +72,7 @@ async def test_a_task_continues_after_a_restart(tmp_path: Path) -> None:
 
 async def test_a_task_of_a_dead_process_is_an_orphan(tmp_path: Path) -> None:
     scope = Scope("", "ann")
-    store = FileStore(tmp_path)
+    store = JournalStore(tmp_path / "journal")
     task = hub.Task(id="t", context_id="c")
     task.status.state = hub.TASK_STATE_WORKING
     writer = store.create(scope, "t", lambda: None)
@@ -81,7 +81,7 @@ async def test_a_task_of_a_dead_process_is_an_orphan(tmp_path: Path) -> None:
     await store.sends.reserve(scope, "m", b"digest", "t")
     assert await store.orphans(10) == []
 
-    later = FileStore(tmp_path)  # the first one was not closed: its process has died
+    later = JournalStore(tmp_path / "journal")  # the first one was not closed: its process has died
     assert await later.orphans(10) == [(scope, "t")]
     stored = await later.get(scope, "t")
     assert stored is not None
@@ -92,12 +92,11 @@ async def test_a_task_of_a_dead_process_is_an_orphan(tmp_path: Path) -> None:
 async def test_a_failing_disk_delays_answers_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = FileStore(tmp_path)
+    store = JournalStore(tmp_path / "journal")
     task = hub.Task(id="t", context_id="c")
     writer = store.create(Scope("", ""), "t", lambda: None)
-    monkeypatch.setattr("a2a_bridge.hosting.stores.store_base._SOON", 0.001)
     attempts = 0
-    write = store.write
+    write = store.records.write
 
     async def failing(changes: object) -> object:
         nonlocal attempts
@@ -106,16 +105,16 @@ async def test_a_failing_disk_delays_answers_and_loses_nothing(
             raise OSError("no space left on device")
         return await write(changes)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store, "write", failing)
+    monkeypatch.setattr(store.records, "write", failing)
     writer.append(hub.StreamResponse(task=task), task)
     assert writer.pending
     await writer.synced()
     assert (attempts, writer.pending, store.refusal()) == (3, False, None)
+    await store.close()
 
 
 async def test_readers_of_a_lost_disk_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FileStore(tmp_path)
-    store.ack_timeout = 0.05
+    store = JournalStore(tmp_path / "journal", StoreOptions(ack_timeout=0.05))
     task = hub.Task(id="t", context_id="c")
     writer = store.create(Scope("", ""), "t", lambda: None)
     writer.append(hub.StreamResponse(task=task), task)
@@ -124,14 +123,13 @@ async def test_readers_of_a_lost_disk_are_told(tmp_path: Path, monkeypatch: pyte
     async def failing(_: object) -> object:
         raise OSError("no such device")
 
-    write = store.write
-    monkeypatch.setattr(store, "write", failing)
+    write = store.records.write
+    monkeypatch.setattr(store.records, "write", failing)
     reader = store.subscribe("t", 1)
     writer.append(hub.StreamResponse(task=task), task)
     async with asyncio.timeout(30):
-        with pytest.raises(A2AError, match="does not work"):
+        with pytest.raises(A2AError, match="is not available"):
             await reader.take()
     reader.close()
-    monkeypatch.setattr(store, "write", write)
-    store.ack_timeout = 30.0
-    await writer.synced()
+    monkeypatch.setattr(store.records, "write", write)
+    await store.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.core.agent_api import Client, service_of
+from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Engine, Run
@@ -83,7 +83,7 @@ class Talk:
         self.engine = Engine(
             agent, store=self.store, options=EngineOptions(**options), push_sender=push_sender, clock=clock
         )
-        self.client = Client(service_of(self.engine))
+        self.client = Client(self.engine.service)
 
     async def send(self, text: str = "", *, context: CallContext | None = None, **members: Any) -> Any:
         """The Message or the Task of the answer."""

@@ -150,7 +150,7 @@ async def _all(client: Any, task_id: str) -> list[Any]:
 
 def _waiting(talk: Talk) -> int:
     store: Any = talk.store
-    return sum(len(tail._waiters) for tail in store._logs._tails.values())
+    return sum(len(log.readers_waiting or ()) for log in store._logs._logs.values())
 
 
 async def _completed(talk: Talk, task_id: str) -> None:
@@ -178,7 +178,7 @@ async def test_readers_of_a_replica_without_its_database_end(postgres_url: str) 
         subscription = cut_off.subscribe("task", 0)
         assert len(await subscription.take()) == author.writer.last
         reading = asyncio.create_task(subscription.take())
-        await _until(lambda: any(tail._waiters for tail in cut_off._logs._tails.values()))
+        await _until(lambda: any(log.readers_waiting for log in cut_off._logs._logs.values()))
         await relay.cut()
         author.status(COMPLETED)
         await author.synced()

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.core.call import CallContext, Origin, Principal
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.hosting import Agent, Run
 from a2a_bridge.hosting.stores import StoreOptions, open_store
@@ -30,13 +31,14 @@ from tests.hosting.scene import (
 from tests.replicas.conftest import LEASE, PATIENCE
 
 
-@pytest.fixture
-async def beside(postgres_url: str) -> AsyncIterator[Any]:
-    """Creates engines side by side, each with a store of its own on one database."""
+@pytest.fixture(params=["postgresql", "nats"])
+async def beside(postgres_url: str, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    """Creates engines side by side, each with a store of its own on one database, without and with NATS."""
+    cluster = request.getfixturevalue("nats").url if request.param == "nats" else ""
     async with AsyncExitStack() as stack:
 
         async def make(agent: Agent, **options: Any) -> Talk:
-            talk = await stack.enter_async_context(_talking(postgres_url, agent, options))
+            talk = await stack.enter_async_context(_talking(postgres_url, cluster, agent, options))
             await talk.engine.start()
             return talk
 
@@ -44,8 +46,8 @@ async def beside(postgres_url: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def _talking(url: str, agent: Agent, options: dict[str, Any]) -> AsyncIterator[Talk]:
-    async with open_store(url, StoreOptions(lease=LEASE)) as store:
+async def _talking(url: str, cluster: str, agent: Agent, options: dict[str, Any]) -> AsyncIterator[Talk]:
+    async with open_store(url, StoreOptions(lease=LEASE, cluster=cluster)) as store:
         talk = Talk(agent, store=store, **options)
         yield talk
         await talk.close()
@@ -147,7 +149,7 @@ async def test_the_ids_of_events_are_those_of_the_log(beside: Any) -> None:
     numbers = []
     async with asyncio.timeout(PATIENCE):
         asked = request("more", message_id="m-2", task_id=task_id)
-        async for event in two.engine.send_streaming_message(asked, CallContext()):
+        async for event in two.engine.service.stream(Call(ops.SEND_STREAMING_MESSAGE, asked, CallContext())):
             numbers.append(event.id)
             steps.gate.open()
     assert numbers == ["2", "3", "4", "5"]
@@ -361,7 +363,7 @@ async def test_one_that_was_taken_for_dead_ends_its_runs_and_works_on(beside: An
     unary = asyncio.create_task(one.send("more", message_id="m-2", task_id=task_id))
     await _joined(two, task_id, "m-2")
     before = one.store._beside.me
-    await asyncio.to_thread(_bury, one.store._beside._url, before)
+    await asyncio.to_thread(_bury, one.store._beside._session._url, before)
     await _ends(two, task_id)
     assert (await two.get(task_id)).status.state == FAILED
     assert (await unary).status.state == FAILED, "callers get what others have made of it"
@@ -391,25 +393,25 @@ async def test_a_message_that_is_sent_again_to_another_replica_is_worked_on_once
 
 def deaf(talk: Talk) -> None:
     """It answers no calls any more."""
-    talk.store._beside._commands._handler = _never
+    talk.store._beside._server.answer = _never
 
 
-async def _never(_: bytes) -> bytes:
+async def _never(_: Any) -> Any:
     await asyncio.Event().wait()
-    return b""
 
 
 def dead(talk: Talk) -> None:
     """It has no effects that others can see any more: as after a kill, but the process lives."""
     beside = talk.store._beside
-
-    def stop() -> None:
-        for duty in (beside._replicas._beating, beside._commands._serving, *beside._commands._doing.values()):
-            duty.cancel()
-
-    beside._thread._loop.call_soon_threadsafe(stop)
+    beside._living.cancel()
+    for call in beside._server._calls.values():
+        if call.task is not None:
+            call.task.cancel()
     talk.store.writer.lose_all()
-    asyncio.get_running_loop().create_task(talk.engine._recovery.close())
+    talk.ending = [
+        asyncio.create_task(beside._bus.close()),
+        asyncio.create_task(talk.engine._recovery.close()),
+    ]
 
 
 def _bury(url: str, name: str) -> None:

@@ -1,64 +1,70 @@
-"""A replica that was declared dead joins again, also if the answer to its request is lost."""
+"""A replica that was declared dead joins again, also if the result of its statement is lost."""
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
-from psycopg import OperationalError
 
-from a2a_bridge.hosting.stores.sql import replicas
-from a2a_bridge.hosting.stores.sql.replicas import Replicas
+from a2a_bridge.hosting.cluster import membership
+from a2a_bridge.hosting.cluster.membership import Membership
+from a2a_bridge.hosting.cluster.session import SessionError
 
 
 class Table:
-    """The tables as far as a link uses them. cuts: where the connection breaks at the next joining."""
+    """The table as far as a session uses it. cuts: where the connection breaks at the next joining."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
-        self.askers: list[str] = []
         self.cuts = ""
 
     async def run(self, statement: str, values: Any, _: float = 0) -> list[tuple[Any, ...]]:
         me = values.get("me")
-        if statement is replicas._JOIN:
+        if statement is membership.JOIN:
             cuts, self.cuts = self.cuts, ""
             if cuts == "before":
-                raise OperationalError("cut")
+                raise SessionError("cut")
             self.rows[me] = 0
-            self.askers = [me if one == values["before"] else one for one in self.askers]
             if cuts == "after":
-                raise OperationalError("cut")
+                raise SessionError("cut")
             return [(me,)]
-        if statement is replicas._BEAT:
+        if statement is membership.BEAT:
             if me in self.rows:
                 self.rows[me] += 1
             return list(self.rows.items())
         return []
 
+    async def close(self) -> None:
+        pass
 
-class ReplicaThread:
-    def call_in_store_loop(self, what: Any, *arguments: Any) -> None:
-        what(*arguments)
+
+class Heard:
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def renamed(self, me: str) -> None:
+        self.names.append(me)
+
+    def looked(self, alive: frozenset[str], began: float) -> None:
+        pass
+
+    orphaned = unreachable = tell = lambda self: None
 
 
 @pytest.mark.parametrize("cuts", ["", "before", "after"])
 async def test_a_connection_that_breaks_when_a_replica_joins_again(cuts: str) -> None:
-    one = Replicas("postgresql://nowhere", ReplicaThread())
-    table = one._link = Table()
-    lost: list[bool] = []
-    one.on_lost(lambda: lost.append(True))
-    await one._register()
-    await one._beat()
-    first = one.me
-    table.askers = [first]
+    table, heard, names = Table(), Heard(), count()
+    one = Membership(table, heard, lambda call, *arguments: call(*arguments), lambda: f"r{next(names)}")
+    await one.join()
+    first = one.name
     table.rows.clear()
     table.cuts = cuts
     if cuts:
-        with pytest.raises(OperationalError):
-            await one._beat()
+        with pytest.raises(SessionError):
+            await one.beat()
     for _ in range(3):
-        await one._beat()
-    assert one.me != first
-    assert list(table.rows) == [one.me] == table.askers
-    assert lost == [True]
+        await one.beat()
+    assert one.name != first
+    assert list(table.rows) == [one.name]
+    assert heard.names == [one.name]

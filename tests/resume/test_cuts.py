@@ -19,7 +19,7 @@ from a2a_bridge.dialects import KNOWN, V1_0, Dialect
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.sql.janitor import Janitor
+from a2a_bridge.hosting.stores.retention import Janitor
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer, request_of
 from a2a_bridge.testing.agents import ScriptedAgent
@@ -204,7 +204,7 @@ async def test_events_that_were_swept_away_are_a_gap(binding: str, tmp_path: Pat
         task_id = await begun(service)
         task = await ended(service, task_id)
         later = time.time() + 10
-        await Janitor(store, StoreOptions(events_kept=5.0), lambda: later).round()
+        await Janitor(store.delete_expired, StoreOptions(events_kept=5.0), lambda: later).round()
         (only,) = await read(service, subscribing(task_id, "3"))
         assert gap_of(only.content) == ("3", str(EVENTS))
         assert only.content.task.artifacts == task.artifacts

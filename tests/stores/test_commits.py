@@ -16,9 +16,9 @@ from sqlalchemy import Connection, create_engine, select, text
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.ports import TaskQuery, VersionConflictError
 from a2a_bridge.hosting.stores import StoreOptions
+from a2a_bridge.hosting.stores.retention import Janitor
 from a2a_bridge.hosting.stores.sql import commit
 from a2a_bridge.hosting.stores.sql.database import Database
-from a2a_bridge.hosting.stores.sql.janitor import Janitor
 from a2a_bridge.hosting.stores.sql.opened import opened
 from a2a_bridge.hosting.stores.sql.schema import sends, tasks
 from a2a_bridge.testing.store_scene import (
@@ -231,7 +231,7 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
     """The answer to a COMMIT is lost, once after it took place and once before."""
     async with opened(url, QUIET) as store:
         await store.settled()
-        committer = store._committer
+        committer = store.records.committer
         true = committer.commit
         modes = ["after", "before"]
 
@@ -266,11 +266,11 @@ def _in_doubt(store: Any, monkeypatch: pytest.MonkeyPatch, end: Callable[[Any], 
 
     Not a commit that the store makes by itself.
     """
-    committer = store._committer
+    committer = store.records.committer
     true = committer.commit
 
     def lossy(group: Any) -> None:
-        if not group.changes and all(job.work.__name__ != "work" for job in group.jobs):
+        if not group.changes and not any(job.order for job in group.jobs):
             true(group)
             return
         monkeypatch.setattr(committer, "commit", true)
@@ -325,7 +325,7 @@ async def test_a_server_that_gives_a_number_of_a_transaction_twice_makes_no_comm
     async with opened(postgres_url, QUIET) as store:
         await store.settled()
         _in_doubt(store, monkeypatch, lambda transaction: transaction.rollback())
-        monkeypatch.setattr(store._committer, "_outcome", lambda *_: "committed")
+        monkeypatch.setattr(store.records.committer, "_outcome", lambda *_: "committed")
         async with asyncio.timeout(PATIENCE):
             await Author(store).begin("t").synced()
         assert (await found(store, "t")).last == 1
@@ -341,8 +341,8 @@ async def test_a_half_open_connection_does_not_block_others(
         left: list[Any] = []
 
         def leave(_: Any) -> None:
-            left.append(store._committer._connection)
-            store._committer._connection = None
+            left.append(store.records.committer._connection)
+            store.records.committer._connection = None
 
         _in_doubt(store, monkeypatch, leave)
         try:
@@ -362,7 +362,7 @@ async def test_changes_during_an_outage_are_written_without_a_waiter(
     async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         author = await Author(store).begin("t").synced()
         reader = store.subscribe("t", 1)
-        perform = store._committer.perform
+        perform = store.records.committer.perform
         begun = threading.Event()
         failures = [sqlite3.OperationalError("the disk is full")]
 
@@ -372,7 +372,7 @@ async def test_changes_during_an_outage_are_written_without_a_waiter(
                 raise failures.pop()
             perform(group)
 
-        monkeypatch.setattr(store._committer, "perform", failing)
+        monkeypatch.setattr(store.records.committer, "perform", failing)
         author.chunk("a")
         assert await asyncio.to_thread(begun.wait, PATIENCE)
         author.chunk("b")
@@ -475,15 +475,15 @@ async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
         await Author(store).begin("t").released()
         waiting = await found(store, "t")
         at_work = await Author(store).begin("u").synced()
-        perform = store._committer.perform
+        perform = store.records.committer.perform
         works = threading.Event()
 
         def slowly(group: Any) -> None:
-            if any(job.work.__name__ == "take" for job in group.jobs):  # without the work of the janitor
+            if any(not one.segments for one in group.changes):
                 works.wait(PATIENCE)
             perform(group)
 
-        monkeypatch.setattr(store._committer, "perform", slowly)
+        monkeypatch.setattr(store.records.committer, "perform", slowly)
         with pytest.raises(A2AError):
             await store.open(HERE, waiting, lambda: None)
         assert await store.orphans(9) == []
@@ -506,14 +506,14 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def _slow(store: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No group ends meanwhile."""
-    perform = store._committer.perform
+    perform = store.records.committer.perform
     go_on = threading.Event()
 
     def slowly(group: Any) -> None:
         go_on.wait(PATIENCE)
         perform(group)
 
-    monkeypatch.setattr(store._committer, "perform", slowly)
+    monkeypatch.setattr(store.records.committer, "perform", slowly)
     try:
         yield
     finally:

@@ -15,7 +15,6 @@ from sqlalchemy import Connection
 
 from a2a_bridge.hosting.ports import Scope, VersionConflictError
 from a2a_bridge.hosting.stores import StoreOptions, open_store
-from a2a_bridge.hosting.stores.sql.commit import Job
 from a2a_bridge.hosting.stores.sql.store import SqlStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Registered
@@ -75,7 +74,7 @@ async def test_two_replicas_do_the_same_in_opposite_orders(
                 tasks.create_task(store.write(wait))
                 await _until(partial(_is_under_way, store, wait))
                 for work in (step(store, first), store.write(meet), step(store, second)):
-                    before = set(store.writer._jobs)
+                    before = _queued(store)
                     tasks.create_task(work)
                     await _until(partial(_has_more, store, before))
             go.set()
@@ -84,11 +83,15 @@ async def test_two_replicas_do_the_same_in_opposite_orders(
 
 def _is_under_way(store: SqlStore, work: object) -> bool:
     group = store.writer._group
-    return group is not None and any(job.work is work for job in group.jobs)
+    return group is not None and any(change.work is work for change in group.changes)
 
 
-def _has_more(store: SqlStore, before: set[Job]) -> bool:
-    return bool(set(store.writer._jobs) - before)
+def _queued(store: SqlStore) -> int:
+    return len(store.writer._jobs) + len(store.writer._dirty)
+
+
+def _has_more(store: SqlStore, before: int) -> bool:
+    return _queued(store) > before
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import GapError, Registered, Sent, TaskQuery
 from a2a_bridge.hosting.stores import StoreOptions
-from a2a_bridge.hosting.stores.sql.janitor import Janitor
+from a2a_bridge.hosting.stores.retention import Janitor
 from a2a_bridge.hosting.stores.sql.opened import opened
 from a2a_bridge.hosting.stores.sql.schema import bodies, counts, metadata, segments
 from a2a_bridge.hosting.stores.sql.store import SqlStore
@@ -23,7 +23,7 @@ HOUR = 3600.0
 
 def janitor(store: SqlStore, options: StoreOptions, after: float) -> Janitor:
     """A janitor with a clock some seconds ahead."""
-    return Janitor(store, options, wall=lambda: time.time() + after)
+    return Janitor(store.delete_expired, options, wall=lambda: time.time() + after)
 
 
 async def rows(store: SqlStore, name: str) -> int:
@@ -79,7 +79,7 @@ async def test_many_logs_go_in_batches(sqlite_url: str) -> None:
 
 
 async def test_tasks_are_kept_unless_asked_otherwise(url: str) -> None:
-    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
+    async with opened(url, StoreOptions(ack_timeout=PATIENCE, cache_bytes=0)) as store:
         await _scene(store, 3)
         await janitor(store, StoreOptions(ack_timeout=PATIENCE), 10**9).round()
         assert {page.total for page in await pages(store)} == {5}
@@ -149,8 +149,8 @@ async def test_a_log_that_goes_while_it_is_read_is_a_gap(sqlite_url: str) -> Non
 
 
 async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from a2a_bridge.hosting.stores.sql import janitor as module
-    from a2a_bridge.hosting.stores.sql.database import unavailable
+    from a2a_bridge.hosting.stores import retention as module
+    from a2a_bridge.hosting.stores.errors import unavailable
 
     rounds: list[int] = []
     done = asyncio.Event()
@@ -174,5 +174,5 @@ async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest
 def test_nothing_is_left_out() -> None:
     """For every table there is an entry here: who deletes its rows."""
     of_tasks = {"tasks", "bodies", "segments", "push_configs", "outbox", "counts"}
-    of_their_own = {"sends", "replicas", "commands", "settings"}
+    of_their_own = {"sends", "replicas", "messages", "settings"}
     assert set(metadata.tables) == of_tasks | of_their_own

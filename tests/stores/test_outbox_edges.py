@@ -29,13 +29,13 @@ async def store(url: str) -> AsyncIterator[Any]:
 
 
 async def done(store: Any, statement: str) -> None:
-    await store.writer.write(lambda connection: connection.execute(text(statement)).rowcount)
+    await store.write(lambda connection: connection.execute(text(statement)).rowcount)
 
 
 async def test_notifications_of_configs_without_a_holder_are_found(store: Any) -> None:
     """The result of two replicas if one releases a config while the other adds a notification for it."""
     clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, now=clock)
+    store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, now=clock)
     await store.push_configs.put(HERE, registered())
     await written(store, "x")
     (delivery,) = await due(store)
@@ -55,7 +55,7 @@ async def test_notifications_of_configs_without_a_holder_are_found(store: Any) -
 
 async def test_a_config_that_was_let_go_is_looked_at_soon(store: Any) -> None:
     clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, now=clock)
+    store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, now=clock)
     await store.push_configs.put(HERE, registered())
     author = await written(store)
     await outbox.sent(await due(store))
@@ -75,7 +75,7 @@ async def test_a_claim_after_its_caller_was_cancelled_is_not_lost(
         await store.push_configs.put(HERE, registered(name))
     author = await written(store)
     await store.settled()
-    perform = store.writer._committer.perform
+    perform = store.records.committer.perform
     works = threading.Event()
 
     def slowly(group: Any) -> None:
@@ -83,8 +83,8 @@ async def test_a_claim_after_its_caller_was_cancelled_is_not_lost(
         perform(group)
 
     with monkeypatch.context() as patching:
-        patching.setattr(store.writer._committer, "perform", slowly)
-        patching.setattr(store.writer, "_patience", 0.05)
+        patching.setattr(store.records.committer, "perform", slowly)
+        patching.setattr(store.writer, "ack_timeout", 0.05)
         try:
             with pytest.raises(A2AError):
                 await due(store)
@@ -107,7 +107,7 @@ async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(
     await store.push_configs.put(HERE, registered())
     await written(store)
     await store.settled()
-    committer = store.writer._committer
+    committer = store.records.committer
     commit = committer.commit
     losses = [sqlite3.OperationalError("the connection is lost")]
 
@@ -126,7 +126,7 @@ async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(
 
 async def test_a_config_that_is_ours_in_its_row_alone_is_found(store: Any) -> None:
     clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, now=clock)
+    store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, now=clock)
     for name in "ab":
         await store.push_configs.put(HERE, registered(name))
     author = await written(store)
@@ -195,7 +195,7 @@ async def test_configs_claimed_by_another_replica_are_not_given_out(store: Any) 
 
 async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None:
     names = ["first"]
-    store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: names[-1])
+    store.outbox = outbox = SqlOutbox(store._database, store, lambda: names[-1])
     for name in "ab":
         await store.push_configs.put(HERE, registered(name))
     await written(store, "x")
@@ -218,7 +218,7 @@ async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None
 
 async def test_dead_letters_are_bounded(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "_PRUNE", 2)
-    store.outbox = outbox = SqlOutbox(store._database, store.writer, lambda: store._beside.me, most_dead=3)
+    store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, most_dead=3)
     await store.push_configs.put(HERE, registered())
     await written(store, *"abcdefghij")
     for _ in range(11):
@@ -253,6 +253,6 @@ async def test_tasks_that_are_forgotten_take_configs_and_mail_along(store: Any) 
     for task_id in "tu":
         await store.push_configs.put(HERE, registered(task_id=task_id))
         await written(store, task_id=task_id)
-    await store.writer.write(lambda connection: push.forget(connection, ["t"]))
+    await store.write(lambda connection: push.forget(connection, ["t"]))
     assert await store.push_configs.list(HERE, "t") == []
     assert summaries(await due(store)) == [("u", "p", 1)]

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, event
 
 from a2a_bridge.hosting.ports import Scope, TaskQuery
 from a2a_bridge.hosting.stores import StoreOptions, open_store
-from a2a_bridge.hosting.stores.sql.counts import Counted, Place, deltas, recount, total
+from a2a_bridge.hosting.stores.records import Place
+from a2a_bridge.hosting.stores.sql.counts import Counted, deltas, recount, total
 from a2a_bridge.hosting.stores.sql.opened import opened
 from a2a_bridge.hosting.stores.sql.schema import bodies, counts, tasks
 from a2a_bridge.hosting.stores.sql.store import SqlStore
@@ -238,6 +239,7 @@ async def test_any_name_will_do(url: str, name: str) -> None:
         assert await store.get(scope, name) is None
         assert await store.sends.reserve(scope, name, b"1", "t") is None
         await store.write(lambda connection: connection.exec_driver_sql("DELETE FROM replicas"))
+        store.let_go()
         assert list(await store.orphans(5)) == [(scope, "t")]
 
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_bridge.hosting.ports import Scope, Stored
-from a2a_bridge.hosting.stores.sql.checksums import checksum_of
-from a2a_bridge.hosting.stores.sql.segments import Segment, pack, unpack
-from a2a_bridge.hosting.stores.sql.terminal_cache import TerminalTaskCache
-from a2a_bridge.hosting.stores.sql.text import original, storable
+from a2a_bridge.hosting.stores.checksums import checksum_of
+from a2a_bridge.hosting.stores.segments import Segment, pack, unpack
+from a2a_bridge.hosting.stores.terminal_cache import TerminalTaskCache
+from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.store_scene import ELSEWHERE, HERE, made
 from tests.push.test_fair_queue import Clock

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from a2a_bridge.core.event_log import EventLog
 from a2a_bridge.hosting.stores import StoreOptions
-from a2a_bridge.hosting.stores.sql.log import _Tail
 from a2a_bridge.hosting.stores.sql.opened import opened
 from a2a_bridge.testing.store_scene import COMPLETED, PATIENCE, WORKING, Author, rest, take
 
@@ -30,27 +31,27 @@ async def test_readers_are_woken_once_for_all_their_events(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    trim = _Tail.trim
+    drop_read = EventLog.drop_read
 
-    def counted(tail: _Tail) -> None:
-        looks.append(len(tail.readers))
-        trim(tail)
+    def counted(log: EventLog[Any]) -> None:
+        looks.append(len(log.readers or ()))
+        drop_read(log)
 
-    monkeypatch.setattr(_Tail, "trim", counted)
+    monkeypatch.setattr(EventLog, "drop_read", counted)
     async with opened(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         author = await Author(store).begin("t").synced()
         readers = [store.subscribe("t", 0) for _ in range(100)]
         for reader in readers:
             assert await take(reader, 1) == [("task", WORKING)]
-        await asyncio.sleep(0)
         looks.clear()
-        reading = [asyncio.ensure_future(take(reader, 1)) for reader in readers]
-        author.chunk("x")
-        async with asyncio.timeout(PATIENCE):
-            assert await asyncio.gather(*reading) == [["x"]] * 100
-        await asyncio.sleep(0)
-        assert len(looks) < 5
+        for text in "xy":
+            reading = [asyncio.ensure_future(take(reader, 1)) for reader in readers]
+            author.chunk(text)
+            async with asyncio.timeout(PATIENCE):
+                assert await asyncio.gather(*reading) == [[text]] * 100
+        assert looks == [100, 100]
         # And events that all have read are not kept here.
-        assert not readers[0]._tail.events
+        (log,) = store._logs._logs.values()
+        assert len(log.events) == 1
         author.status(COMPLETED)
         assert await rest(readers[0]) == [COMPLETED]

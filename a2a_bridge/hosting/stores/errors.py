@@ -1,6 +1,8 @@
-"""Errors of opening a store."""
+"""Errors of stores: of opening one, and of one that does not work."""
 
 from __future__ import annotations
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 
 class StoreOpenError(Exception):
@@ -14,3 +16,9 @@ class StoreOpenError(Exception):
         self.remedy = remedy
         #: the database server does not answer or refuses the login: trying again may help
         self.unreachable = unreachable
+
+
+def unavailable(seconds: float = 1.0) -> A2AError:
+    """The error for callers while the store does not work."""
+    text = "the agent's store is not available; try again"
+    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=seconds)

@@ -35,3 +35,10 @@ class StoreOptions:
     #: memory and
     #: gateways have it, too
     max_memory: int = 1 << 30
+    #: addresses of NATS (`nats://HOST:4222`, `tls://…`), separated by commas, over which replicas talk; empty
+    #: for PostgreSQL alone
+    cluster: str = ""
+    #: the path of a credentials file for NATS; empty for none
+    cluster_credentials: str = ""
+    #: the path of certificates to trust for NATS; empty for those of the system
+    cluster_ca: str = ""

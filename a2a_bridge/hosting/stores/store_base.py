@@ -1,205 +1,228 @@
-"""StoreBase: everything of a store but reading and writing records. For stores of one process.
+"""StoreBase: everything of a store but reading and writing rows, which its `Records` do.
 
 Rules:
-1. A subclass implements the seven abstract methods, or cannot be instantiated. The base class calls `write`
-   and `write_sent` one at a time, and never calls `write` again for changes that it has accepted or refused.
-2. Changes of all tasks in one loop iteration are one call of `write`. A call that raises is repeated until it
-   succeeds; meanwhile the store refuses new work.
-3. Push configs and waiting notifications are kept in memory. A subclass that needs more sets `push_configs`
-   and `outbox`, and overrides `notify`.
+1. Nothing is shown before it is durable, and a read of a task that is written here waits for pending writes:
+   readers see every change that was reported to them.
+2. The row of a task names the holder of its lease. The lease lasts as long as that process lives.
+3. Bodies, segments and answers have checksums, which each read verifies; damaged content is never shown.
+4. Push configs and waiting notifications are in memory, unless the store is given others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+from uuid import uuid4
 
-from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.lifecycle import fold
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.event_log import LogReader
+from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
 from a2a_bridge.hosting.ports import (
-    GapError,
     Outbox,
     PushConfigStore,
     Remote,
     Scope,
     SendRegister,
-    Sent,
     Stored,
-    Synced,
     TaskPage,
     TaskQuery,
     VersionConflictError,
+    WriteTotals,
 )
+from a2a_bridge.hosting.stores.checksums import DamagedError, parsed
+from a2a_bridge.hosting.stores.errors import unavailable
+from a2a_bridge.hosting.stores.groups import GroupWriter
+from a2a_bridge.hosting.stores.lease import Pending, TaskLease, body_key
 from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
+from a2a_bridge.hosting.stores.options import StoreOptions
+from a2a_bridge.hosting.stores.readers import StoredLogs
+from a2a_bridge.hosting.stores.records import (
+    Expiry,
+    Position,
+    Records,
+    SentChange,
+    SentRow,
+    SharedRecords,
+    TaskRow,
+)
+from a2a_bridge.hosting.stores.retention import Janitor
+from a2a_bridge.hosting.stores.segments import Segment, unpack
+from a2a_bridge.hosting.stores.sends import RecordedSends
+from a2a_bridge.hosting.stores.terminal_cache import TerminalTaskCache
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.store")
 
-#: events that a reader gets at once
-_BATCH = 64
-#: events of one task that may wait for a commit
-_MOST = 1024
-#: seconds between two attempts of a write that fails: of the first two, and at most
-_SOON, _LATE = 0.05, 1.0
+Result = TypeVar("Result")
+
+#: of a driver
+_METHODS = [name for name in vars(Records) if not name.startswith("_")]
+
+#: `list` is a method of the store
+Segments = list[Segment]
+
+#: bytes of segments per fetch
+_FETCH = 256 << 10
+#: bytes of bodies and segments that are parsed in the loop; more are parsed in a thread
+_LARGE = 256 << 10
+#: seconds for the last writes of a slow database before the store is closed anyway
+_LAST_WRITES = 10.0
+#: a change without an effect: no message has an empty id
+_NOTHING = SentChange(Scope(), "", None, None)
 
 
-class TaskRecord(NamedTuple):
-    """A task as the store keeps it."""
+class StoreBase:
+    """Implements Store on the rows of a driver. Use it in one event loop, and close it there.
 
-    #: the owner of the task; a task id exists in one scope only
-    scope: Scope
-    #: the task after its last event
-    task: hub.Task
-    #: goes up with each change
-    version: int
-    #: the number of the task's last event
-    last: int
-    #: True while a process works on the task; after a restart such a task is an orphan
-    held: bool
-    #: True if the task has content that is not in its events: messages that joined its history
-    amended: bool = False
+    page_key: the secret of page tokens; the same for all processes on one database, and after a restart. A
+    random one by default. push_configs, outbox: those of the driver; both or none.
+    """
 
-
-class TaskChange(NamedTuple):
-    """One change of one task, to be stored whole or not at all."""
-
-    #: the task after the change
-    record: TaskRecord
-    #: the version that has to be in the store; 0 for a task that must not exist
-    before: int
-    #: the serialized events that follow those in the store; the last of them has the number `record.last`
-    events: Sequence[bytes]
-
-
-class Found(NamedTuple):
-    """One page of a list."""
-
-    #: in the order of the list, with their artifacts
-    tasks: Sequence[hub.Task]
-    #: the number of matching tasks on all pages
-    total: int
-    #: True if further pages follow
-    more: bool
-
-
-class StoreBase(ABC):
-    """Implements Store. Make it in the event loop that uses it."""
-
-    #: False for a store that does not outlive its process
     durable = True
-    remote: Remote | None = None
 
-    def __init__(self, *, page_key: bytes = b"", ack_timeout: float = 10.0) -> None:
-        """page_key: see PageTokens.
-
-        ack_timeout: seconds after which a caller gets UNAVAILABLE from a failing store.
-        """
-        self.memory = MemoryAccount()
-        configs = MemoryPushConfigStore()
-        self._notifications = MemoryOutbox(configs)
-        self.push_configs: PushConfigStore = configs
-        self.outbox: Outbox = self._notifications
-        self.sends: SendRegister = _Sends(self)
-        self.ack_timeout = ack_timeout
+    def __init__(
+        self,
+        records: Records,
+        options: StoreOptions | None = None,
+        *,
+        page_key: bytes = b"",
+        push_configs: PushConfigStore | None = None,
+        outbox: Outbox | None = None,
+    ) -> None:
+        lacks = [name for name in _METHODS if not hasattr(records, name)]
+        if lacks:
+            raise TypeError(f"{type(records).__name__} is no driver: it lacks {', '.join(lacks)}")
+        options = options or StoreOptions()
+        self.records = records
+        self.memory = MemoryAccount(options.max_memory)
+        self._shared = records if isinstance(records, SharedRecords) else None
+        shared, name = self._shared, uuid4().hex
+        #: the name of this process in leases
+        self.me: Callable[[], str] = (lambda: name) if shared is None else (lambda: shared.me)
+        self.remote: Remote | None = None if self._shared is None else self._shared.remote
+        self.writer = GroupWriter(
+            records,
+            self.me,
+            self._committed,
+            self._taken_over,
+            commit_delay=options.commit_delay,
+            ack_timeout=options.ack_timeout,
+            memory=self.memory,
+        )
+        self._notifications: MemoryOutbox | None = None
+        if push_configs is None or outbox is None:
+            push_configs = in_memory = MemoryPushConfigStore()
+            outbox = self._notifications = MemoryOutbox(in_memory)
+        self.push_configs: PushConfigStore = push_configs
+        self.outbox: Outbox = outbox
+        self.sends: SendRegister = RecordedSends(self._read_sent, self.writer, self.me)
+        self._logs = StoredLogs(
+            self._read_events,
+            self._shared,
+            self._last_written,
+            self.refusal,
+            patience=options.ack_timeout,
+            memory=self.memory,
+        )
+        self._ended = TerminalTaskCache(options.cache_bytes, options.tasks_kept, memory=self.memory)
         self._tokens = PageTokens(page_key)
-        self._leases: dict[str, _Lease] = {}
-        self._dirty: dict[_Lease, None] = {}
-        self._readers: defaultdict[str, set[_Reader]] = defaultdict(set)
-        self._flusher: asyncio.Task[None] | None = None
-        self._writing = asyncio.Lock()
-        self._failing = False
+        self.janitor = Janitor(self.delete_expired, options)
+        with suppress(RuntimeError):  # there is no loop yet
+            self.janitor.start()
 
-    # ------------------------------------------------------------------ what a subclass implements
+    @property
+    def commits(self) -> int:
+        """The number of committed groups."""
+        return self.writer.commits
 
-    @abstractmethod
-    async def read_task(self, task_id: str) -> TaskRecord | None:
-        """The task, whatever its scope; None if it does not exist. The caller may change the message."""
-
-    @abstractmethod
-    async def read_events(self, task_id: str, after: int, limit: int) -> Sequence[bytes]:
-        """The serialized events after a number that exists, in their order; at least one of them."""
-
-    @abstractmethod
-    async def write(self, changes: Sequence[TaskChange]) -> Sequence[str]:
-        """Stores changes of different tasks, durably, each of them whole.
-
-        Returns the ids of the tasks whose version in the store is another than `before`; these are not
-        changed. Raises OSError or A2AError if nothing was stored.
-        """
-
-    @abstractmethod
-    async def find(self, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> Found:
-        """Tasks of a scope by the time of their status (nanoseconds since the epoch) and their id, the
-        highest first.
-
-        after: the (time, id) of the last task of the page before; None for the first page.
-        """
-
-    @abstractmethod
-    async def held(self, limit: int) -> Sequence[tuple[Scope, str]]:
-        """The tasks whose record says `held`, those with the newest status first."""
-
-    @abstractmethod
-    async def read_sent(self, scope: Scope, message_id: str) -> Sent | None:
-        """What `write_sent` stored for a message; None if it stored nothing, or only long ago."""
-
-    @abstractmethod
-    async def write_sent(self, scope: Scope, message_id: str, sent: Sent | None) -> None:
-        """Stores what a message led to, durably; None deletes it. Raises OSError or A2AError."""
-
-    def notify(self, scope: Scope, task_id: str, number: int, event: hub.StreamResponse) -> None:
-        """Puts a committed event into the outbox."""
-        self._notifications.deliver(scope, task_id, number, event)
-
-    # ------------------------------------------------------------------ Store
+    def writes(self) -> WriteTotals:
+        """The totals of this process."""
+        writer = self.writer
+        return WriteTotals(writer.commits, writer.commit_seconds, writer.committed, writer.queued)
 
     def refusal(self) -> A2AError | None:
-        return _unavailable() if self._failing else None
+        return self.writer.refusal()
+
+    # ------------------------------------------------------------------ writing
 
     def create(
         self, scope: Scope, task_id: str, on_lost: Callable[[], None], /, *, push: bool = False
-    ) -> _Lease:
-        lease = _Lease(self, scope, task_id, on_lost, push=push)
-        if task_id in self._leases:
-            lease.conflict()
-        else:
-            self._leases[task_id] = lease
-        return lease
+    ) -> TaskLease:
+        return self.writer.lease(scope, task_id, on_lost, push=push)
 
     async def open(
         self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
-    ) -> _Lease:
+    ) -> TaskLease:
         task_id = stored.task.id
-        before = self._leases.get(task_id)
-        if before is not None and before.released:
+        before = self.writer.leases.get(task_id)
+        if before is not None:
+            if not before.released:
+                raise VersionConflictError(task_id)
             await before.synced()
-        if task_id in self._leases:
+            if before.released_version == stored.version:
+                # Only a release has happened since.
+                stored = stored._replace(version=before.version)
+        if stored.holder or task_id in self.writer.leases:
             raise VersionConflictError(task_id)
-        lease = self._leases[task_id] = _Lease(self, scope, task_id, on_lost, push=push)
+        lease = self.writer.lease(scope, task_id, _nothing, push=push, opened=stored)
+        lease.note()
         try:
-            lease.take(await self._acquired(scope, stored))
-        except BaseException:
-            self.drop(lease)
+            async with asyncio.timeout(self.writer.ack_timeout):
+                await lease.synced()
+        except BaseException as error:
+            # Without a release: if it is written after all, the task is an orphan.
+            self.writer.forget(lease)
+            if isinstance(error, TimeoutError):
+                raise unavailable() from None
             raise
+        lease.on_lost = on_lost
         return lease
 
+    async def settled(self) -> None:
+        """Waits until all changes so far are durable."""
+        await self.writer.settled()
+
+    async def delete_expired(self, expiry: Expiry, /) -> None:
+        """Deletes what is no longer kept. Raises UNAVAILABLE if the store does not work."""
+        await self._read(self.records.delete_expired(expiry, self.writer.write))
+
+    async def close(self) -> None:
+        """Writes pending changes, as far as the database allows, and closes. No other use may follow."""
+        await self.janitor.close()
+        with suppress(TimeoutError):
+            if self.refusal() is None:
+                async with asyncio.timeout(_LAST_WRITES):
+                    await self.writer.settled()
+        self._logs.close()
+        await self.writer.close()
+        await self.records.close()
+
+    # ------------------------------------------------------------------ reading
+
     async def get(self, scope: Scope, task_id: str, /) -> Stored | None:
-        lease = self._leases.get(task_id)
-        if lease is not None and lease.scope == scope and lease.pending and not self._failing:
-            with suppress(VersionConflictError):
-                await lease.synced()
-        record = await self.read_task(task_id)
-        if record is None or record.scope != scope:
+        at_hand = self._ended.get(scope, task_id)
+        if at_hand is not None:
+            return at_hand
+        lease = self.writer.leases.get(task_id)
+        if lease is not None and lease.scope == scope and lease.pending and self.writer.refusal() is None:
+            await lease.settled()
+        row = await self._read(self.records.read_task(scope, task_id))
+        if row is None:
             return None
-        return Stored(record.task, record.version, record.last)
+        task = await _parsed_by_size([row], lambda: _folded(scope, task_id, row))
+        if row.place.state in TERMINAL:
+            # It is the body itself, unless an older version wrote the end without one.
+            data = row.body if row.body is not None and not row.tail else task.SerializeToString()
+            self._ended.put(scope, task_id, data, row.version, row.last, row.written)
+        return Stored(task, row.version, row.last, row.holder, row.applied)
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
         name = repr((*scope, query.context_id, int(query.state), query.since))
@@ -207,385 +230,175 @@ class StoreBase(ABC):
         if query.page_token:
             time, _, task_id = self._tokens.read(query.page_token, name).partition(" ")
             after = int(time), task_id
-        found = await self.find(scope, query, after)
-        page = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
-        full = not all(page.add(task) for task in found.tasks)
+        filling = _Filling(scope, query, after)
+        total: int | None = None
+        while True:
+            found = await self._read(self.records.find(scope, filling.query, filling.end))
+            total = found.total if total is None else total
+            await _parsed_by_size(found.rows, partial(filling.add, found.rows))
+            if filling.full or not found.more or not filling.query.page_size:
+                break
         token = ""
-        if found.more or full:
-            last = page.tasks[-1]
-            stamp = last.status.timestamp
-            token = self._tokens.issue(f"{stamp.seconds * 10**9 + stamp.nanos} {last.id}", name)
-        return TaskPage(page.tasks, token, found.total)
+        if filling.end is not None and (filling.full or found.more):
+            token = self._tokens.issue(f"{filling.end[0]} {filling.end[1]}", name)
+        return TaskPage(filling.page.tasks, token, total, filling.left_out)
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
-        record = await self.read_task(task_id)
-        if record is None or record.scope != scope:
+        row = await self._read(self.records.read_task(scope, task_id))
+        if row is None:
             return None
-        if sequence >= record.last or record.amended:
-            return record.task
-        events: list[hub.StreamResponse] = []
-        while len(events) < sequence:
-            limit = min(_BATCH, sequence - len(events))
-            events += map(hub.StreamResponse.FromString, await self.read_events(task_id, len(events), limit))
-        task = hub.Task()
-        for event in events:
-            fold(task, event)
-        return task
+        if 0 < sequence < row.last:
+            # A newer body is of no use: then the whole log up to the event is needed.
+            if row.applied > sequence:
+                row = row._replace(body=b"", checksum=None, applied=0)
+            segments = await self._segments(task_id, row.applied, sequence)
+            if segments is not None:
+                past = row._replace(tail=segments, last=sequence)
+                return await _parsed_by_size([past], lambda: _folded(scope, task_id, past))
+            row = await self._read(self.records.read_task(scope, task_id))
+            if row is None:
+                return None
+        present = row
+        return await _parsed_by_size([present], lambda: _folded(scope, task_id, present))
 
-    def subscribe(self, task_id: str, after: int, /) -> _Reader:
-        reader = _Reader(self, task_id, after)
-        self._readers[task_id].add(reader)
-        return reader
+    def subscribe(self, task_id: str, after: int, /) -> LogReader[hub.StreamResponse]:
+        return self._logs.subscribe(task_id, after)
 
     def end(self, task_id: str, error: A2AError, /) -> None:
-        for reader in self._readers.get(task_id, ()):
-            reader.end(error)
+        self._logs.end(task_id, error)
+
+    # ------------------------------------------------------------------ other processes
 
     async def orphans(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
-        found = await self.held(limit + len(self._leases))
-        return [one for one in found if one[1] not in self._leases][:limit]
+        known = set(self.writer.leases)
+        # A caller whose `open` timed out does not know that the lease was acquired.
+        found = await self._read(self.records.held(limit + len(known)))
+        leases = self.writer.leases
+        return [one for one in found if one[1] not in known and one[1] not in leases][:limit]
 
-    def on_orphans(self, callback: Callable[[], None], /) -> None:  # noqa: B027  nothing to register
-        """Tasks become orphans only with this process."""
-
-    async def close(self) -> None:
-        """Writes pending changes, for `ack_timeout` seconds at most."""
-        if self._flusher is not None:
-            await asyncio.wait({self._flusher}, timeout=self.ack_timeout)
-        if self._flusher is not None:
-            log.error("the store does not work; the last changes are lost")
-            self._flusher.cancel()
-
-    # ------------------------------------------------------------------ for leases, readers and sends
-
-    @property
-    def writing(self) -> asyncio.Lock:
-        """Held during each write."""
-        return self._writing
-
-    def note(self, lease: _Lease) -> None:
-        """A lease has changes."""
-        self._dirty[lease] = None
-        if self._flusher is None:
-            self._flusher = asyncio.create_task(self._flush(), name="a2a store flush")
-
-    def given(self, task_id: str) -> int:
-        """The number of the last event that a lease here was given; 0 without a lease."""
-        lease = self._leases.get(task_id)
-        return 0 if lease is None else lease.last
-
-    def drop(self, lease: _Lease) -> None:
-        """A lease is over."""
-        if self._leases.get(lease.task_id) is lease:
-            del self._leases[lease.task_id]
-
-    def forget(self, task_id: str, reader: _Reader) -> None:
-        """A reader is closed."""
-        readers = self._readers.get(task_id)
-        if readers is not None:
-            readers.discard(reader)
-            if not readers:
-                del self._readers[task_id]
-
-    async def _acquired(self, scope: Scope, stored: Stored) -> TaskRecord:
-        """The record of a task once it says `held`. Raises VersionConflictError, A2AError UNAVAILABLE."""
-        task_id = stored.task.id
-        record = await self.read_task(task_id)
-        if record is None or record.scope != scope or record.version != stored.version:
-            raise VersionConflictError(task_id)
-        record = record._replace(version=record.version + 1, held=True)
-        async with self._writing:
-            try:
-                refused = await self.write([TaskChange(record, record.version - 1, ())])
-            except OSError as error:
-                log.warning("task %s cannot be opened: %s", task_id, error)
-                raise _unavailable() from None
-        if refused:
-            raise VersionConflictError(task_id)
-        return record
-
-    async def _flush(self) -> None:
-        while self._dirty:
-            await asyncio.sleep(0)  # the other changes of this loop iteration belong to the group
-            dirty, self._dirty = self._dirty, {}
-            group = [(lease, lease.collect()) for lease in dirty]
-            refused = await self._write_group([change for _, change in group])
-            for lease, change in group:
-                if lease.task_id in refused:
-                    self.drop(lease)
-                    lease.conflict()
-                else:
-                    lease.committed(change)
-                for reader in self._readers.get(lease.task_id, ()):
-                    reader.wake()
-        self._flusher = None
-
-    async def _write_group(self, changes: Sequence[TaskChange]) -> set[str]:
-        wait = _SOON
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        while True:
-            try:
-                async with self._writing:
-                    refused = set(await self.write(changes))
-            except Exception as error:
-                level, trace = (logging.WARNING, None) if _is_outage(error) else (logging.ERROR, error)
-                log.log(
-                    level,
-                    "the store cannot be written, and tries again in %.2f s: %s",
-                    wait,
-                    error,
-                    exc_info=trace,
-                )
-                self._failing = True
-                if loop.time() - begun >= self.ack_timeout:
-                    for task_id in tuple(self._readers):
-                        self.end(task_id, _unavailable())
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, _LATE)
-            else:
-                self._failing = False
-                return refused
-
-
-class _Lease:
-    """Implements TaskWriter."""
-
-    def __init__(
-        self,
-        store: StoreBase,
-        scope: Scope,
-        task_id: str,
-        on_lost: Callable[[], None],
-        *,
-        push: bool,
-    ) -> None:
-        self.scope = scope
-        self.task_id = task_id
-        self.last = 0
-        self.released = False
-        self._store = store
-        self._on_lost = on_lost
-        self._push = push
-        self._lost = self._loss_reported = False
-        self._version = 0
-        self._amended = False
-        self._task: hub.Task | None = None
-        self._events: list[hub.StreamResponse] = []
-        self._in_flight: list[hub.StreamResponse] = []
-        #: the numbers of calls that changed something: of all, of those being written, and of those committed
-        self._submitted = self._sent = self._synced = 0
-        self._waiters: list[tuple[int, Synced, asyncio.TimerHandle]] = []
-
-    def take(self, record: TaskRecord) -> None:
-        """Continues a stored task."""
-        self._task, self._version, self.last = record.task, record.version, record.last
-        self._amended = record.amended
-
-    @property
-    def pending(self) -> bool:
-        return self._submitted != self._synced and not self._lost
-
-    def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
-        self.last += 1
-        if not self._lost:
-            self._events.append(event)
-            self._change(task)
-        return self.last
-
-    def amend(self, task: hub.Task, /) -> None:
-        if not self._lost:
-            self._amended = True
-            self._change(task)
-
-    def when_synced(self, callback: Synced, /) -> None:
-        if self._lost:
-            self._notify_lost()
-            callback(VersionConflictError(self.task_id))
-        elif not self.pending:
-            callback(None)
+    def on_orphans(self, callback: Callable[[], None], /) -> None:
+        self.janitor.start()
+        if self._shared is None:
+            callback()  # all holders before this process are dead
         else:
-            timer = asyncio.get_running_loop().call_later(self._store.ack_timeout, self._expire, callback)
-            self._waiters.append((self._submitted, callback, timer))
+            self._shared.on_orphans(callback)
 
-    async def synced(self) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def written_here(self, task_id: str, /) -> bool:
+        """True if this process holds the task."""
+        return task_id in self.writer.leases
 
-        def callback(error: Exception | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
+    def heard(self, task_id: str, first: int, data: Sequence[bytes], ended: bool, /) -> None:
+        """Another process has committed these events, serialized, of which the first has this number."""
+        self._logs.heard(task_id, first, data, ended)
 
-        self.when_synced(callback)
-        await future
+    def woken(self, task_ids: Sequence[str], /) -> None:
+        """Other processes may have changed these tasks."""
+        self._logs.woken(task_ids)
 
-    @property
-    def crowded(self) -> bool:
-        return len(self._events) > _MOST
+    def unreachable(self) -> None:
+        """The database does not answer: `refusal` has to know it before the next write."""
+        self.writer.probe(_NOTHING)
 
-    async def room(self) -> None:
-        if self.crowded:
-            with suppress(VersionConflictError):
-                await self.synced()
+    def let_go(self) -> None:
+        """All leases are lost: others have declared this process dead."""
+        self.writer.lose_all()
+        self._logs.woken(None)
 
-    def release(self) -> None:
-        if self.released or self._lost:
-            return
-        self.released = True
-        if self._task is None:
-            self._store.drop(self)  # no change was ever given
-        elif not self._ends():
-            self._change(self._task)
+    # ------------------------------------------------------------------ parts of the above
 
-    def collect(self) -> TaskChange:
-        """All changes that are not written."""
-        task = self._task
-        if task is None:
-            raise RuntimeError("a task begins with an event")
-        events, self._events = self._events, []
-        self._in_flight, self._sent = events, self._submitted
-        before, self._version = self._version, self._version + 1
-        copy = hub.Task.FromString(task.SerializeToString())
-        held = not (self.released or self._ends())
-        record = TaskRecord(self.scope, copy, self._version, self.last, held, self._amended)
-        return TaskChange(record, before, [event.SerializeToString() for event in events])
-
-    def committed(self, change: TaskChange) -> None:
-        """A change is durable."""
-        self._synced = self._sent
-        if not change.record.held:
-            self._store.drop(self)
-        if self._push:
-            first = change.record.last - len(self._in_flight) + 1
-            for number, event in enumerate(self._in_flight, first):
-                self._store.notify(self.scope, self.task_id, number, event)
-        waiters, self._waiters = self._waiters, []
-        for given, callback, timer in waiters:
-            if given <= self._synced:
-                timer.cancel()
-                callback(None)
-            else:
-                self._waiters.append((given, callback, timer))
-
-    def conflict(self) -> None:
-        """Another writer owns the task."""
-        self._lost = True
-        self._events.clear()
-        # Not at once: `create` has to return first.
-        asyncio.get_running_loop().call_soon(self._notify_lost)
-
-    def _notify_lost(self) -> None:
-        if self._loss_reported:
-            return
-        self._loss_reported = True
-        if not self.released:
-            self._on_lost()
-        waiters, self._waiters = self._waiters, []
-        for _, callback, timer in waiters:
-            timer.cancel()
-            callback(VersionConflictError(self.task_id))
-
-    def _change(self, task: hub.Task) -> None:
-        self._task = task
-        self._submitted += 1
-        self._store.note(self)
-
-    def _ends(self) -> bool:
-        return self._task is not None and self._task.status.state in TERMINAL
-
-    def _expire(self, callback: Synced) -> None:
-        self._waiters = [waiter for waiter in self._waiters if waiter[1] is not callback]
-        callback(_unavailable())
-
-
-class _Reader:
-    """Implements Subscription."""
-
-    def __init__(self, store: StoreBase, task_id: str, position: int) -> None:
-        self.position = position
-        self._store = store
-        self._task_id = task_id
-        self._next = position
-        self._closed = False
-        self._error: A2AError | None = None
-        self._changed = asyncio.Event()
-
-    async def take(self) -> Sequence[hub.StreamResponse]:
-        self.position = self._next
-        while not self._closed:
-            self._changed.clear()
-            record = await self._store.read_task(self._task_id)
-            last = 0 if record is None else record.last
-            if self.position > max(last, self._store.given(self._task_id)):
-                raise GapError(self.position)
-            if self.position < last:
-                data = await self._store.read_events(self._task_id, self.position, _BATCH)
-                self._next = self.position + len(data)
-                return [hub.StreamResponse.FromString(one) for one in data]
-            if record is not None and record.task.status.state in TERMINAL:
-                break
-            if self._error is not None:
-                raise self._error
-            await self._changed.wait()
-        return []
-
-    def wake(self) -> None:
-        """There may be new events."""
-        self._changed.set()
-
-    def end(self, error: A2AError) -> None:
-        """Raises an error after the existing events."""
-        self._error = error
-        self._changed.set()
-
-    def close(self) -> None:
-        self._closed = True
-        self._changed.set()
-        self._store.forget(self._task_id, self)
-
-
-class _Sends:
-    """Implements SendRegister."""
-
-    def __init__(self, store: StoreBase) -> None:
-        self._store = store
-
-    async def reserve(
-        self, scope: Scope, message_id: str, digest: bytes, task_id: str, /, *, instead: Sent | None = None
-    ) -> Sent | None:
-        async with self._store.writing:
-            known = await self._store.read_sent(scope, message_id)
-            if known is not None and known != instead:
-                return known
-            await self._write(scope, message_id, Sent(digest, task_id))
-        return None
-
-    async def answered(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
-        async with self._store.writing:
-            known = await self._store.read_sent(scope, message_id)
-            if known is not None:
-                await self._write(scope, message_id, known._replace(answer=answer))
-
-    async def forget(self, scope: Scope, message_id: str, /) -> None:
-        async with self._store.writing:
-            await self._write(scope, message_id, None)
-
-    async def _write(self, scope: Scope, message_id: str, sent: Sent | None) -> None:
+    async def _read(self, reading: Awaitable[Result]) -> Result:
         try:
-            await self._store.write_sent(scope, message_id, sent)
+            return await reading
         except OSError as error:
-            log.warning("a message cannot be stored as sent: %s", error)
-            raise _unavailable() from None
+            log.warning("the store cannot be read: %s", error)
+            raise unavailable() from error
+
+    async def _read_sent(self, scope: Scope, message_id: str) -> SentRow | None:
+        return await self._read(self.records.read_sent(scope, message_id))
+
+    async def _read_events(self, task_id: str, after: int) -> tuple[Position | None, Sequence[Segment]]:
+        return await self._read(self.records.read_events(task_id, after, _FETCH))
+
+    async def _segments(self, task_id: str, after: int, until: int) -> Sequence[Segment] | None:
+        """All segments of some events; None if the log does not have them all."""
+        segments: Segments = []
+        while after < until:
+            _, some = await self._read_events(task_id, after)
+            if not some or some[0].first > after + 1:
+                return None
+            segments.extend(some)
+            after = some[-1].last
+        return segments
+
+    def _last_written(self, task_id: str) -> int | None:
+        lease = self.writer.leases.get(task_id)
+        return None if lease is None else lease.last
+
+    def _taken_over(self, task_ids: Sequence[str]) -> None:
+        # Notifications about them were ignored while they were held here.
+        self._logs.woken(task_ids)
+
+    def _committed(self, committed: Sequence[Pending]) -> None:
+        self._logs.add(committed)
+        for one in committed:
+            lease, row = one.lease, one.change.row
+            if one.ended and row.body is not None:
+                self._ended.put(lease.scope, lease.task_id, row.body, row.version, row.last, row.written)
+            if lease.push and self._notifications is not None:
+                for number, event in enumerate(one.events, row.last - len(one.events) + 1):
+                    self._notifications.deliver(lease.scope, lease.task_id, number, event)
 
 
-def _is_outage(error: Exception) -> bool:
-    """False for a defect of the store, which the log shows with its trace."""
-    return isinstance(error, OSError | A2AError)
+class _Filling:
+    """A page of a list, in the making. query: what is still wanted. end: the position after it."""
+
+    def __init__(self, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> None:
+        self.page = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
+        self.query = query
+        self.end = after
+        self.full = False
+        self.left_out = 0
+        self._scope = scope
+
+    def add(self, rows: Iterable[TaskRow]) -> None:
+        """Adds tasks, until the page is full."""
+        for row in rows:
+            try:
+                task = _folded(self._scope, row.task_id, row)
+            except DamagedError:
+                log.error("task %s is damaged in the store, and left out of a list", row.task_id)  # noqa: TRY400  no trace
+                self.left_out += 1
+            else:
+                if not self.page.add(task):
+                    self.full = True
+                    return
+            self.end = row.place.time, row.task_id
+            self.query = replace(self.query, page_size=self.query.page_size - 1)
 
 
-def _unavailable() -> A2AError:
-    text = "the store does not work at present; try again"
-    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
+async def _parsed_by_size(rows: Sequence[TaskRow], parse: Callable[[], Result]) -> Result:
+    size = sum(len(row.body or b"") + sum(len(one.data) for one in row.tail) for row in rows)
+    return await asyncio.to_thread(parse) if size > _LARGE else parse()
+
+
+def _folded(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
+    """The task of a row, as of event `row.last`. Scope and id: as asked for, because a damaged index may have
+    led to another row. Raises DamagedError.
+    """
+    task = parsed(hub.Task.FromString, row.checksum, body_key(scope, task_id), row.body)
+    number = row.applied
+    for segment in row.tail:
+        for event in unpack(task_id, segment, number):
+            if number == row.last:
+                return task
+            number += 1
+            try:
+                fold(task, event)
+            except IllegalTransitionError:
+                # Events were checked when they were written, perhaps by weaker rules.
+                task.status.CopyFrom(event.status_update.status)
+    return task
+
+
+def _nothing() -> None:
+    """Nobody waits for the loss of a lease that is not acquired yet."""

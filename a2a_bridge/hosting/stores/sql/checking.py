@@ -9,12 +9,13 @@ from google.protobuf.message import DecodeError
 from sqlalchemy import Connection, Select, Table, select
 
 from a2a_bridge.hosting.ports import Scope
-from a2a_bridge.hosting.stores.sql.checksums import DamagedError, intact
+from a2a_bridge.hosting.stores.checksums import DamagedError, intact
+from a2a_bridge.hosting.stores.records import SentRow
+from a2a_bridge.hosting.stores.segments import Segment, unpack
+from a2a_bridge.hosting.stores.sends import send_key
 from a2a_bridge.hosting.stores.sql.push import event_key
 from a2a_bridge.hosting.stores.sql.schema import bodies, outbox, push_configs, segments, sends, tasks
-from a2a_bridge.hosting.stores.sql.segments import Segment, unpack
-from a2a_bridge.hosting.stores.sql.sends import send_key
-from a2a_bridge.hosting.stores.sql.text import original
+from a2a_bridge.hosting.stores.text import original
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -58,7 +59,8 @@ def _segment(row: Any) -> bool:
 
 def _send(row: Any) -> bool:
     scope = Scope(original(row.tenant), original(row.owner))
-    key = send_key(scope, original(row.message), row.digest, row.task)
+    sent = SentRow(row.digest, original(row.task), row.answer, row.holder, row.checksum)
+    key = send_key(scope, original(row.message), sent)
     return intact(row.checksum, key, row.answer) and _decodes(hub.SendMessageResponse.FromString, row.answer)
 
 

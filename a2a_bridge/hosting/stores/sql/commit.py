@@ -1,4 +1,4 @@
-"""One transaction per group, made by the writer's thread. `writer` decides about time and content.
+"""One transaction per group, made by the writer's thread. The engine decides about time and content.
 
 Rules:
 1. A group is committed whole or not at all. If another process has written one of its tasks, the group is
@@ -16,26 +16,24 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from a2a_bridge.hosting.stores.sql.checksums import checksum_of
+from a2a_bridge.hosting.stores.records import TaskChange, TaskRow
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
 from a2a_bridge.hosting.stores.sql.database import Database, failed
 from a2a_bridge.hosting.stores.sql.push import NewDelivery
 from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, tasks
 from a2a_bridge.hosting.stores.sql.statements import insert
-from a2a_bridge.hosting.stores.sql.task_lease import Change, TaskLease
+from a2a_bridge.hosting.stores.text import storable
 
 log = logging.getLogger("a2a_bridge.store")
 
@@ -60,27 +58,11 @@ _OUTCOME = text(
 Post = Callable[[Connection, Sequence[NewDelivery]], int]
 
 
-class Announcer(Protocol):
-    """The other replicas, as far as a transaction needs them. me: the present name of this one."""
-
-    @property
-    def me(self) -> str: ...
-
-    def announce(
-        self, connection: Connection, task_ids: Sequence[str], /, *, deliveries: bool = False
-    ) -> None:
-        """Notifies the others at this commit which tasks have new events, and whether the outbox has new
-        entries.
-        """
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class Job:
-    """Work of another module in a transaction. Afterwards either result or error is set."""
+    """Work in the transaction that is no change of a task. Afterwards either result or error is set."""
 
     work: Callable[[Connection], Any]
-    answer: asyncio.Future[Any]
     #: the table and key of the row that it locks; jobs run in this order
     order: tuple[str, ...] = ()
     #: the id of the task that it changes, as in the row; empty for none
@@ -100,12 +82,12 @@ class Session(NamedTuple):
 class Group:
     """The content of one transaction."""
 
-    changes: list[Change]
+    changes: list[TaskChange]
     jobs: list[Job]
     #: changes of tasks that another process owns
-    lost: list[Change] = field(default_factory=list)
+    lost: list[TaskChange] = field(default_factory=list)
     #: changes that the database will never accept
-    refused: list[Change] = field(default_factory=list)
+    refused: list[TaskChange] = field(default_factory=list)
     #: True if the outcome of a commit is in doubt
     in_doubt: bool = False
     #: number of notifications that were added
@@ -122,9 +104,8 @@ class Committer:
     stripe: which of the rows of each counter belongs to this replica.
     """
 
-    def __init__(self, database: Database, announcer: Announcer, post: Post, stripe: int) -> None:
+    def __init__(self, database: Database, post: Post, stripe: int) -> None:
         self._database = database
-        self._announcer = announcer
         self._post = post
         self._stripe = stripe
         self._connection: Connection | None = None
@@ -220,26 +201,22 @@ class Committer:
         changes = group.changes
         group.session, group.number = self._session, None
         changes.sort(key=_id_of)
-        group.jobs.sort(key=_order_of)
         self._lock(connection, group)
         if changes:
             if not self._write(connection, group):
                 return False
             deliveries = [
                 NewDelivery(
-                    change.lease.scope,
-                    change.lease.task_id,
-                    change.last - len(change.data) + 1,
-                    list(change.data),
+                    change.row.scope,
+                    change.row.task_id,
+                    change.row.last - len(change.events) + 1,
+                    list(change.events),
                 )
                 for change in changes
-                if change.lease.push and change.data
+                if change.notify and change.events
             ]
             group.deliveries = self._post(connection, deliveries) if deliveries else 0
-            self._announcer.announce(
-                connection, [one.lease.task_id for one in changes], deliveries=group.deliveries > 0
-            )
-        for job in group.jobs:
+        for job in sorted(group.jobs, key=_order_of):
             self._do(connection, job)
         return True
 
@@ -250,23 +227,27 @@ class Committer:
         wanted = {job.task_id for job in group.jobs if job.task_id}
         if self._database.sqlite or not wanted:
             return
-        wanted.update(change.lease.task_id for change in group.changes)
+        wanted.update(change.row.task_id for change in group.changes)
         rows = select(tasks.c.id).where(tasks.c.id.in_(wanted)).order_by(tasks.c.id.collate("C"))
         connection.execute(rows.with_for_update()).all()
 
     def _write(self, connection: Connection, group: Group) -> bool:
         changes = group.changes
-        now = time.time()
-        rows = [_row(change, now) for change in changes]
+        opened = [one for one in changes if one.row.version > 1 and not one.segments and not one.row.body]
+        if opened and len(_written(connection, opened)) < len(opened):
+            return False  # the statement below would create these tasks
+        rows = [_row(change.row) for change in changes]
+        with_body = [
+            (row, one.row) for row, one in zip(rows, changes, strict=True) if one.row.body is not None
+        ]
+        pairs = zip(changes, rows, strict=True)
         write = self._inserting(connection)
         with self._at_once(connection):
             # A separate statement for the transaction id took a tenth of the time of a small group.
             guarded = write(tasks, rows, returning="" if self._database.sqlite else _NUMBER)
-            with_body = [(one.lease, one.body) for one in changes if one.body is not None]
-            write(bodies, [(lease.task_id, body, _checksum(lease, body)) for lease, body in with_body])
-            write(segments, [(one.lease.task_id, *segment) for one in changes for segment in one.segments])
-            moves = (Counted(one.lease.tenant, one.lease.owner, one.before, one.place) for one in changes)
-            write(counts, self._counters(moves))
+            write(bodies, [(one[0], row.body, row.checksum) for one, row in with_body])
+            write(segments, [(row[0], *one) for change, row in pairs for one in change.segments])
+            write(counts, self._counters(map(_counted, changes)))
         if not self._database.sqlite and (row := guarded[0].fetchone()):
             group.number = row[0]
         changed: int = sum(cursor.rowcount for cursor in guarded)
@@ -303,17 +284,18 @@ class Committer:
         if not group.changes:
             return False
         with connection.begin():
-            found = dict(_written(connection, [change.lease.task_id for change in group.changes]))
-        rows = [found.get(change.lease.task_id, (0, "")) for change in group.changes]
-        if any(row == (one.version, one.holder) for row, one in zip(rows, group.changes, strict=True)):
+            found = _written(connection, group.changes)
+        wanted = [change.row for change in group.changes]
+        rows = [found.get(one.task_id, _NONE)[:2] for one in wanted]
+        if any(row == (one.version, one.holder) for row, one in zip(rows, wanted, strict=True)):
             return True
-        if any(version <= one.version for (version, _), one in zip(rows, group.changes, strict=True)):
+        if any(version <= one.version for (version, _), one in zip(rows, wanted, strict=True)):
             return False
         outcome = self._outcome(connection, group.number)
         if outcome is not None:
             return outcome == "committed"
         # A later version is another process's, which can normally exist only after a release here.
-        return not group.changes[0].holder
+        return not wanted[0].holder
 
     def _end(self, connection: Connection, session: Session | None) -> None:
         """Makes sure that a broken connection no longer commits or locks. Raises until that is certain.
@@ -337,17 +319,16 @@ class Committer:
     def _remove_lost(self, connection: Connection, group: Group) -> bool:
         """Removes the changes of tasks that another process has written. Returns True if there were any."""
         with connection.begin():
-            found = dict(_written(connection, [change.lease.task_id for change in group.changes]))
-        versions = [found.get(one.lease.task_id, (0, ""))[0] for one in group.changes]
-        pairs = list(zip(group.changes, versions, strict=True))
-        lost = [one for one, version in pairs if version != one.version - 1]
-        group.lost += lost
-        group.changes = [one for one, version in pairs if version == one.version - 1]
-        return bool(lost)
+            found = _written(connection, group.changes)
+        changes, group.changes, lost = group.changes, [], len(group.lost)
+        for one in changes:
+            fits = _fits(one.row, found.get(one.row.task_id, _NONE))
+            (group.changes if fits else group.lost).append(one)
+        return len(group.lost) > lost
 
     def _remove_unstorable(self, connection: Connection, group: Group) -> None:
         """Removes changes that cannot be stored at all, by trying them one by one."""
-        accepted: list[Change] = []
+        accepted: list[TaskChange] = []
         for change in group.changes:
             try:
                 self._try(connection, [change])
@@ -360,7 +341,7 @@ class Committer:
                 group.refused.append(change)
         group.changes = accepted
 
-    def _try(self, connection: Connection, changes: list[Change]) -> None:
+    def _try(self, connection: Connection, changes: list[TaskChange]) -> None:
         trial = connection.begin()
         try:
             self._write(connection, Group(changes, []))
@@ -376,42 +357,67 @@ class Committer:
             connection.exec_driver_sql(f"SELECT {_NUMBER}")
 
 
-def _id_of(change: Change) -> str:
-    return change.lease.task_id
+def _id_of(change: TaskChange) -> str:
+    return change.row.task_id
 
 
 def _order_of(job: Job) -> tuple[str, ...]:
     return job.order
 
 
-def _row(change: Change, now: float) -> tuple[Any, ...]:
-    lease, place = change.lease, change.place
+def _row(row: TaskRow) -> tuple[Any, ...]:
     return (
-        lease.task_id,
-        lease.tenant,
-        lease.owner,
-        place.context,
-        place.state,
-        place.time,
-        change.version,
-        change.last,
-        change.applied,
-        change.holder,
-        now,
+        storable(row.task_id),
+        storable(row.scope.tenant),
+        storable(row.scope.owner),
+        storable(row.place.context),
+        row.place.state,
+        row.place.time,
+        row.version,
+        row.last,
+        row.applied,
+        row.holder,
+        row.written,
     )
 
 
-def _checksum(lease: TaskLease, body: bytes) -> int:
-    return checksum_of((lease.tenant, lease.owner, lease.task_id), body)
+def _counted(change: TaskChange) -> Counted:
+    scope, before, after = change.row.scope, change.before, change.row.place
+    context = storable(after.context)
+    if context is not after.context:
+        after = after._replace(context=context)
+        before = before and before._replace(context=context)
+    return Counted(storable(scope.tenant), storable(scope.owner), before, after)
 
 
-def _written(connection: Connection, task_ids: Sequence[str]) -> Iterable[tuple[str, tuple[int, str]]]:
-    """Version and holder of those of the tasks that exist."""
-    for start in range(0, len(task_ids), 500):
-        some = task_ids[start : start + 500]
-        query = select(tasks.c.id, tasks.c.version, tasks.c.holder).where(tasks.c.id.in_(some))
-        for row in connection.execute(query):
-            yield row.id, (row.version, row.holder)
+class _Written(NamedTuple):
+    """What a change has to fit to."""
+
+    version: int
+    holder: str
+    scope: tuple[str, str] | None
+
+
+_NONE = _Written(0, "", None)
+
+
+def _fits(row: TaskRow, written: _Written) -> bool:
+    """True if a change follows what the database has."""
+    scope = storable(row.scope.tenant), storable(row.scope.owner)
+    return written.version == row.version - 1 and written.scope in (None, scope)
+
+
+def _written(connection: Connection, changes: Sequence[TaskChange]) -> dict[str, _Written]:
+    """Those of the tasks that exist."""
+    ids = {storable(change.row.task_id): change.row.task_id for change in changes}
+    stored_ids = list(ids)
+    found: dict[str, _Written] = {}
+    for start in range(0, len(stored_ids), 500):
+        query = select(tasks.c.id, tasks.c.version, tasks.c.holder, tasks.c.tenant, tasks.c.owner)
+        some = query.where(tasks.c.id.in_(stored_ids[start : start + 500]))
+        for name, version, holder, tenant, owner in connection.execute(some):
+            found[ids[name]] = _Written(version, holder, (tenant, owner))
+    return found
 
 
 def _poison(error: BaseException) -> bool:

@@ -28,23 +28,13 @@ from sqlalchemy import (
     union_all,
 )
 
+from a2a_bridge.hosting.stores.records import LATEST, Place
 from a2a_bridge.hosting.stores.sql.schema import counts, tasks
 
 #: binary digits of nanoseconds that a bucket of each level spans
 _BITS = (30, 36, 42, 48, 54)
 #: the level without buckets
 _ALL = len(_BITS)
-#: the range of SQL for nanoseconds since the epoch
-EARLIEST, LATEST = -(2**63), 2**63 - 1
-
-
-class Place(NamedTuple):
-    """The position of a task in the counters."""
-
-    context: str
-    state: int
-    #: nanoseconds since the epoch
-    time: int
 
 
 #: tenant, owner, context, level, bucket, state

@@ -23,9 +23,8 @@ from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, mak
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.extras import MissingExtraError, load
-from a2a_bridge.hosting.stores.errors import StoreOpenError
+from a2a_bridge.hosting.stores.errors import StoreOpenError, unavailable
 from a2a_bridge.hosting.stores.sql.file_watch import FileWatch
 
 log = logging.getLogger("a2a_bridge.store")
@@ -216,12 +215,6 @@ def cause(error: BaseException) -> str:
     """The loggable part of a database error: without statements and parameters, which contain users' data."""
     origin = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return f"{type(origin).__name__}: {str(origin).strip()}"
-
-
-def unavailable(seconds: float = 1.0) -> A2AError:
-    """The error for callers while the database does not work."""
-    text = "the agent's store is not available; try again"
-    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=seconds)
 
 
 def _engine(url: URL, check_path: Callable[[], None]) -> Engine:

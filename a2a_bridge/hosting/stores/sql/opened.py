@@ -13,8 +13,9 @@ import asyncio
 import os
 import secrets
 import shlex
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from hashlib import blake2b
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -22,13 +23,14 @@ from sqlalchemy import URL, Connection, select
 from sqlalchemy.exc import OperationalError
 
 from a2a_bridge.core.extras import MissingExtraError
+from a2a_bridge.hosting.cluster.bus import Bus
 from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, inserting, parse, shown
-from a2a_bridge.hosting.stores.sql.janitor import Janitor
+from a2a_bridge.hosting.stores.sql.rows import ClusterMembership
 from a2a_bridge.hosting.stores.sql.schema import settings
 from a2a_bridge.hosting.stores.sql.single_node import SingleNode
-from a2a_bridge.hosting.stores.sql.store import ClusterMembership, SqlStore
+from a2a_bridge.hosting.stores.sql.store import SqlStore
 from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision, upgrade
 from a2a_bridge.push.vault import Vault
 
@@ -132,21 +134,33 @@ async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator
 async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator[SqlStore]:
     with reached(url) as database:
         page_key = await asyncio.to_thread(_look, database)
-    # Imported here, because it needs psycopg, which SQLite does not.
-    from a2a_bridge.hosting.stores.sql.cluster import Cluster
+    # Imported here, because they need packages that SQLite does not.
+    from a2a_bridge.hosting.cluster.cluster import Cluster, HeartThread
+    from a2a_bridge.hosting.cluster.nats_bus import NatsBus, NatsOptions
+    from a2a_bridge.hosting.cluster.polling import PollingBus
+    from a2a_bridge.hosting.cluster.session import PostgresSession, SessionError
 
-    beside = Cluster(
-        url.set(drivername="postgresql").render_as_string(hide_password=False), lease=options.lease
-    )
+    session = PostgresSession(url.set(drivername="postgresql").render_as_string(hide_password=False))
+
+    def make_bus(alone: Callable[[], bool]) -> Bus:
+        if not options.cluster:
+            return PollingBus(session, alone, lambda: os.urandom(16))
+        servers = tuple(one.strip() for one in options.cluster.split(","))
+        name = blake2b(page_key, digest_size=8, person=b"a2a cluster").hexdigest()
+        return NatsBus(NatsOptions(servers, name, options.cluster_credentials, options.cluster_ca))
+
+    try:
+        beside = Cluster(session, make_bus, HeartThread(), lease=options.lease)
+    except MissingExtraError as error:
+        await session.close()
+        raise StoreOpenError(error.text, error.remedy) from None
     database = Database(url)
     try:
         async with _running(database, beside, options, page_key, vault) as store:
             try:
                 await beside.start(store)
-            except Exception as error:
-                if not failed(error):
-                    raise
-                raise StoreOpenError(f"the database cannot be used: {cause(error)}") from None
+            except SessionError as error:
+                raise StoreOpenError(f"the database cannot be used: {error}") from None
             yield store
     finally:
         await beside.close()
@@ -158,12 +172,9 @@ async def _running(
     database: Database, beside: ClusterMembership, options: StoreOptions, page_key: bytes, vault: Vault
 ) -> AsyncIterator[SqlStore]:
     store = SqlStore(database, beside, options, page_key=page_key, vault=vault)
-    janitor = Janitor(store, options)
-    janitor.start()
     try:
         yield store
     finally:
-        await janitor.close()
         await store.close()
 
 

@@ -24,11 +24,11 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, ins
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Delivery, OutboxEntry, Registered, Scope
+from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, parsed
 from a2a_bridge.hosting.stores.sql import push_configs as configs
-from a2a_bridge.hosting.stores.sql.checksums import DamagedError, checksum_of, parsed
 from a2a_bridge.hosting.stores.sql.push_configs import Reads, SqlPushConfigStore, Writes, forget
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
-from a2a_bridge.hosting.stores.sql.text import original, storable
+from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.fair_queue import FairQueue
 from a2a_bridge.push.ports import Backlog

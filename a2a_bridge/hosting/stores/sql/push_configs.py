@@ -18,10 +18,10 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
 
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.hosting.ports import Registered, Scope
-from a2a_bridge.hosting.stores.sql.checksums import DamagedError, checksum_of, intact
+from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, intact
 from a2a_bridge.hosting.stores.sql.database import inserting
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
-from a2a_bridge.hosting.stores.sql.text import original, storable
+from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.vault import DecryptionError, Vault
 

@@ -176,15 +176,12 @@ replicas = Table(
     Column("beat", BigInteger, nullable=False),
 )
 
-#: commands between replicas. answer: NULL until there is one
-commands = Table(
-    "commands",
+#: messages between replicas that have no other bus; `hosting/cluster/polling.py` uses them
+messages = Table(
+    "messages",
     metadata,
-    Column("number", _NUMBER, primary_key=True, autoincrement=True),
-    Column("holder", Text, nullable=False),
-    Column("asker", Text, nullable=False),
-    Column("request", LargeBinary, nullable=False),
-    Column("answer", LargeBinary, nullable=True),
-    sqlite_autoincrement=True,
+    Column("id", Text, primary_key=True),
+    Column("recipient", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
 )
-Index("commands_of_holder", commands.c.holder)
+Index("messages_of_recipient", messages.c.recipient)

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, delete, insert
 
+from a2a_bridge.hosting.cluster.tails import Committed
 from a2a_bridge.hosting.stores.sql.schema import replicas
 
 
@@ -22,7 +23,13 @@ class SingleNode:
         connection.execute(delete(replicas))
         connection.execute(insert(replicas).values(id=self.me, beat=0))
 
-    def announce(self, connection: Connection, task_ids: Iterable[str], *, deliveries: bool = False) -> None:
+    def follow(self, task_id: str) -> None:
+        """Does nothing: all tasks are written here."""
+
+    def unfollow(self, task_id: str) -> None:
+        """Does nothing."""
+
+    def committed(self, commits: Iterable[Committed], *, deliveries: bool) -> None:
         """Does nothing: there is no other replica."""
 
     def on_death(self, callback: Callable[[], None]) -> None:

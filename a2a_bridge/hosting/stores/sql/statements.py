@@ -31,6 +31,7 @@ _TAILS = {
         " last = excluded.last, applied = excluded.applied, holder = excluded.holder,"
         " written = excluded.written"
         " WHERE tasks.version = excluded.version - 1"
+        " AND tasks.tenant = excluded.tenant AND tasks.owner = excluded.owner"
     ),
     bodies.name: " ON CONFLICT (task) DO UPDATE SET data = excluded.data, checksum = excluded.checksum",
     segments.name: "",

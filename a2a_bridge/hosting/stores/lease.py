@@ -1,5 +1,4 @@
-"""The lease on one task: buffers its events, and decides what the next group writes. `writer` writes the
-groups.
+"""The lease on one task: buffers its events, and decides what the next group writes. `groups` writes them.
 
 Rules:
 1. Events are buffered as messages, for the readers, and serialized, for the log. The working copy is
@@ -12,17 +11,19 @@ Rules:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.hosting.ports import Scope, Synced, VersionConflictError
-from a2a_bridge.hosting.stores.sql.counts import EARLIEST, LATEST, Place
-from a2a_bridge.hosting.stores.sql.database import unavailable
-from a2a_bridge.hosting.stores.sql.segments import Segment, pack
-from a2a_bridge.hosting.stores.sql.text import storable
+from a2a_bridge.hosting.ports import Scope, Stored, Synced, VersionConflictError
+from a2a_bridge.hosting.stores.checksums import checksum_of
+from a2a_bridge.hosting.stores.errors import unavailable
+from a2a_bridge.hosting.stores.records import EARLIEST, LATEST, Place, TaskChange, TaskRow
+from a2a_bridge.hosting.stores.segments import pack
+from a2a_bridge.hosting.stores.text import storable
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -31,35 +32,16 @@ _MOST_EVENTS = 1024
 _MOST_BYTES = 4 << 20
 
 
-class OpenedTask(NamedTuple):
-    """The stored state of a task that is opened."""
-
-    version: int
-    last: int
-    applied: int
-    place: Place
-    #: bytes of the task
-    size: int
-
-
-class Change(NamedTuple):
+class Pending(NamedTuple):
     """The changes of one task in one group."""
 
     lease: TaskLease
     #: the number of the last change whose waiters this answers
     submitted: int
-    version: int
-    last: int
-    applied: int
-    holder: str
-    #: the task's previous position in the counters; None for a new task
-    before: Place | None
-    place: Place
-    body: bytes | None
+    change: TaskChange
     events: Sequence[hub.StreamResponse]
     #: the events, serialized
     data: Sequence[bytes]
-    segments: Sequence[Segment]
     ended: bool
     #: bytes of the events
     size: int
@@ -105,6 +87,18 @@ class CommitQueue(Protocol):
         ...
 
 
+def place_of(task: hub.Task) -> Place:
+    """What a task is listed by."""
+    stamp = task.status.timestamp
+    nanoseconds = stamp.seconds * 1_000_000_000 + stamp.nanos
+    return Place(task.context_id, task.status.state, min(max(nanoseconds, EARLIEST), LATEST))
+
+
+def body_key(scope: Scope, task_id: str) -> tuple[str, ...]:
+    """What the checksum of a body covers beside it."""
+    return storable(scope.tenant), storable(scope.owner), storable(task_id)
+
+
 class TaskLease:
     """Implements TaskWriter."""
 
@@ -117,8 +111,8 @@ class TaskLease:
         "_ended",
         "_event_bytes",
         "_events",
+        "_key",
         "_loss_reported",
-        "_on_lost",
         "_place",
         "_released",
         "_submitted",
@@ -132,12 +126,11 @@ class TaskLease:
         "dirty",
         "last",
         "lost",
-        "owner",
+        "on_lost",
         "push",
         "released_version",
         "scope",
         "task_id",
-        "tenant",
         "version",
     )
 
@@ -149,12 +142,11 @@ class TaskLease:
         on_lost: Callable[[], None],
         *,
         push: bool,
-        opened: OpenedTask | None = None,
+        opened: Stored | None = None,
     ) -> None:
         self.scope = scope
         self.task_id = task_id
         self.push = push
-        self.tenant, self.owner = storable(scope.tenant), storable(scope.owner)
         #: as of the last event
         self.crowded = False
         self.dirty = False
@@ -163,12 +155,15 @@ class TaskLease:
         #: the version before a write that only released the lease; else -1
         self.released_version = -1
         self._place: Place | None = None
+        #: what the checksum of the body covers beside it
+        self._key: tuple[str, ...] | None = None
         #: approximate bytes of the working copy; and all bytes that this lease has in the memory account
         self._task_bytes = self._counted = 0
         self._writer = writer
         if opened is not None:
-            self.version, self.last, self.applied, self._place, self._body_size = opened
-            self._task_bytes = self._body_size
+            self.version, self.last, self.applied = opened.version, opened.last, opened.applied
+            self._place = place_of(opened.task)
+            self._body_size = self._task_bytes = opened.task.ByteSize()
             self._count(self._body_size)
         self._task: hub.Task | None = None
         self._events: list[hub.StreamResponse] = []
@@ -179,7 +174,7 @@ class TaskLease:
         #: the number of changes, and the number of durable ones
         self._submitted = self._synced = 0
         self._waiters: list[tuple[int, float, Synced]] = []
-        self._on_lost = on_lost
+        self.on_lost = on_lost
 
     # ------------------------------------------------------------------ for the engine
 
@@ -214,7 +209,7 @@ class TaskLease:
         if not self.lost:
             self._task = task
             self._amended = True
-            self._note()
+            self.note()
 
     def when_synced(self, callback: Synced, /) -> None:
         if self.lost:
@@ -251,7 +246,7 @@ class TaskLease:
             if self._ended:
                 return
             if self.version or self._submitted:
-                self._note()
+                self.note()
             else:
                 self._writer.forget(self)
 
@@ -272,7 +267,7 @@ class TaskLease:
             return events + whole
         return events
 
-    def collect(self, me: str) -> Change:
+    def collect(self, me: str) -> Pending:
         """The changes to write now. Each is returned once."""
         events, self._events = self._events, []
         data, self._data = self._data, []
@@ -282,18 +277,19 @@ class TaskLease:
         self._event_bytes += size
         before, task = self._place, self._task
         ended = False
-        body = None
+        body = checksum = None
         self.released_version = self.version if task is None else -1
         if task is not None:
             self._task = None
-            status = task.status
-            ended = status.state in TERMINAL
-            stamp = status.timestamp
-            time = min(max(stamp.seconds * 1_000_000_000 + stamp.nanos, EARLIEST), LATEST)
-            context = storable(task.context_id) if before is None else before.context
-            self._place = Place(context, status.state, time)
+            self._place = place_of(task)
+            if before is not None:
+                self._place = self._place._replace(context=before.context)
+            ended = task.status.state in TERMINAL
             if self._amended or ended or self._event_bytes >= self._body_size:
                 body = task.SerializeToString()
+                if self._key is None:
+                    self._key = body_key(self.scope, self.task_id)
+                checksum = checksum_of(self._key, body)
                 self._body_size = len(body)
                 self._count(self._body_size - self._task_bytes)
                 self._task_bytes = self._body_size
@@ -305,33 +301,34 @@ class TaskLease:
             raise RuntimeError("a task begins with an event")
         self._ended = ended
         self.version += 1
-        return Change(
-            self,
-            self._submitted,
+        holder = "" if self._released or ended else me
+        row = TaskRow(
+            self.scope,
+            self.task_id,
+            place,
             self.version,
             self.last,
             self.applied,
-            "" if self._released or ended else me,
-            before,
-            place,
+            holder,
             body,
-            events,
-            data,
-            pack(self.task_id, self.last - len(events) + 1, data),
-            ended,
-            size,
+            checksum,
+            (),
+            time.time(),
         )
+        segments = pack(self.task_id, self.last - len(events) + 1, data)
+        change = TaskChange(row, segments, before, data, self.push)
+        return Pending(self, self._submitted, change, events, data, ended, size)
 
-    def settle(self, change: Change) -> None:
+    def settle(self, pending: Pending) -> None:
         """A change is durable."""
-        self._synced = change.submitted
+        self._synced = pending.submitted
         if self._counted:
-            self._count(-change.size)
+            self._count(-pending.size)
         waiters = self._waiters
         if waiters:
-            self._waiters = [waiter for waiter in waiters if waiter[0] > change.submitted]
+            self._waiters = [waiter for waiter in waiters if waiter[0] > pending.submitted]
             for submitted, _, callback in waiters:
-                if submitted <= change.submitted:
+                if submitted <= pending.submitted:
                     callback(None)
 
     def expire(self, now: float, error: A2AError) -> None:
@@ -357,7 +354,7 @@ class TaskLease:
         waiters, self._waiters = self._waiters, []
         # The owner first: a waiter that asks it must find that the lease is lost, or it waits again at once.
         if not self._released:
-            self._on_lost()
+            self.on_lost()
         for _, _, callback in waiters:
             callback(VersionConflictError(self.task_id))
 
@@ -366,14 +363,15 @@ class TaskLease:
 
         Cuts the reference cycle with its owner, so that both are freed without the garbage collector.
         """
-        self._on_lost = _nothing
+        self.on_lost = _nothing
         self._count(-self._counted)
 
     def _count(self, size: int) -> None:
         self._counted += size
         self._writer.memory.add(size)
 
-    def _note(self) -> None:
+    def note(self) -> None:
+        """There is a change to write, if only of the holder."""
         self._submitted += 1
         if not self.dirty:
             self.dirty = True

@@ -1,5 +1,4 @@
-"""Group commit: the changes of all tasks go into one transaction at a time. `commit` has the transaction
-itself.
+"""Group commit: the changes of all tasks, and all other writes, go to the driver in one call at a time.
 
 Rules:
 1. A group is collected at once if a caller waits, otherwise `commit_delay` after the first change. During a
@@ -14,23 +13,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import queue
-import threading
-from collections.abc import Callable
-from typing import TypeVar
-
-from sqlalchemy import Connection, text
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.hosting.ports import Scope, Synced
-from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
-from a2a_bridge.hosting.stores.sql.database import cause, failed, unavailable
-from a2a_bridge.hosting.stores.sql.task_lease import OpenedTask, TaskLease
+from a2a_bridge.hosting.ports import Scope, Stored, Synced
+from a2a_bridge.hosting.stores.errors import unavailable
+from a2a_bridge.hosting.stores.lease import Pending, TaskLease
+from a2a_bridge.hosting.stores.records import CONFLICT, Records
 from a2a_bridge.memory import MemoryAccount
 
 log = logging.getLogger("a2a_bridge.store")
-
-Result = TypeVar("Result")
 
 #: maximum tasks and maximum jobs of a group
 _MOST = 512
@@ -42,10 +36,26 @@ _MOST_BYTES = 16 << 20
 _QUEUE_BYTES = 32 << 20
 #: seconds between attempts: the first pause, doubled each time, and the longest
 _SOON, _LATE = 0.05, 1.0
-#: seconds after which an unfinished commit counts as failed
-_SLOW = 3.0
+#: looks, one a second, after which an unfinished commit counts as failed
+_SLOW = 3
 #: seconds for the last group when the store is closed
 _LAST_GROUP = 10.0
+
+
+class Job(NamedTuple):
+    """A change that is no task's, and who waits for its result."""
+
+    change: Any
+    answer: asyncio.Future[Any]
+
+
+class Group(NamedTuple):
+    """What one call of the driver writes."""
+
+    pending: Sequence[Pending]
+    jobs: Sequence[Job]
+    #: of both, for the driver
+    changes: Sequence[Any]
 
 
 class GroupWriter:
@@ -53,18 +63,20 @@ class GroupWriter:
 
     commit_delay: seconds that a change may wait for others if no caller waits for it. ack_timeout: seconds.
     memory: the account for the memory of tasks. me: returns the present name of this process. on_committed:
-    called with each group once it is durable, before its waiters are answered.
+    called with the changes of tasks once they are durable, before their waiters are answered. on_lost: called
+    with the leases that others have.
     """
 
     def __init__(
         self,
-        committer: Committer,
+        records: Records,
         me: Callable[[], str],
-        on_committed: Callable[[Group], None],
+        on_committed: Callable[[Sequence[Pending]], None],
+        on_lost: Callable[[Sequence[str]], None],
         *,
-        commit_delay: float = 0.01,
-        ack_timeout: float = 10.0,
-        memory: MemoryAccount | None = None,
+        commit_delay: float,
+        ack_timeout: float,
+        memory: MemoryAccount,
     ) -> None:
         self.leases: dict[str, TaskLease] = {}
         self.commits = 0
@@ -75,29 +87,32 @@ class GroupWriter:
         self.closed = False
         #: bytes of the events that wait for a group
         self.queued = 0
-        self.memory = memory or MemoryAccount()
-        self._committer = committer
+        self.memory = memory
+        self.ack_timeout = ack_timeout
+        self._records = records
         self._me = me
         self._on_committed = on_committed
+        self._on_lost = on_lost
         self._delay = commit_delay
-        self._patience = ack_timeout
-        self._loop = asyncio.get_running_loop()
         self._dirty: list[TaskLease] = []
         #: in the order of their arrival; a caller that stops waiting removes its job
-        self._jobs: dict[Job, None] = {}
+        self._jobs: dict[asyncio.Future[Any], Job] = {}
         self._group: Group | None = None
+        self._writing: asyncio.Task[None] | None = None
         self._sent = 0.0
-        #: True once the thread has finished the group: a busy loop may learn of it later
-        self._back = False
+        #: looks since the group was sent; not seconds, because a busy loop learns late of its end
+        self._looks = 0
         self._timer: asyncio.Handle | None = None
         self._urgent = False
         self._failing = False
         self._wait = _SOON
         self._watch: asyncio.TimerHandle | None = None
         self._turn: asyncio.Future[None] | None = None
-        self._inbox: queue.SimpleQueue[Group | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="a2a store writer", daemon=True)
-        self._thread.start()
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the first use."""
+        return asyncio.get_running_loop()
 
     # ------------------------------------------------------------------ for the store
 
@@ -108,7 +123,7 @@ class GroupWriter:
         on_lost: Callable[[], None],
         *,
         push: bool,
-        opened: OpenedTask | None = None,
+        opened: Stored | None = None,
     ) -> TaskLease:
         """The lease on a task: a new one, or one that this process has in the database.
 
@@ -122,42 +137,37 @@ class GroupWriter:
             self.leases[task_id] = lease
         return lease
 
-    async def write(
-        self, work: Callable[[Connection], Result], /, *, order: tuple[str, ...] = (), task_id: str = ""
-    ) -> Result:
-        """Runs `work` in the next transaction, and returns its result once that is durable. `work` must be
-        idempotent.
+    async def write(self, change: Any, /) -> Any:
+        """Writes a change that is no task's with the next group, and returns its result once that is durable.
 
-        order, task_id: see Job. Raises the errors of `work`, and UNAVAILABLE.
+        Raises the exception that is its result, and UNAVAILABLE.
         """
         if self.closed:
             raise unavailable()
-        answer: asyncio.Future[Result] = self._loop.create_future()
-        job = Job(work, answer, order, task_id)
-        self._jobs[job] = None
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._jobs[answer] = Job(change, answer)
         self.commit_soon()
-        timer = self._loop.call_later(self._patience, _give_up, answer)
+        timer = self._loop.call_later(self.ack_timeout, _give_up, answer)
         try:
             return await answer
         finally:
             timer.cancel()
-            self._jobs.pop(job, None)
+            self._jobs.pop(answer, None)
 
-    def probe(self) -> None:
-        """Commits an empty group if there is none, so that `refusal` reports an outage before the
-        next write.
+    def probe(self, change: Any) -> None:
+        """Writes a change without an effect if nothing else is written, so that `refusal` reports an outage
+        before the next write.
         """
         if self.closed or self._failing or self._jobs or self._group is not None:
             return
-        answer: asyncio.Future[None] = self._loop.create_future()
+        answer: asyncio.Future[Any] = self._loop.create_future()
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._jobs[Job(_nothing, answer)] = None
+        self._jobs[answer] = Job(change, answer)
         self.commit_soon()
 
     def refusal(self) -> A2AError | None:
         """UNAVAILABLE while writes fail."""
-        slow = self._group is not None and not self._back and self._loop.time() - self._sent > _SLOW
-        if self._failing or slow:
+        if self._failing or (self._group is not None and self._looks >= _SLOW):
             return unavailable()
         return None
 
@@ -175,19 +185,20 @@ class GroupWriter:
             await self.next_group()
 
     async def close(self) -> None:
-        """Ends the thread after its present group, for a limited time. All changes were given before."""
+        """Ends after the present group, for a limited time. All changes were given before."""
         self.closed = True
         for handle in (self._timer, self._watch):
             if handle is not None:
                 handle.cancel()
-        self._inbox.put(None)
-        await asyncio.to_thread(self._thread.join, _LAST_GROUP)
-        if self._thread.is_alive():
-            log.error("the store does not answer; the last changes may be lost")
+        if self._writing is not None and not self._writing.done():
+            await asyncio.wait({self._writing}, timeout=_LAST_GROUP)
+            if not self._writing.done():
+                log.error("the store does not answer; the last changes may be lost")
+                self._writing.cancel()
         for lease in tuple(self.leases.values()):
             lease.expire(math.inf, unavailable())
-        for job in self._jobs:
-            _give_up(job.answer)
+        for answer in self._jobs:
+            _give_up(answer)
 
     # ------------------------------------------------------------------ for leases
 
@@ -198,7 +209,7 @@ class GroupWriter:
 
     def deadline(self) -> float:
         """The loop time at which a wait that starts now times out."""
-        return self._loop.time() + self._patience
+        return self._loop.time() + self.ack_timeout
 
     def note(self, lease: TaskLease) -> None:
         """A lease has changes."""
@@ -248,7 +259,7 @@ class GroupWriter:
 
     def _waits(self) -> bool:
         """True if the next group has anything to write."""
-        return any(lease.dirty for lease in self._dirty) or any(not job.answer.done() for job in self._jobs)
+        return any(lease.dirty for lease in self._dirty) or any(not answer.done() for answer in self._jobs)
 
     def _collect(self) -> None:
         if self._group is not None:
@@ -259,16 +270,18 @@ class GroupWriter:
             self._timer = None
         me = self._me()
         dirty = [lease for lease in self._dirty if lease.dirty]
-        jobs = [job for job in self._jobs if not job.answer.done()]
+        jobs = [job for job in self._jobs.values() if not job.answer.done()]
         taken = weight = 0
         while taken < min(len(dirty), _MOST) and weight < _MOST_BYTES:
             weight += dirty[taken].weight
             taken += 1
-        self._dirty, self._jobs = dirty[taken:], dict.fromkeys(jobs[_MOST:])
+        self._dirty, self._jobs = dirty[taken:], {job.answer: job for job in jobs[_MOST:]}
         self._urgent = self._urgent and bool(self._dirty)
-        changes = [lease.collect(me) for lease in dirty[:taken]]
-        if changes or jobs:
-            self._send(Group(changes, jobs[:_MOST]))
+        pending = [lease.collect(me) for lease in dirty[:taken]]
+        del jobs[_MOST:]
+        if pending or jobs:
+            changes = [*(one.change for one in pending), *(job.change for job in jobs)]
+            self._send(Group(pending, jobs, changes))
         else:
             self._take_turns()
 
@@ -284,66 +297,71 @@ class GroupWriter:
         self._timer = None
         self._group = group
         self._sent = self._loop.time()
-        self._back = False
+        self._looks = 0
         if self._watch is None:
             self._watch = self._loop.call_later(1.0, self._look)
-        self._inbox.put(group)
+        self._writing = self._loop.create_task(self._write(group))
 
-    def _work(self) -> None:
-        while (group := self._inbox.get()) is not None:
-            error: Exception | None = None
-            try:
-                self._committer.perform(group)
-            except Exception as caught:  # noqa: BLE001  it is logged in the loop
-                error = caught
-            self._back = True
-            self._loop.call_soon_threadsafe(self._done, group, error)
-            del group, error  # until the next group these may be the only references to their content
-        self._committer.close()
-
-    def _done(self, group: Group, error: Exception | None) -> None:
-        if error is not None:
+    async def _write(self, group: Group) -> None:
+        try:
+            results = await self._records.write(group.changes)
+        except Exception as error:  # noqa: BLE001  it is logged there
             self._failed(group, error)
-            return
+        else:
+            self._done(group, results)
+
+    def _done(self, group: Group, results: Sequence[Any]) -> None:
         self.commits += 1
         self.commit_seconds += self._loop.time() - self._sent
-        self.committed += len(group.changes) + len(group.jobs)
+        self.committed += len(group.changes)
         self._group = None
         if self._failing:
             self._failing = False
             self._wait = _SOON
             log.warning("the store works again")
-        for change in group.refused:
-            # First: after a loss, waiters get the error that another process owns the task.
-            change.lease.expire(math.inf, internal_error())
-        for change in (*group.lost, *group.refused):
-            change.lease.lose()
-            self.forget(change.lease)
-        self._on_committed(group)
-        for change in group.changes:
-            lease = change.lease
-            lease.settle(change)
+        stored = group.pending
+        if any(result is not None for result in results[: len(stored)]):
+            stored = self._take_stored(stored, results)
+        self._on_committed(stored)
+        for one in stored:
+            lease = one.lease
+            lease.settle(one)
             if lease.released and not lease.pending:
                 self.forget(lease)
-        for job in group.jobs:
+        for job, result in zip(group.jobs, results[len(group.pending) :], strict=True):
             if not job.answer.done():
-                if job.error is None:
-                    job.answer.set_result(job.result)
+                if isinstance(result, Exception):
+                    job.answer.set_exception(result)
                 else:
-                    job.answer.set_exception(_for_waiters(job.error))
+                    job.answer.set_result(result)
         self._take_turns()
         if self._urgent or self._jobs:
             self._collect()
         elif self._dirty and self._timer is None:
             self._timer = self._loop.call_later(self._delay, self._collect)
 
+    def _take_stored(self, pending: Sequence[Pending], results: Sequence[Any]) -> list[Pending]:
+        """Ends the leases whose changes were not stored. Returns the others."""
+        stored: list[Pending] = []
+        gone: list[str] = []
+        for one, result in zip(pending, results, strict=False):
+            if result is None:
+                stored.append(one)
+                continue
+            if result is not CONFLICT:
+                # First: after a loss, waiters get the error that another process owns the task.
+                one.lease.expire(math.inf, internal_error())
+            one.lease.lose()
+            self.forget(one.lease)
+            gone.append(one.lease.task_id)
+        self._on_lost(gone)
+        return stored
+
     def _failed(self, group: Group, error: Exception) -> None:
-        if failed(error):
+        if isinstance(error, OSError | A2AError):
             # Once per outage: repeated failures have no news.
             level = logging.DEBUG if self._failing else logging.WARNING
-            log.log(
-                level, "the store cannot be written, and tries again in %.2f s: %s", self._wait, cause(error)
-            )
+            log.log(level, "the store cannot be written, and tries again in %.2f s: %s", self._wait, error)
         else:
             log.error("the store cannot be written", exc_info=error)
         self._failing = True
@@ -357,6 +375,7 @@ class GroupWriter:
         self._watch = None
         if self._group is None:
             return
+        self._looks += 1
         self._watch = self._loop.call_later(1.0, self._look)
         if self.refusal() is not None:
             now = self._loop.time()
@@ -364,17 +383,6 @@ class GroupWriter:
                 lease.expire(now, unavailable())
 
 
-def _nothing(connection: Connection) -> None:
-    connection.execute(text("SELECT 1"))
-
-
-def _for_waiters(error: Exception) -> Exception:
-    if not failed(error):
-        return error
-    log.error("a change cannot be stored: %s", cause(error))
-    return internal_error()
-
-
-def _give_up(answer: asyncio.Future[Result]) -> None:
+def _give_up(answer: asyncio.Future[Any]) -> None:
     if not answer.done():
         answer.set_exception(unavailable())

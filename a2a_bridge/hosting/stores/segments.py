@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from a2a_bridge.hosting.stores.sql.checksums import DamagedError, checksum_of, intact
+from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, intact
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: limits of one row, so that a reader of few events does not fetch megabytes; a single event may be larger

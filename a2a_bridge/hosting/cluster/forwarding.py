@@ -1,0 +1,216 @@
+"""The service of an engine among other replicas: calls about tasks of other replicas are forwarded to them,
+or executed here once they are dead. This is the only place that forwards; it knows no single operation but
+that of a message.
+
+Rules:
+1. The holder of a task's lease changes it. The engine raises NotOwnerError for a task of another replica;
+   then that replica gets the call. If it dies meanwhile, this one looks again, and may take the task over
+   itself.
+2. A forwarded message counts as accepted if the task's history contains it once more than before. Then it is
+   not sent again, and the response is the result of the task.
+3. A forwarded stream is read here, from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.resume import event_id, number_of
+from a2a_bridge.core.service import Service
+from a2a_bridge.hosting.ports import OwnerLostError, Replica, Scope, scope_of
+from a2a_bridge.hosting.refusals import changed_hands
+from a2a_bridge.hosting.run_registry import NotOwnerError
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, TaskSnapshot, state_of
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+T = TypeVar("T")
+
+#: lookups of a task whose owner changes during the call
+_LOOKS = 3
+
+
+class Reading(Protocol):
+    """One reader of a task."""
+
+    def events(self, place: QueuePosition | None, /) -> Events:
+        """The events after a position, to the end that this queue position has."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Readers(Protocol):
+    """The readers of an engine, as far as forwarded calls need them."""
+
+    #: a durable copy of a task; raises TASK_NOT_FOUND
+    snapshot_of: Callable[[Scope, str], Awaitable[TaskSnapshot]]
+
+    def begin(self, scope: Scope, task_id: str, after: int | None, /) -> Reading: ...
+
+    async def outcome(self, scope: Scope, snapshot: TaskSnapshot, /) -> TaskSnapshot: ...
+
+
+class _Waits:
+    """The queue position of a message that only another replica knows: as far as known here, its turn has not
+    come.
+    """
+
+    begun_at: int | None = None
+
+
+class _Begun:
+    """The queue position of a message whose run is over, or was taken over."""
+
+    begun_at: int | None = 0
+
+
+class ForwardingService:
+    """Implements Service. local: the engine; replica: another replica by its name; readers: of the engine."""
+
+    def __init__(self, local: Service, replica: Callable[[str], Replica], readers: Readers) -> None:
+        self._local = local
+        self._replica = replica
+        self._readers = readers
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        try:
+            return await self._local.unary(call)
+        except NotOwnerError as error:
+            other = error
+
+        async def remote(holder: str) -> Any:
+            return await self._replica(holder).unary(call)
+
+        async def local() -> Any:
+            return await self._local.unary(call)
+
+        async def accepted(holder: NotOwnerError) -> Any:
+            taken = await self._taken(holder, call)
+            if taken is None:
+                return None
+            request: Any = call.request
+            if not request.configuration.return_immediately:
+                taken = await self._readers.outcome(scope_of(call.request, call.context), taken)
+            return hub.SendMessageResponse(task=taken.task)
+
+        answer: Res = await _at_owner(other, remote, local, accepted)
+        return answer
+
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        return HandedOver(lambda: self._open(call))
+
+    async def _open(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        try:
+            return await opened(self._local.stream(call))
+        except NotOwnerError as error:
+            other = error
+        if other.task is None:
+            raise other
+
+        async def remote(holder: str) -> Events:
+            replica = self._replica(holder)
+            first, call_id = await replica.begin(call)
+            return self._followed(call, other, first, replica, call_id)
+
+        async def local() -> Events:
+            first = await opened(self._local.stream(call))
+            return _again(first)
+
+        async def accepted(holder: NotOwnerError) -> Events | None:
+            taken = await self._taken(holder, call)
+            return None if taken is None else self._read(call, taken)
+
+        return await opened(await _at_owner(other, remote, local, accepted))
+
+    async def _followed(
+        self, call: Call[Any, Any], other: NotOwnerError, first: Event, replica: Replica, call_id: bytes
+    ) -> Events:
+        """A stream that began at another replica."""
+        task = first.message.task if first.message.HasField("task") else other.task
+        last = number_of(first.id)
+        if task is None or last is None:
+            yield first
+            return
+        reading = self._readers.begin(scope_of(call.request, call.context), task.id, last)
+        try:
+            yield first
+            async for event in reading.events(_Waits()):
+                yield event
+                asks = state_of(event.message) == hub.TASK_STATE_INPUT_REQUIRED
+                if asks and not await replica.passed(call_id, number_of(event.id) or 0):
+                    return
+        finally:
+            reading.close()
+            replica.leave(call_id)
+
+    async def _read(self, call: Call[Any, Any], taken: TaskSnapshot) -> Events:
+        """The stream of a message that a dead replica had accepted."""
+        reading = self._readers.begin(scope_of(call.request, call.context), taken.task.id, taken.last)
+        try:
+            yield Event(hub.StreamResponse(task=taken.task), event_id(taken.last))
+            if taken.task.status.state in AT_REST:
+                return
+            async for event in reading.events(_Begun()):
+                yield event
+        finally:
+            reading.close()
+
+    async def _taken(self, other: NotOwnerError, call: Call[Any, Any]) -> TaskSnapshot | None:
+        """The task, if the message of a call is in its history."""
+        request = call.request
+        if other.task is None or not isinstance(request, hub.SendMessageRequest):
+            return None
+        message_id = request.message.message_id
+        snapshot = await self._readers.snapshot_of(scope_of(request, call.context), other.task.id)
+        before, now = (
+            sum(one.message_id == message_id for one in task.history) for task in (other.task, snapshot.task)
+        )
+        return snapshot if now > before else None
+
+
+async def _at_owner(
+    other: NotOwnerError,
+    remote: Callable[[str], Awaitable[T]],
+    local: Callable[[], Awaitable[T]],
+    accepted: Callable[[NotOwnerError], Awaitable[T | None]],
+) -> T:
+    """Calls the holder of a task, or this replica once the holder is dead, until one of them owns the task.
+
+    accepted: the response if the holder had accepted the message, else None. Raises UNAVAILABLE.
+    """
+    for _ in range(_LOOKS):
+        try:
+            return await remote(other.holder)
+        except OwnerLostError:
+            answer = await accepted(other)
+        except A2AError as error:
+            # Of this side of the bus: the holder lives, and may have accepted the message.
+            if error.reason is not Reason.UNAVAILABLE or error.blame is not Blame.SELF:
+                raise
+            answer = await accepted(other)
+            if answer is None:
+                raise
+        if answer is not None:
+            return answer
+        try:
+            return await local()
+        except NotOwnerError as error:
+            other = error
+    raise changed_hands()
+
+
+async def _again(first: tuple[Event, Events] | None) -> Events:
+    """A stream whose first event was read."""
+    if first is None:
+        return
+    event, rest = first
+    async with aclosing(rest) as events:
+        yield event
+        async for event in events:
+            yield event

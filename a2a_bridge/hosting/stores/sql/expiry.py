@@ -1,0 +1,128 @@
+"""Deletes expired data: logs of ended tasks, ids of sent messages, and, if configured, tasks.
+
+Rules:
+1. Small batches, one after another, as jobs of the writer, so that other writes do not wait long.
+2. Logs are found by walking along the log itself, from task to task: earlier deletions cost nothing.
+3. With several replicas each does this. Two that delete the same rows delete them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, delete, select, tuple_
+
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.hosting.stores.records import Expiry, Place
+from a2a_bridge.hosting.stores.sql.commit import Job
+from a2a_bridge.hosting.stores.sql.counts import Counted
+from a2a_bridge.hosting.stores.sql.database import Database
+from a2a_bridge.hosting.stores.sql.push import forget
+from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, sends, tasks
+
+#: tasks, or messages, per batch
+_BATCH = 200
+
+#: updates the counters for changed or deleted tasks, in a transaction
+Count = Callable[[Connection, Iterable[Counted]], None]
+#: writes a job with the next group
+Write = Callable[[Job], Awaitable[Any]]
+
+
+async def delete_expired(expiry: Expiry, database: Database, write: Write, count: Count) -> None:
+    """Deletes everything that has expired. Raises UNAVAILABLE if the store does not work."""
+    while await write(Job(partial(_delete_sends, before=expiry.sends))) == _BATCH:
+        pass
+    if expiry.tasks is not None:
+        await _each(database, write, _next_tasks, expiry.tasks, partial(_delete_tasks, count=count))
+    await _each(database, write, _next_logs, expiry.events, _delete_logs)
+    await write(Job(_empty_counters))
+
+
+async def _each(
+    database: Database,
+    write: Write,
+    following: Callable[..., list[str]],
+    before: float,
+    remove: Callable[..., None],
+) -> None:
+    """Removes something of all ended tasks that were written last before a time."""
+    after = ""
+    while found := await database.read(partial(following, after=after)):
+        after = found[-1]
+        # The deletion checks again whether they have ended; here most are only read.
+        due = await database.read(partial(_ended, task_ids=found, before=before))
+        if due:
+            await write(Job(partial(remove, task_ids=due)))
+
+
+def _delete_sends(connection: Connection, before: float) -> int:
+    old = select(sends.c.tenant, sends.c.owner, sends.c.message).where(sends.c.created < before)
+    rows = connection.execute(old.limit(_BATCH).with_for_update(skip_locked=True)).all()
+    for tenant, owner, message in rows:
+        mine = (sends.c.tenant == tenant, sends.c.owner == owner, sends.c.message == message)
+        connection.execute(delete(sends).where(*mine))
+    return len(rows)
+
+
+def _delete_tasks(connection: Connection, task_ids: Sequence[str], count: Count) -> None:
+    task_ids = _free(connection, task_ids)
+    query = delete(tasks).where(tasks.c.id.in_(task_ids))
+    gone = connection.execute(
+        query.returning(tasks.c.tenant, tasks.c.owner, tasks.c.context, tasks.c.state, tasks.c.time)
+    ).all()
+    connection.execute(delete(bodies).where(bodies.c.task.in_(task_ids)))
+    connection.execute(delete(segments).where(segments.c.task.in_(task_ids)))
+    count(
+        connection,
+        [Counted(one.tenant, one.owner, Place(one.context, one.state, one.time), None) for one in gone],
+    )
+    forget(connection, task_ids)
+
+
+def _next_logs(connection: Connection, after: str) -> list[str]:
+    """Tasks with a log, in the order of their ids."""
+    found: list[str] = []
+    while len(found) < _BATCH:
+        # From one task to the next by the key, independent of the number of rows per task.
+        query = select(segments.c.task).where(segments.c.task > after).order_by(segments.c.task).limit(1)
+        following = connection.scalar(query)
+        if following is None:
+            break
+        found.append(following)
+        after = following
+    return found
+
+
+def _next_tasks(connection: Connection, after: str) -> list[str]:
+    query = select(tasks.c.id).where(tasks.c.id > after).order_by(tasks.c.id).limit(_BATCH)
+    return list(connection.scalars(query))
+
+
+def _ended(connection: Connection, task_ids: Sequence[str], before: float) -> list[str]:
+    old = select(tasks.c.id).where(tasks.c.id.in_(task_ids), tasks.c.written < before)
+    return list(connection.scalars(old.where(tasks.c.state.in_([int(state) for state in TERMINAL]))))
+
+
+def _delete_logs(connection: Connection, task_ids: Sequence[str]) -> None:
+    connection.execute(delete(segments).where(segments.c.task.in_(_free(connection, task_ids))))
+
+
+def _free(connection: Connection, task_ids: Sequence[str]) -> list[str]:
+    """The tasks from which no other replica's janitor deletes at present.
+
+    They are locked until the commit.
+    """
+    query = select(tasks.c.id).where(tasks.c.id.in_(task_ids))
+    return list(connection.scalars(query.with_for_update(skip_locked=True)))
+
+
+def _empty_counters(connection: Connection) -> None:
+    key = tuple_(*counts.primary_key.columns)
+    query = select(*counts.primary_key.columns).where(counts.c.number == 0)
+    # A row that is being written will not stay empty.
+    empty = [tuple(row) for row in connection.execute(query.with_for_update(skip_locked=True))]
+    for start in range(0, len(empty), _BATCH):
+        connection.execute(delete(counts).where(key.in_(empty[start : start + _BATCH])))

@@ -1,0 +1,283 @@
+"""The driver of SQLite and PostgreSQL: reads in threads, writes groups in a thread of their own.
+
+Rules:
+1. Errors of the database are OSErrors to the engine, with a text that may be logged.
+2. A group that is written again after a doubtful commit counts what that commit has stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, select
+
+from a2a_bridge.core.errors import internal_error
+from a2a_bridge.hosting.cluster.tails import Committed
+from a2a_bridge.hosting.ports import Remote, Scope, TaskQuery
+from a2a_bridge.hosting.stores.records import (
+    CONFLICT,
+    Expiry,
+    Found,
+    Position,
+    SentChange,
+    SentRow,
+    TaskChange,
+    TaskRow,
+)
+from a2a_bridge.hosting.stores.segments import Segment
+from a2a_bridge.hosting.stores.sql import tasks as reading
+from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
+from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, inserting
+from a2a_bridge.hosting.stores.sql.expiry import delete_expired
+from a2a_bridge.hosting.stores.sql.push import post_events
+from a2a_bridge.hosting.stores.sql.schema import replicas, sends
+from a2a_bridge.hosting.stores.text import original, storable
+
+log = logging.getLogger("a2a_bridge.store")
+
+#: seconds for the group that is being written when the store is closed
+_LAST_GROUP = 10.0
+
+
+class ClusterMembership(Protocol):
+    """The other replicas, as far as a store needs them: `Cluster`, or `SingleNode`. me: the present name of
+    this one.
+    """
+
+    @property
+    def me(self) -> str: ...
+
+    @property
+    def remote(self) -> Remote | None: ...
+
+    def on_death(self, callback: Callable[[], None], /) -> None: ...
+
+    def follow(self, task_id: str, /) -> None: ...
+
+    def unfollow(self, task_id: str, /) -> None: ...
+
+    def committed(self, commits: Iterable[Committed], /, *, deliveries: bool) -> None: ...
+
+
+class _Writing(NamedTuple):
+    """A group, what it was made of, and who waits for it."""
+
+    changes: Sequence[Any]
+    group: Group
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[None]
+
+
+class SqlRecords:
+    """Implements SharedRecords. beside: the other replicas."""
+
+    def __init__(self, database: Database, beside: ClusterMembership) -> None:
+        self._database = database
+        self._beside = beside
+        # Any number is correct; different ones keep replicas from waiting for each other's counters.
+        stripe = 0 if database.sqlite else int(beside.me[:4], 16) % 16
+        self.committer = Committer(database, post_events, stripe)
+        #: called when a commit has added notifications
+        self.on_deliveries: Callable[[], None] = _nothing
+        self._last: _Writing | None = None
+        self._inbox: queue.SimpleQueue[_Writing | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="a2a store writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def me(self) -> str:
+        return self._beside.me
+
+    @property
+    def remote(self) -> Remote | None:
+        return self._beside.remote
+
+    def on_orphans(self, callback: Callable[[], None], /) -> None:
+        self._beside.on_death(callback)
+
+    def follow(self, task_id: str, /) -> None:
+        self._beside.follow(task_id)
+
+    def unfollow(self, task_id: str, /) -> None:
+        self._beside.unfollow(task_id)
+
+    # ------------------------------------------------------------------ reading
+
+    async def read_task(self, scope: Scope, task_id: str, /) -> TaskRow | None:
+        me = self.me
+        return await self._database.read(lambda connection: reading.task_row(connection, scope, task_id, me))
+
+    async def read_events(
+        self, task_id: str, after: int, size: int, /
+    ) -> tuple[Position | None, Sequence[Segment]]:
+        return await self._database.read(lambda connection: reading.stretch(connection, task_id, after, size))
+
+    async def find(self, scope: Scope, query: TaskQuery, after: tuple[int, str] | None, /) -> Found:
+        return await self._database.read(lambda connection: reading.page(connection, scope, query, after))
+
+    async def held(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
+        found = await self._database.read(lambda connection: reading.orphaned(connection, limit))
+        if found:
+            return found
+        me = self.me
+        return await self._database.read(lambda connection: reading.at_work(connection, me))
+
+    async def read_sent(self, scope: Scope, message_id: str, /) -> SentRow | None:
+        me = self.me
+        return await self._database.read(lambda connection: _sent(connection, scope, message_id, me))
+
+    # ------------------------------------------------------------------ writing
+
+    async def write(self, changes: Sequence[Any], /) -> Sequence[Any]:
+        """Also takes a Job, whose result is that of its work."""
+        last = self._last
+        group = last.group if last is not None and last.changes is changes else _group(changes)
+        loop = asyncio.get_running_loop()
+        self._last = writing = _Writing(changes, group, loop, loop.create_future())
+        self._inbox.put(writing)
+        await writing.done
+        self._last = None
+        if self._beside.remote is not None:
+            commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]
+            self._beside.committed(commits, deliveries=group.deliveries > 0)
+        if group.deliveries:
+            self.on_deliveries()
+        plain = not (group.jobs or group.lost or group.refused)
+        return [None] * len(changes) if plain else _results(changes, group)
+
+    async def delete_expired(self, expiry: Expiry, write: Callable[[Job], Awaitable[Any]], /) -> None:
+        await delete_expired(expiry, self._database, write, self.committer.count)
+
+    async def close(self) -> None:
+        """Ends the thread after its present group, for a limited time."""
+        self._inbox.put(None)
+        await asyncio.to_thread(self._thread.join, _LAST_GROUP)
+        if self._thread.is_alive():
+            log.error("the store does not answer; the last changes may be lost")
+
+    def _work(self) -> None:
+        while (writing := self._inbox.get()) is not None:
+            error: Exception | None = None
+            try:
+                self.committer.perform(writing.group)
+            except Exception as caught:  # noqa: BLE001  the engine logs it
+                # A new one for an outage: its traceback would keep the cursors of the broken connection, and
+                # with them the lock of SQLite.
+                error = OSError(cause(caught)) if failed(caught) else caught
+            writing.loop.call_soon_threadsafe(_finish, writing.done, error)
+            del writing, error  # until the next group these may be the only references to their content
+        self.committer.close()
+
+
+def _finish(done: asyncio.Future[None], error: Exception | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+def _group(changes: Sequence[Any]) -> Group:
+    tasks: list[TaskChange] = []
+    jobs: list[Job] = []
+    for change in changes:
+        if isinstance(change, TaskChange):
+            tasks.append(change)
+        elif isinstance(change, SentChange):
+            scope, message_id, *_ = change
+            # The position of the row in the locking order of groups.
+            jobs.append(Job(_Sending(change), order=("sends", *scope, message_id)))
+        else:
+            jobs.append(change)
+    return Group(tasks, jobs)
+
+
+def _commit(change: TaskChange, *, lost: bool = False) -> Committed:
+    row, events = change.row, change.events
+    first = row.last - len(events) + 1
+    return Committed(row.task_id, row.version, first, events, row.ended, lost or not row.holder)
+
+
+def _results(changes: Sequence[Any], group: Group) -> list[Any]:
+    gone: dict[int, Any] = {id(change): CONFLICT for change in group.lost}
+    gone |= {id(change): internal_error() for change in group.refused}
+    jobs = iter(group.jobs)
+    found: list[Any] = []
+    for change in changes:
+        if isinstance(change, TaskChange):
+            found.append(gone.get(id(change)) if gone else None)
+            continue
+        job = next(jobs)
+        error = job.error
+        if error is not None and failed(error):
+            log.error("a change cannot be stored: %s", cause(error))
+            error = internal_error()
+        found.append(job.result if error is None else error)
+    return found
+
+
+class _Sending:
+    """The work of a SentChange. Idempotent: an insertion that an earlier attempt made counts as made."""
+
+    def __init__(self, change: SentChange) -> None:
+        self._change = change
+        self._inserted = False
+
+    def __call__(self, connection: Connection) -> Any:
+        scope, message_id, before, after = self._change
+        mine = _of_message(scope, message_id)
+        if after is None:
+            connection.execute(delete(sends).where(mine))
+            return None
+        if before is not None:
+            same = (sends.c.task == storable(before.task_id), sends.c.digest == before.digest)
+            # Only this row: another replica may have replaced it since it was read.
+            connection.execute(delete(sends).where(mine, *same, sends.c.answer == before.answer))
+        putting = inserting(connection, sends).values(
+            tenant=storable(scope.tenant),
+            owner=storable(scope.owner),
+            message=storable(message_id),
+            digest=after.digest,
+            task=storable(after.task_id),
+            answer=after.answer,
+            holder=after.holder,
+            created=time.time(),
+            checksum=after.checksum,
+        )
+        if connection.execute(putting.on_conflict_do_nothing().returning(sends.c.message)).first():
+            self._inserted = True
+            return None
+        if self._inserted:
+            there = select(sends.c.task, sends.c.digest, sends.c.answer, sends.c.holder).where(mine)
+            wanted = storable(after.task_id), after.digest, after.answer, after.holder
+            if connection.execute(there).one_or_none() == wanted:
+                return None  # by a commit that was in doubt
+        return CONFLICT
+
+
+def _of_message(scope: Scope, message_id: str) -> ColumnElement[bool]:
+    return and_(
+        sends.c.tenant == storable(scope.tenant),
+        sends.c.owner == storable(scope.owner),
+        sends.c.message == storable(message_id),
+    )
+
+
+def _sent(connection: Connection, scope: Scope, message_id: str, me: str) -> SentRow | None:
+    query = select(sends, replicas.c.id.label("alive")).outerjoin(replicas, replicas.c.id == sends.c.holder)
+    row = connection.execute(query.where(_of_message(scope, message_id))).one_or_none()
+    if row is None:
+        return None
+    holder = row.alive if row.alive and row.alive != me else ""
+    return SentRow(row.digest, original(row.task), row.answer, holder, row.checksum)
+
+
+def _nothing() -> None:
+    """Nobody delivers notifications."""
