@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from cachetools import LRUCache
+
 from a2a_bridge.auth import KeySetSource
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.signing import ReceivedCard, Signature, UnverifiedCardError
@@ -49,7 +51,7 @@ class CardTrust:
         self._sources = [KeySetSource(one, one, ca=ca) for one in keys]
         self._required = required
         self._jku_hosts = frozenset(one.lower() for one in jku_hosts)
-        self._named: dict[str, KeySetSource] = {}
+        self._named: LRUCache[str, KeySetSource] = LRUCache(_MOST_SETS)
         self._now = now
         self._warned: dict[tuple[str, str], None] = {}
 
@@ -102,8 +104,6 @@ class CardTrust:
             return self._sources
         known = self._named.get(one.jku)
         if known is None:
-            if len(self._named) >= _MOST_SETS:
-                self._named.pop(next(iter(self._named)))
             known = self._named[one.jku] = KeySetSource(one.jku, one.jku, ca=self._ca)
         return [*self._sources, known]
 

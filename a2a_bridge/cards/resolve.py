@@ -18,6 +18,8 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from cachetools import FIFOCache
+
 from a2a_bridge.bindings import CheckCard, Fetch, Fetched
 from a2a_bridge.cards.read import parse_bytes, parse_tree
 from a2a_bridge.codec import loads
@@ -85,8 +87,7 @@ class Resolver:
         self._fetch = fetch
         self._check = check
         self._clock = clock
-        self._limit = limit
-        self._entries: dict[str, _Entry] = {}
+        self._entries: FIFOCache[str, _Entry] = FIFOCache(limit)
 
     async def resolve(self, url: str) -> hub.AgentCard:
         """The card behind a base URL or card URL.
@@ -163,8 +164,6 @@ class Resolver:
         if "no-store" in reply.headers.get("cache-control", "").lower():
             self._entries.pop(location, None)
             return card, profile
-        if location not in self._entries and len(self._entries) >= self._limit:
-            self._entries.pop(next(iter(self._entries)))
         self._entries[location] = _Entry(
             card, profile, _validators(reply.headers), self._clock() + _max_age(reply.headers), received
         )

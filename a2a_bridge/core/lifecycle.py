@@ -120,11 +120,15 @@ def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
         present.extensions[:] = dict.fromkeys(present.extensions)
 
 
+#: members of a task that `advance_to` does not just merge; the ids are those of the task already
+_OWN_RULE = frozenset({"id", "context_id", "status", "artifacts", "history"})
+
+
 def advance_to(task: hub.Task, snapshot: hub.Task) -> hub.TaskState:
     """Applies an executor's snapshot of its own task in place. Returns the state after it.
 
-    Its status replaces the status, its artifacts replace those with the same ids, its metadata is merged, and
-    messages missing from the history are added: a snapshot only adds and removes nothing.
+    Its status replaces the status, its artifacts replace those with the same ids, messages missing from the
+    history are added, and every other member is merged: a snapshot only adds and removes nothing.
 
     Raises IllegalTransitionError if the task's state does not allow the snapshot's state; the task is
     unchanged then.
@@ -139,8 +143,13 @@ def advance_to(task: hub.Task, snapshot: hub.Task) -> hub.TaskState:
     task.status.CopyFrom(snapshot.status)
     for artifact in snapshot.artifacts:
         add_artifact(task, hub.TaskArtifactUpdateEvent(artifact=artifact))
-    if snapshot.HasField("metadata"):
-        task.metadata.MergeFrom(snapshot.metadata)
+    for field, value in snapshot.ListFields():
+        if field.name in _OWN_RULE:
+            continue
+        if hasattr(value, "MergeFrom"):  # a message, a repeated member or a map
+            getattr(task, field.name).MergeFrom(value)
+        else:
+            setattr(task, field.name, value)
     return snapshot.status.state
 
 

@@ -17,11 +17,12 @@ import asyncio
 import logging
 import random
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from email.utils import parsedate_to_datetime
 from functools import partial
+
+from cachetools import FIFOCache
 
 from a2a_bridge.bindings import Post
 from a2a_bridge.circuit import Circuits
@@ -120,7 +121,7 @@ class DeliveryWorker:
         )
         self._active: set[asyncio.Task[None]] = set()
         #: time of the first failure of each notification, by number
-        self._since: OrderedDict[int, float] = OrderedDict()
+        self._since: FIFOCache[int, float] = FIFOCache(_REMEMBERED)
         self._taken: list[tuple[Delivery, asyncio.Future[None]]] = []
         self._reporting: asyncio.Task[None] | None = None
         self._stirred = asyncio.Event()
@@ -226,8 +227,6 @@ class DeliveryWorker:
         text = str(failure)
         now = self._now()
         since = self._since.setdefault(delivery.number, now)
-        if len(self._since) > _REMEMBERED:
-            self._since.popitem(last=False)
         attempts = delivery.attempts + 1
         over = attempts >= self._options.attempts or now - since > self._options.age
         over = over or self._circuits.given_up(target)

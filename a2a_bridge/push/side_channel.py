@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import OrderedDict
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
+
+from cachetools import FIFOCache
 
 from a2a_bridge.codec import dumps_ascii
 from a2a_bridge.core import operations as ops
@@ -83,9 +84,8 @@ class Registrations:
     """Remembers the additional content of configs."""
 
     def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._configs: OrderedDict[bytes, str] = OrderedDict()
-        self._receivers: OrderedDict[bytes, str] = OrderedDict()
+        self._configs: FIFOCache[bytes, str] = FIFOCache(most)
+        self._receivers: FIFOCache[bytes, str] = FIFOCache(most)
 
     def __len__(self) -> int:
         return len(self._configs) + len(self._receivers)
@@ -111,12 +111,10 @@ class Registrations:
         """Forgets a config. Its receiver may have others."""
         self._configs.pop(_key(scope, task_id, config_id), None)
 
-    def _put(self, texts: OrderedDict[bytes, str], key: bytes, text: str) -> None:
+    def _put(self, texts: FIFOCache[bytes, str], key: bytes, text: str) -> None:
         texts.pop(key, None)
         if text:
             texts[key] = text
-            if len(texts) > self._most:
-                texts.popitem(last=False)
 
 
 _PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG)

@@ -227,3 +227,17 @@ def test_a_message_joins_after_the_message_that_it_answers() -> None:
     assert (task.history[2].task_id, task.history[2].context_id) == ("t", "c")
     assert (message.task_id, task.status.state) == ("", hub.TASK_STATE_INPUT_REQUIRED)
     assert not task.status.HasField("message")
+
+
+def test_a_snapshot_hands_on_every_member_of_a_task() -> None:
+    """A member that a later version adds is not lost because no code names it."""
+    task = hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+    snapshot = hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_COMPLETED), generation=7)
+    snapshot.metadata["k"] = "v"
+    snapshot.artifacts.add(artifact_id="a").parts.add(text="x")
+    snapshot.history.add(message_id="m")
+    advance_to(task, snapshot)
+    assert {field.name for field, _ in task.ListFields()} == {
+        field.name for field, _ in snapshot.ListFields()
+    }
+    assert task == snapshot
