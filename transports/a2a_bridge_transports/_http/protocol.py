@@ -34,7 +34,8 @@ _log = logging.getLogger("a2a_bridge.http")
 
 #: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
 KEEP_CONNECTION = 75.0
-#: how long a client may read nothing of what waits for it; common proxies give up after 60 s
+#: the write-stall timeout: how long a client may read nothing while something waits for it, in seconds; common
+#: proxies give up after 60 s
 UNREAD = 120.0
 #: the same while the host shuts down
 UNREAD_AT_END = 2.0
@@ -439,7 +440,8 @@ def _position(transport: asyncio.Transport) -> int:
     """A number that grows when the client reads, if nothing is written meanwhile.
 
     The write buffer alone does not show a slow reader: the system asks for more only when a third of its own
-    buffer is free, which may be megabytes, and under TLS there is a further buffer below this one.
+    buffer is free, which may be megabytes, and under TLS there is a further buffer below this one. For that
+    reason the length of the system's queue (TIOCOUTQ) does not show it either: it is filled up from there.
     """
     acknowledged = 0
     opened = transport.get_extra_info("socket")
