@@ -21,8 +21,10 @@ from google.protobuf.message import Message
 from a2a_bridge.codec.budget import json_bound, json_values, protobuf_values
 from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError, within_budget
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 SMALL = 16 * 1024
 """Largest document, in octets, that is decoded on the loop without a count; it holds at most half as many
@@ -85,11 +87,20 @@ def encode(write: Callable[[Any], bytes], message: Message) -> bytes | Awaitable
     try:
         return write(message)
     except LengthyError:
-        copy = type(message)()
-        copy.CopyFrom(message)
-        return run_in_worker(write, copy)
+        return run_in_worker(write, _copy_of(message))
     finally:
         METER.left = inf
+
+
+async def encode_in_worker(write: Callable[[Event], bytes], event: Event) -> bytes:
+    """The bytes of a long event. The worker gets a copy, because the message may change meanwhile."""
+    return await run_in_worker(write, Event(_copy_of(event.message), event.id, event.gap))
+
+
+def _copy_of(message: M) -> M:
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
 
 
 def too_many_values(most: int) -> A2AError:

@@ -15,11 +15,11 @@ from tests.patience import PATIENCE
 @pytest.mark.parametrize(
     ("row", "frames", "tasks"),
     [
-        ("message", 86, 1),
-        ("message, 0.3, blocking", 92, 1),
-        ("task", 178, 2),
+        ("message", 87, 1),
+        ("message, 0.3, blocking", 93, 1),
+        ("task", 180, 2),
         ("GetTask", 84, 1),
-        ("gateway to gRPC", 107, 2),
+        ("gateway to gRPC", 109, 2),
         (f"SSE, {EVENTS} events", 24 * EVENTS, 2),
     ],
 )

@@ -20,7 +20,7 @@ from a2a_bridge_transports._http import host as http_host
 from a2a_bridge_transports._http.host import HttpHost
 from a2a_bridge_transports._http.protocol import SHARE, Connection
 from tests.patience import PATIENCE
-from tests.transports.http_scene import MESSAGE, Scripted, ask, hosting, request, update
+from tests.transports.http_scene import MESSAGE, Scripted, ask, frame, hosting, request, update, wire
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nTransfer-Encoding: chunked\r\n\r\n"
 #: bytes that asyncio and uvloop read at once, at most
@@ -180,3 +180,18 @@ async def test_an_event_that_waits_for_its_reader_is_held_once() -> None:
             finally:
                 tracemalloc.stop()
     assert len(held) == 1, held
+
+
+async def test_nothing_is_written_to_a_closed_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a client that closes its half while requests of it wait, so that the transport closes."""
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(
+            b"".join(
+                request("POST", "/", frame("SendMessage", {"message": MESSAGE}, id_=number))
+                for number in range(200)
+            )
+        )
+        connection.writer.write_eof()
+        async with asyncio.timeout(PATIENCE):
+            assert await connection.reader.read()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

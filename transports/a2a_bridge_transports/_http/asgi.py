@@ -12,17 +12,19 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from math import inf
 from typing import Protocol
 from urllib.parse import quote, unquote
 
 from multidict import CIMultiDict
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
 from a2a_bridge.core.service import Service
 from a2a_bridge.core.trust import Trust
 from a2a_bridge.dialects import Dialect
-from a2a_bridge.offload import SMALL
+from a2a_bridge.offload import SMALL, encode_in_worker
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.traffic import sent_bytes
 from a2a_bridge_transports._http.asgi_request import (
@@ -418,9 +420,14 @@ class _Served(AsgiRequest):
     async def _events(self, reply: StreamReply) -> None:
         encode, write = reply.encode, self.write
         async for event in reply.source:
-            data = encode(event)
-            if not isinstance(data, bytes):
-                data = await data
+            METER.left = ALLOWANCE  # as `within_budget`, without another call for each event
+            try:
+                data = encode(event)
+            except LengthyError:
+                METER.left = inf
+                data = await encode_in_worker(encode, event)
+            finally:
+                METER.left = inf
             sent_bytes[reply.binding] += len(data)
             if self._head is None:
                 self._begin(reply, gap=event.gap)

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 
+from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.memory import in_work
+from a2a_bridge.offload import encode_in_worker
 from a2a_bridge.traffic import sent_bytes
 from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import Reply, StreamReply
@@ -67,9 +70,14 @@ class EventWriter:
         encode, parts = reply.encode, self.parts
         try:
             async for event in reply.source:
-                data = encode(event)
-                if not isinstance(data, bytes):
-                    data = await data
+                METER.left = ALLOWANCE  # as `within_budget`, without another call for each event
+                try:
+                    data = encode(event)
+                except LengthyError:
+                    METER.left = inf
+                    data = await encode_in_worker(encode, event)
+                finally:
+                    METER.left = inf
                 sent_bytes[reply.binding] += len(data)
                 if self._head is not None:
                     self._start(gap=event.gap)

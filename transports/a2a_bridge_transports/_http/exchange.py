@@ -110,7 +110,7 @@ class StreamReply(ABC):
         self.source = source
 
     @abstractmethod
-    def encode(self, event: Event) -> bytes | Awaitable[bytes]:
+    def encode(self, event: Event) -> bytes:
         """The bytes of one event in the stream; awaitable if the event is long."""
 
     @abstractmethod

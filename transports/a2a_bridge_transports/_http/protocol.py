@@ -34,8 +34,8 @@ _log = logging.getLogger("a2a_bridge.http")
 
 #: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
 KEEP_CONNECTION = 75.0
-#: the write-stall timeout: how long a client may read nothing while something waits for it, in seconds; common
-#: proxies give up after 60 s
+#: the write-stall timeout, in seconds: how long a client may read nothing while something waits for it;
+#: common proxies give up after 60 s
 UNREAD = 120.0
 #: the same while the host shuts down
 UNREAD_AT_END = 2.0

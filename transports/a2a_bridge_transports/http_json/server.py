@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -158,8 +158,8 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
 
     binding = HTTP_JSON.name
 
-    def encode(self, event: Event) -> bytes | Awaitable[bytes]:
-        return encode(partial(_event, self.row, event.id), event.message)
+    def encode(self, event: Event) -> bytes:
+        return sse.encode(dumps(self.row.encode_response(event.message)), b"", event.id)
 
     def fail(self, error: BaseException) -> Failure:
         refused = self.server.error(self.request, self.table, self.call.context, self.failure(error))
@@ -177,10 +177,6 @@ def _written(row: Row[Any, Any], reply: ResponseParameters, answer: Any) -> byte
     if row.extras.response is not None:
         tree = row.extras.response.restore(tree, with_side_channel(reply, reply.side_channel))
     return dumps(tree)
-
-
-def _event(row: Row[Any, Any], id_: str, message: Any) -> bytes:
-    return sse.encode(dumps(row.encode_response(message)), b"", id_)
 
 
 def _media(request: Request, table: Table[wire.Routes]) -> Headers:

@@ -4,7 +4,7 @@ version.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -76,10 +76,6 @@ def _result(token: bytes, row: Row[str, Any], reply: ResponseParameters, answer:
     if row.extras.response is not None:
         tree = row.extras.response.restore(tree, with_side_channel(reply, reply.side_channel))
     return wire.result(token, tree)
-
-
-def _event(before: bytes, row: Row[str, Any], id_: str, message: Any) -> bytes:
-    return sse.encode(before + dumps(row.encode_response(message)) + wire.AFTER_RESULT, b"", id_)
 
 
 def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
@@ -290,11 +286,12 @@ class _JsonRpcStream(CallStream[JsonRpcServer]):
         self._token = token
         self._before = wire.before_result(token)
 
-    def encode(self, event: Event) -> bytes | Awaitable[bytes]:
+    def encode(self, event: Event) -> bytes:
         reply = self.call.context.reply
         if reply.version:
             self.table, self.row = self.server.in_version(self.table, self.row, reply)
-        return encode(partial(_event, self._before, self.row, event.id), event.message)
+        data = self._before + dumps(self.row.encode_response(event.message)) + wire.AFTER_RESULT
+        return sse.encode(data, b"", event.id)
 
     def fail(self, error: BaseException) -> Failure:
         context, failed = self.call.context, self.failure(error)
