@@ -38,7 +38,7 @@ def serve(
     check_target(target, flags, flags.agents, "AGENT")
     note_open(flags)
     run_if_requested(context, flags)
-    from a2a_bridge.cli import workers
+    from a2a_bridge.cli import loopback_bus, workers
     from a2a_bridge.cli.log_setup import configure_logging
     from a2a_bridge.cli.running import reloader_of, run, run_on, serving
 
@@ -46,7 +46,8 @@ def serve(
     reloader = reloader_of(context)
     if workers.requested(flags):
         workers.check_store(flags.store)
-        raise workers.supervise(flags, reloader)
+        alone = flags.cluster or not flags.store.startswith("postgresql:")
+        raise workers.supervise(flags, reloader, "" if alone else loopback_bus.found())
 
     from a2a_bridge import runtime
     from a2a_bridge.cli.advertised import Advertised

@@ -32,6 +32,15 @@ class ServeFlags(ServerFlags):
         least=0,
         group="Store",
     )
+    cluster: str = flag(
+        "",
+        "NATS over which replicas on one PostgreSQL talk: nats:// or tls:// addresses.",
+        "URL,…",
+        group="Store",
+        secret=True,
+    )
+    cluster_credentials: str = flag("", "Credentials file (JWT and key) for NATS.", "FILE", group="Store")
+    cluster_ca: str = flag("", "Certificates to trust for NATS (PEM).", "FILE", group="Store")
     push: bool = flag(
         True,
         "Send push notifications, if the agent declares them.",

@@ -11,7 +11,7 @@ from a2a_bridge.cli.log_setup import open_logging
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail
 from a2a_bridge.cli.serve_flags import ServeFlags
-from a2a_bridge.cli.store_options import push_options, store_options, store_url
+from a2a_bridge.cli.store_options import push_options, store_options, store_url, with_cluster
 from a2a_bridge.cli.target import parse
 from a2a_bridge.cli.tracing_setup import configure_tracing
 from a2a_bridge.hosting import Agent
@@ -25,6 +25,7 @@ def hosted_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
     """
     listening = ListenOptions.of(flags)
     store = store_options(flags, keep_tasks=flags.keep_tasks, keep_events=flags.keep_events)
+    store = with_cluster(store, flags.store, flags)
     push = push_options(flags)
     parsed = parse(code)
     if not parsed.is_code:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import typer
 
 from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import Exit, file_text
 from a2a_bridge.cli.output import fail
+from a2a_bridge.cli.serve_flags import ServeFlags
 from a2a_bridge.hosting import Agent
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.push import PushOptions
@@ -51,6 +54,37 @@ def store_options(flags: ServerFlags, keep_tasks: float = 0.0, keep_events: floa
         events_kept=keep_events * days,
         lease=flags.lease,
         max_memory=flags.max_memory,
+    )
+
+
+def with_cluster(options: StoreOptions, store: str, flags: ServeFlags) -> StoreOptions:
+    """The options with the NATS of `--cluster`. store: the URL of the store. Raises typer.BadParameter."""
+    if not flags.cluster:
+        if flags.cluster_credentials or flags.cluster_ca:
+            raise typer.BadParameter("the addresses of NATS are missing", param_hint="--cluster")
+        return options
+    for one in flags.cluster.split(","):
+        try:
+            parts = urlsplit(one.strip())
+            named = parts.scheme in ("nats", "tls") and parts.hostname and (parts.port or True)
+        except ValueError:
+            named = False
+        if not named:
+            text = "not an address like nats://HOST:4222 or tls://HOST:4222"
+            raise typer.BadParameter(text, param_hint="--cluster")
+    if not store.startswith("postgresql:"):
+        raise typer.BadParameter("replicas need --store postgresql://…", param_hint="--cluster")
+    for path, name in (
+        (flags.cluster_credentials, "--cluster-credentials"),
+        (flags.cluster_ca, "--cluster-ca"),
+    ):
+        if path:
+            file_text(path, name)
+    return replace(
+        options,
+        cluster=flags.cluster,
+        cluster_credentials=flags.cluster_credentials,
+        cluster_ca=flags.cluster_ca,
     )
 
 

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from a2a_bridge.cli.flags import ServerFlags
+from a2a_bridge.cli.loopback_bus import loopback_bus
 from a2a_bridge.cli.options import PREFIX, Exit, listen_address
 from a2a_bridge.cli.output import cannot_listen, data, fail, print_message
 
@@ -139,9 +140,10 @@ def check_store(store: str) -> None:
         )
 
 
-def supervise(flags: ServerFlags, reloader: Reloader | None = None) -> typer.Exit:
+def supervise(flags: ServerFlags, reloader: Reloader | None = None, bus: str = "") -> typer.Exit:
     """Runs this command in several workers until SIGINT or SIGTERM. The caller raises the returned exit.
 
+    bus: the binary of a NATS server, over which the workers talk; empty for none.
     Raises typer.BadParameter if calls are to be counted: each worker would count its own.
     """
     for value, flag in ((flags.usage_file, "--usage-file"), (flags.usage_listen, "--usage-listen")):
@@ -153,7 +155,7 @@ def supervise(flags: ServerFlags, reloader: Reloader | None = None) -> typer.Exi
     try:
         admin = listen_address(flags.admin, "--admin") if flags.admin else None
         supervisor = _Supervisor(
-            flags.workers, http, grpc, flags.timeout_graceful_shutdown, admin, key=flags.bridge_key
+            flags.workers, http, grpc, flags.timeout_graceful_shutdown, admin, key=flags.bridge_key, bus=bus
         )
         if reloader is not None:
             supervisor.reloader = reloader.for_successors(_OF_SUPERVISOR)
@@ -216,6 +218,7 @@ class _Supervisor:
 
     http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain. admin:
     host and port of the listener for operators, if there is one. key: of all workers; empty for a new one.
+    bus: see `supervise`.
     """
 
     def __init__(
@@ -227,7 +230,11 @@ class _Supervisor:
         admin: tuple[str, int] | None = None,
         *,
         key: str = "",
+        bus: str = "",
     ) -> None:
+        self._bus = bus
+        #: for workers, beside those of this process
+        self._variables: dict[str, str] = {}
         self._grace = grace
         self._admin = admin
         self._has_started = False
@@ -254,6 +261,14 @@ class _Supervisor:
 
     async def run(self) -> int:
         """Runs until a signal; the exit code. Raises OSError if --admin cannot be listened on."""
+        if not self._bus:
+            return await self._run_beside_bus()
+        async with loopback_bus(self._bus) as address:
+            if address:
+                self._variables[PREFIX + "CLUSTER"] = address
+            return await self._run_beside_bus()
+
+    async def _run_beside_bus(self) -> int:
         if self._admin is None:
             return await self._run_workers("")
         from a2a_bridge.bindings import ListenAddress  # loads protobuf, as the listener does
@@ -333,7 +348,7 @@ class _Supervisor:
                 sys.executable,
                 *sys.orig_argv[1:],
                 stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, _VARIABLE: value, PREFIX + "KEY": self._key},
+                env={**os.environ, **self._variables, _VARIABLE: value, PREFIX + "KEY": self._key},
                 pass_fds=descriptors,
                 process_group=0,  # Ctrl-C is for the supervisor, which passes it on
             )

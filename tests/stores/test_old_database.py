@@ -1,4 +1,4 @@
-"""A database of an earlier version opens and loses nothing.
+"""A database of an earlier version is upgraded, opens and loses nothing.
 
 `old_database.sql` is the dump of a SQLite store that a process of version cae638a left behind when it was
 killed: an ended task with a webhook, its notifications and one dead letter, a task that waits, one of another
@@ -33,6 +33,7 @@ from a2a_bridge.testing.store_scene import (
     take,
 )
 from tests.patience import PATIENCE
+from tests.stores.conftest import filled
 
 DUMP = Path(__file__).with_name("old_database.sql")
 KEY = "A2A0x8mS8m0wq2nC0k3Q6l4rX0c0Jz9G3b8l1ZzWv5o="
@@ -47,7 +48,9 @@ def old_url(tmp_path: Path) -> str:
     path = tmp_path / "old.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(DUMP.read_text())
-    return f"sqlite:///{path}"
+    url = f"sqlite:///{path}"
+    filled(url)  # as `a2a-bridge db upgrade` does
+    return url
 
 
 async def test_tasks_and_events(old_url: str) -> None:

@@ -294,6 +294,8 @@ class MemoryWriter:
         entry.version += 1
         size = len(event.SerializeToString())  # ByteSize costs more
         log.append(event, size)
+        if size > log.rules.size and not log.readers:
+            log.drop(len(log.events))  # nobody waits for it, and it is larger than what is kept
         self.last = entry.last = log.last
         self.crowded = log.crowded
         entry.size += size

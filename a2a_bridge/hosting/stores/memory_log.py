@@ -48,7 +48,7 @@ class MemoryLog(EventLog[hub.StreamResponse]):
     @property
     def bytes(self) -> int:
         """The bytes of everything stored here."""
-        return self._noted + self.size
+        return self._noted + self._total - self._dropped
 
     def forget(self) -> None:
         """Drops the content: it is no longer needed."""

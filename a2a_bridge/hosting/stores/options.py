@@ -36,8 +36,8 @@ class StoreOptions:
     #: gateways have it, too
     max_memory: int = 1 << 30
     #: addresses of NATS (`nats://HOST:4222`, `tls://…`), separated by commas, over which replicas talk; empty
-    #: for PostgreSQL alone
-    cluster: str = ""
+    #: for PostgreSQL alone. They may contain a secret
+    cluster: str = field(default="", repr=False)
     #: the path of a credentials file for NATS; empty for none
     cluster_credentials: str = ""
     #: the path of certificates to trust for NATS; empty for those of the system
