@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event_log import GapError
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -63,10 +64,6 @@ class Stored(NamedTuple):
 
 class VersionConflictError(Exception):
     """The task was changed, taken over or created by another process in the meantime."""
-
-
-class GapError(Exception):
-    """Events after the requested position are no longer kept, or the position lies beyond the last one."""
 
 
 class OwnerLostError(A2AError):
