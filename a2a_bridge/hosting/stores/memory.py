@@ -9,10 +9,12 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event_log import LogReader, LogRules, Pace
 from a2a_bridge.core.lifecycle import fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PageTokens
@@ -29,7 +31,7 @@ from a2a_bridge.hosting.ports import (
     TaskQuery,
     VersionConflictError,
 )
-from a2a_bridge.hosting.stores.memory_log import EventLog, MemorySubscription, Window
+from a2a_bridge.hosting.stores.memory_log import MemoryLog
 from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.hosting.stores.memory_sends import MemorySends
 from a2a_bridge.hosting.stores.memory_tasks import Entry, TaskTable
@@ -41,10 +43,11 @@ class MemoryStore:
     """Implements Store.
 
     most: maximum number of tasks over all scopes. Beyond that the task that ended first is evicted; if none
-    has ended, new ones are refused with RESOURCE_EXHAUSTED. page_key: see PageTokens. window, window_bytes,
-    stall: see `memory_log.Window`. kept_logs, kept_bytes: bounds of the events of tasks without writers and
-    readers, over all of them. max_memory: bytes of all tasks and events together; 0 for no limit. Above it
-    the events of tasks without writers and readers are evicted first, then the tasks that ended first.
+    has ended, new ones are refused with RESOURCE_EXHAUSTED. page_key: see PageTokens. window, window_bytes:
+    what the log of a task keeps. stall: seconds that a writer waits for its slowest reader. kept_logs,
+    kept_bytes: bounds of the events of tasks without writers and readers, over all of them. max_memory: bytes
+    of all tasks and events together; 0 for no limit. Above it the events of tasks without writers and readers
+    are evicted first, then the tasks that ended first.
     """
 
     durable = False
@@ -67,7 +70,14 @@ class MemoryStore:
         self._most = most
         self.memory = MemoryAccount(max_memory)
         self.memory.holds(self)
-        self._window = Window(window, window_bytes, stall, clock or SystemClock(), self.memory)
+        self._rules = LogRules(
+            window,
+            window_bytes,
+            Pace.SLOWEST,
+            waiter=asyncio.Future,
+            stall=stall,
+            call_later=(clock or SystemClock()).call_later,
+        )
         self._kept_logs = kept_logs
         self._kept_bytes = kept_bytes
         self._entries: dict[str, Entry] = {}
@@ -75,7 +85,7 @@ class MemoryStore:
         self.tables: dict[Scope, TaskTable] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._ended_bytes = 0
-        self._logs: dict[str, EventLog] = {}
+        self._logs: dict[str, MemoryLog] = {}
         self._on_quiet = self._quiet  # one for all logs
         #: the logs without writers and readers, and their bytes
         self._idle_tasks: OrderedDict[str, int] = OrderedDict()
@@ -145,9 +155,9 @@ class MemoryStore:
 
     # ------------------------------------------------------------------ events
 
-    def subscribe(self, task_id: str, after: int, /) -> MemorySubscription:
+    def subscribe(self, task_id: str, after: int, /) -> LogReader[hub.StreamResponse]:
         log = self.log(task_id)
-        reader = log.subscribe(after)
+        reader = log.reader(after)
         self._quiet(log)  # a lapsed reader does not count as one
         return reader
 
@@ -158,7 +168,7 @@ class MemoryStore:
 
     # ------------------------------------------------------------------ for writers
 
-    def add(self, entry: Entry, task: hub.Task) -> EventLog | None:
+    def add(self, entry: Entry, task: hub.Task) -> MemoryLog | None:
         """Adds a new task and returns its log. None if its id is taken."""
         task_id = entry.task_id
         if task_id in self._entries:
@@ -172,7 +182,7 @@ class MemoryStore:
         """The table of a scope, created if there is none."""
         return self.tables.setdefault(scope, TaskTable())
 
-    def leave(self, entry: Entry, log: EventLog) -> None:
+    def leave(self, entry: Entry, log: MemoryLog) -> None:
         """Ends the lease on a task."""
         entry.rest()
         size = len(entry.data)
@@ -185,13 +195,13 @@ class MemoryStore:
         if not log.readers:
             self._quiet(log)
 
-    def log(self, task_id: str) -> EventLog:
+    def log(self, task_id: str) -> MemoryLog:
         """The log of a task, created if there is none."""
         log = self._logs.get(task_id)
         if log is None:
             entry = self._entries.get(task_id)
             last = 0 if entry is None else entry.last
-            log = self._logs[task_id] = EventLog(self._window, task_id, last, self._on_quiet)
+            log = self._logs[task_id] = MemoryLog(self._rules, task_id, last, self.memory, self._on_quiet)
             log.ended = entry is not None and entry.state in TERMINAL
         elif task_id in self._idle_tasks:
             self._idle_bytes -= self._idle_tasks.pop(task_id)
@@ -212,7 +222,7 @@ class MemoryStore:
         while self._ended and self.memory.used > until:
             self._forget_one()
 
-    def _quiet(self, log: EventLog) -> None:
+    def _quiet(self, log: MemoryLog) -> None:
         """Parks a log without writers and readers; drops it if no reader could resume from it."""
         task_id = log.task_id
         if log.readers or self._logs.get(task_id) is not log:
@@ -282,7 +292,8 @@ class MemoryWriter:
                 return 0
         entry.live = task
         entry.version += 1
-        size = log.append(event)
+        size = len(event.SerializeToString())  # ByteSize costs more
+        log.append(event, size)
         self.last = entry.last = log.last
         self.crowded = log.crowded
         entry.size += size
