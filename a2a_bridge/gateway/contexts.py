@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from functools import partial
 from typing import Any
+
+from cachetools import LRUCache
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, ResponseParameters
@@ -43,8 +44,7 @@ class Contexts:
 
     def __init__(self, service: Service, most: int = MOST) -> None:
         self._service = service
-        self._most = most
-        self._known: OrderedDict[tuple[Scope, str], str] = OrderedDict()
+        self._known: LRUCache[tuple[Scope, str], str] = LRUCache(most)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -92,7 +92,6 @@ class Contexts:
         key = visible_to(call.request, call.context), task_id
         known = self._known.get(key)
         if known is not None:
-            self._known.move_to_end(key)
             return known
         request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, history_length=0)
         try:
@@ -118,8 +117,6 @@ class Contexts:
         if not context_id or call.request.message.context_id:
             return
         self._known[visible_to(call.request, call.context), task_id] = context_id
-        if len(self._known) > self._most:
-            self._known.popitem(last=False)
 
 
 def _settle(request: Any, page: Any) -> None:

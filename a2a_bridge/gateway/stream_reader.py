@@ -54,6 +54,12 @@ def ended_early() -> A2AError:
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
 
 
+def must_go_on(is_final: Finality, last: hub.StreamResponse, state: hub.TaskState) -> bool:
+    """True if a stream of 0.x must not end after this event, in this state of its task."""
+    working = state in RUNNING or state == hub.TASK_STATE_UNSPECIFIED
+    return working and not (last.HasField("status_update") and is_final(last.status_update))
+
+
 class StreamReader:
     """The agent's side of one replay log.
 
@@ -188,11 +194,10 @@ class StreamReader:
         events.
         """
         log = self._log
-        working = log.state in RUNNING or log.state == hub.TASK_STATE_UNSPECIFIED
-        if self._is_final is None or self._break is not None or not log.regular or not working:
+        if self._is_final is None or self._break is not None or not log.regular:
             return False
-        last = log.events[-1].message if log.events else None
-        return last is None or not last.HasField("status_update") or not self._is_final(last.status_update)
+        last = log.events[-1].message if log.events else hub.StreamResponse()
+        return must_go_on(self._is_final, last, log.state)
 
     async def _subscribed(self) -> Events | None:
         """A stream that continues after the log; None if the task is over. Raises the first error."""

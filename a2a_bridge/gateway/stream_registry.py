@@ -228,9 +228,9 @@ class StreamRegistry:
     # ------------------------------------------------------------------ bounds
 
     def _weigh(self, stream: Stream) -> None:
+        if stream not in self._all:
+            return  # it no longer counts
         self._resize(stream, stream.log.held)
-        if self._held <= self._options.total or stream not in self._all:
-            return
         while self._held > self._options.total and self._idle:
             self._discard(next(iter(self._idle)))
         if self._held > self._options.total and stream in self._all:

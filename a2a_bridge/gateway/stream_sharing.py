@@ -53,7 +53,7 @@ from a2a_bridge.dialects.annotation import (
 )
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions, unmark
-from a2a_bridge.gateway.stream_reader import ended_early
+from a2a_bridge.gateway.stream_reader import ended_early, must_go_on
 from a2a_bridge.gateway.stream_registry import Beginning, Key, Stream, StreamRegistry
 from a2a_bridge.gateway.streams import call_of_get_task, task_before
 from a2a_bridge.memory import MemoryAccount
@@ -196,9 +196,7 @@ class StreamSharing:
         """True if a stream passed on unchanged was closed too early; see rule 4 of `stream_reader`."""
         if self._is_final is None or last.HasField("message") or not task_id_of(last):
             return False
-        if last.HasField("status_update") and self._is_final(last.status_update):
-            return False
-        return last.HasField("artifact_update") or _state_of(last) in RUNNING
+        return must_go_on(self._is_final, last, _state_of(last))
 
     async def _final_snapshot(self, call: Call[Any, Any], task_id: str) -> Event:
         """The finished task; its changes since the last event are unknown. Raises UNAVAILABLE if it has not
