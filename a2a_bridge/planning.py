@@ -91,7 +91,7 @@ class ServeOptions:
     metrics: Metrics | None = None
     #: whether calls are traced; see `middleware.tracing`
     tracing: Tracing = "auto"
-    #: the replay buffers of a gateway, for readers that resume or join
+    #: the replay logs of a gateway, for readers that resume or join
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     #: what a gateway sends to its agent, and what it does when the agent fails
     upstream: UpstreamOptions = field(default_factory=UpstreamOptions)

@@ -14,8 +14,8 @@ outside: `LogRules.waiter` makes futures (`asyncio.Future`), `LogRules.call_late
 Rules:
 1. Events are numbered from 1 without gaps and stored once for all readers. A reader is a position: the number
    of the last event that it has read. What a reader was handed out counts as read at its next `take`.
-2. The log keeps as many of the newest events as `events` and `size` allow, the newest one in any case. Events
-   that fall out of it are given to `dropped`.
+2. The log keeps as many of the newest events as `events` and `size` allow. Events that fall out of it are
+   given to `dropped`. With Pace.FREE, the newest one is kept whatever its size is.
 3. `pace` says which reader the writer waits for. That reader never misses an event: what it has not read is
    kept beyond the bounds, and `crowded` asks the writer to wait in `room`.
 4. A reader behind the kept events reads from `older`; if that has nothing, it gets a GapError. If another
@@ -39,7 +39,7 @@ E = TypeVar("E")
 
 #: maximum events per `take`: enough to save wake-ups, few enough for a fine-grained position
 BATCH = 32
-#: events by which the log may exceed its bound before it is cut, so that it is not cut at each event
+#: maximum events by which a log may exceed its bound before it is cut, so that it is not cut at each event
 _SLACK = 32
 
 
@@ -100,7 +100,7 @@ class LogRules:
         self.events = events
         self.size = size
         #: events at which the log is cut
-        self.most = events + _SLACK
+        self.most = events + min(max(events // 4, 1), _SLACK)
         self.pace = pace
         self.lead = maxsize if free else events if lead is None else lead
         self.lead_size = maxsize if free else size if lead_size is None else lead_size
@@ -287,6 +287,7 @@ class EventLog(Generic[E]):
         if not free and (not self.readers or after < self._pace):
             self._set_pace(after)
         self.readers.add(reader)
+        self.moved()  # it may be the fastest one
         return reader
 
     def leave(self, reader: LogReader[E]) -> None:
@@ -309,7 +310,7 @@ class EventLog(Generic[E]):
     # ------------------------------------------------------------------ internals
 
     def moved(self) -> None:
-        """Notes that a reader has read further, or left: wakes the writer if it may go on."""
+        """Notes that a reader has joined, read further, or left: wakes the writer if it may go on."""
         if self.writers_waiting and (self.ended or not self.readers or self._find_pace() > self._pace):
             self.writers_waiting = _wake(self.writers_waiting)
 
@@ -333,8 +334,9 @@ class EventLog(Generic[E]):
         surplus = self._total - self._dropped - rules.size
         if surplus > 0:
             count = max(count, bisect_left(ends, self._dropped + surplus) + 1)
-        count = min(count, len(ends) - 1)
-        if self.readers and rules.pace is not Pace.FREE:
+        if rules.pace is Pace.FREE:
+            count = min(count, len(ends) - 1)  # its readers want it, and would all look for it elsewhere
+        elif self.readers:
             count = min(count, self._find_pace() - self.base)
         self.drop(count)
 

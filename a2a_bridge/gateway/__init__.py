@@ -10,7 +10,7 @@ from a2a_bridge.gateway.cards import (
 from a2a_bridge.gateway.failover import Failover, dialled
 from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.gateway.polyfill import REMEMBERED, polyfilled
-from a2a_bridge.gateway.replay_buffer import ReplayOptions
+from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.router import Route, Router
 from a2a_bridge.gateway.stream_sharing import StreamSharing
 from a2a_bridge.gateway.upstream import Dial, Health, Upstream, failed_to_connect

@@ -27,7 +27,7 @@ from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.gateway.endpoints import with_endpoints
 from a2a_bridge.gateway.failover import Failover, circuits
 from a2a_bridge.gateway.options import UpstreamOptions
-from a2a_bridge.gateway.replay_buffer import ReplayOptions
+from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.retries import Retries, RetryBudget
 from a2a_bridge.gateway.router import Route, Router
 from a2a_bridge.gateway.silence import SilenceLimit

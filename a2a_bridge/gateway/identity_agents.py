@@ -13,10 +13,11 @@ Rules:
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, cast
+
+from cachetools import LRUCache
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import Candidate
@@ -57,9 +58,8 @@ class LegacyAgent:
 
     def __init__(self, service: Service, *, most: int = MOST, new_id: Callable[[], str] = _new_id) -> None:
         self._service = service
-        self._most = most
         self._new_id = new_id
-        self._contexts: OrderedDict[tuple[Scope, str], str] = OrderedDict()
+        self._contexts: LRUCache[tuple[Scope, str], str] = LRUCache(most)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation is ops.SEND_MESSAGE:
@@ -143,6 +143,3 @@ class LegacyAgent:
 
     def _keep(self, scope: Scope, task_id: str, context_id: str) -> None:
         self._contexts[scope, task_id] = context_id
-        self._contexts.move_to_end((scope, task_id))
-        if len(self._contexts) > self._most:
-            self._contexts.popitem(last=False)

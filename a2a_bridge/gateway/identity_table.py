@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from cachetools import LRUCache
+
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import index_of
@@ -83,12 +85,11 @@ class IdentityTable:
 
     def __init__(self, most: int = MOST, most_sessions: int = MOST_SESSIONS) -> None:
         self.most = most
-        self._most_sessions = most_sessions
         self._weight = 0
         self._names: OrderedDict[tuple[Scope, str], Name] = OrderedDict()
         self._weights: dict[tuple[Scope, str], int] = {}
         self._by_task: dict[tuple[Scope, str], Name] = {}
-        self._contexts: OrderedDict[tuple[Scope, str], str] = OrderedDict()
+        self._contexts: LRUCache[tuple[Scope, str], str] = LRUCache(most_sessions)
         self._expected: dict[tuple[Scope, str], Expected] = {}
 
     def __len__(self) -> int:
@@ -150,20 +151,13 @@ class IdentityTable:
 
     def context(self, scope: Scope, session: str) -> str:
         """The agent's context id of a session; the session's name if the agent accepted it."""
-        context = self._contexts.get((scope, session))
-        if context is None:
-            return session
-        self._contexts.move_to_end((scope, session))
-        return context
+        return self._contexts.get((scope, session), session)
 
     def keep_session(self, scope: Scope, session: str, context_id: str) -> None:
         """Stores the context id by which the agent calls a session."""
         if session in ("", context_id) or not context_id:
             return
         self._contexts[scope, session] = context_id
-        self._contexts.move_to_end((scope, session))
-        if len(self._contexts) > self._most_sessions:
-            self._contexts.popitem(last=False)
 
     def _forget(self, key: tuple[Scope, str]) -> None:
         name = self._names.pop(key)

@@ -1,9 +1,8 @@
-"""Reads the agent's stream of one task into a replay buffer, and subscribes again when the stream breaks.
+"""Reads the agent's stream of one task into a replay log, and subscribes again when the stream breaks.
 
 Rules:
-1. The stream of an agent that resumes after its ids is read by the caller that needs the next event, without
-   an asyncio task. If that caller leaves during a read, the next caller resumes after the last event. Streams
-   of other agents are read by an asyncio task, because they have to outlive the caller that began them.
+1. One asyncio task reads each stream, because the stream has to outlive the caller that began it, and a
+   caller that leaves must not cancel a read of the agent. All callers read the log.
 2. A stream that the agent ended is over, and so is one that broke after the task had come to rest. Any other
    break is followed by a subscription: after the last event if the agent resumes; else its snapshot replaces
    the lost events, and is marked as a gap.
@@ -19,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import IN_PROCESS, LAST_EVENT_PARAMETER, Call, CallContext, ResponseParameters
@@ -29,7 +27,7 @@ from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.core.resume import mark_gap
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.annotation import Finality
-from a2a_bridge.gateway.replay_buffer import BufferReader, ReplayBuffer, ReplayOptions, unmark
+from a2a_bridge.gateway.replay_log import LostEventsError, ReplayLog, ReplayOptions, unmark
 from a2a_bridge.gateway.silence import SILENCE
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -50,66 +48,41 @@ _REFUSALS = (
 )
 
 
-class LostEventsError(A2AError):
-    """Events are missing. A reader that subscribes again gets a gap."""
-
-    def __init__(self) -> None:
-        text = "events of the task were lost on the way; subscribe again"
-        super().__init__(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
-
-
 def ended_early() -> A2AError:
     """The error for a stream of 0.x that the agent closed while its task was working."""
     text = "the agent's stream ended before its task, without a final event; subscribe again, or get the task"
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
 
 
-def interrupted() -> A2AError:
-    """The reason for reading a stream again after its reading caller left during a read."""
-    return A2AError(Reason.UNAVAILABLE, "the stream was interrupted", blame=Blame.SELF)
+def must_go_on(is_final: Finality, last: hub.StreamResponse, state: hub.TaskState) -> bool:
+    """True if a stream of 0.x must not end after this event, in this state of its task."""
+    working = state in RUNNING or state == hub.TASK_STATE_UNSPECIFIED
+    return working and not (last.HasField("status_update") and is_final(last.status_update))
 
 
 class StreamReader:
-    """The agent's side of one replay buffer.
+    """The agent's side of one replay log.
 
     context: the context of the caller that began or last revived the stream, with the forwarded parameters
-    only.
-    resumes: whether the agent resumes after its ids; else its ids are ignored. direct: whether the buffer has
-    the agent's ids; then callers read. last_id: the agent's id of the newest event, empty without one.
-    is_final: which status event ends a stream of the agent's version; None for versions without such events.
-    on_growth: called when the buffer has grown.
+    only. is_final: which status event ends a stream of the agent's version; None for versions without such
+    events.
     """
 
     def __init__(
         self,
         service: Service,
-        buffer: ReplayBuffer,
+        log: ReplayLog,
         context: CallContext,
         tenant: str,
         options: ReplayOptions,
-        *,
-        resumes: bool,
-        direct: bool,
-        last_id: str,
         is_final: Finality | None,
-        on_growth: Callable[[], None],
     ) -> None:
         self.context = context
-        #: True if callers read, each when it needs the next event
-        self.direct = direct
-        #: the agent's id of the newest event; empty without one
-        self.last_id = last_id
-        #: the agent's stream; None if a new one is needed
-        self.source: Events | None = None
-        #: the reader of the caller that awaits the next event of `source`
-        self.reading: BufferReader | None = None
         self._service = service
-        self._buffer = buffer
+        self._log = log
         self._tenant = tenant
         self._options = options
-        self._resumes = resumes
         self._is_final = is_final
-        self._on_growth = on_growth
         self._attempts = 0
         #: the reason for the last new subscription; None for the first stream
         self._break: A2AError | None = None
@@ -118,138 +91,96 @@ class StreamReader:
 
     def start(self, source: Events | None = None) -> None:
         """Starts to read a stream, whose first event the caller may have read. None: subscribes anew."""
-        self._buffer.live = True
+        self._log.reopen()
         self._attempts = 0
         self._break = None
         self._begun = False
-        self.source = None if source is None else innermost(source)
-        if not self.direct:
-            name = f"a2a gateway stream {self._buffer.task_id}"
-            self._task = asyncio.create_task(self._run(self.source), name=name)
+        source = None if source is None else innermost(source)
+        self._task = asyncio.create_task(self._run(source), name=f"a2a gateway stream {self._log.task_id}")
 
     def cancel(self) -> asyncio.Task[None] | None:
         """Stops reading. Returns the asyncio task that closes the agent's stream, if there is one."""
         task, self._task = self._task, None
         if task is None or task.done():
             return None
-        if self._buffer.live:
-            self._buffer.stop(A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF))
+        if not self._log.ended:
+            self._log.stop(A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF))
         if self._begun:
             task.cancel()
         # A task that was cancelled before its first step would not close the stream; `_run` sees that it is
         # not current.
         return task
 
-    async def aclose(self) -> None:
-        """Closes the agent's stream, if callers read it."""
-        self._buffer.live = False
-        source, self.source = self.source, None
-        if source is not None:
-            await source.aclose()
-
-    def take(self, event: Event) -> Event:
-        """Adds an event of the agent to the buffer, and returns it with its id. Raises LostEventsError."""
-        buffer = self._buffer
-        id_ = f"{buffer.prefix}{buffer.base + len(buffer.events) + 1}"
-        if self.direct:
-            if event.id != id_:
-                raise self._lost()
-        else:
-            if self._resumes and event.id:
-                self.last_id = event.id
-            event = Event(event.message, id_, event.gap)
-        self._attempts = 0
-        if buffer.append(event):
-            self._on_growth()
-        return event
-
-    async def recover(self, failure: A2AError | None, *, again: bool = False) -> None:
-        """Replaces `source`, which has ended (failure is None) or failed, or stops the buffer.
-
-        again: subscribe in any case.
-        """
-        source, self.source = self.source, None
-        try:
-            if source is not None:
-                await source.aclose()
-            if again or await self._broke(failure):
-                self.source = await self._subscribed()
-            if self.source is None:
-                self._buffer.stop()
-        except A2AError as error:
-            self._buffer.stop(error)
-        except Exception:
-            logger.exception("the stream of task %s failed", self._buffer.task_id)
-            self._buffer.stop(internal_error())
-
     async def moved(self) -> bool:
         """True if the task has left the state in which the agent's stream ended. False if the agent does not
         tell.
         """
-        buffer = self._buffer
-        before = buffer.snapshot()
+        log = self._log
+        before = log.snapshot()
         try:
             now = (await self._get_task()).status
         except A2AError as failure:
-            logger.debug("whether task %s has gone on is not known: %s", buffer.task_id, failure)
+            logger.debug("whether task %s has gone on is not known: %s", log.task_id, failure)
             return False
         if before is None:
-            return now.state != buffer.state
+            return now.state != log.state
         return (now.state, now.timestamp) != (before.status.state, before.status.timestamp)
-
-    # ------------------------------------------------------------------ reading in an asyncio task
 
     async def _run(self, source: Events | None) -> None:
         if self._task is not asyncio.current_task():
             if source is not None:
                 await source.aclose()
             return
-        buffer = self._buffer
         self._begun = True
+        error: A2AError | None = None
         try:
             if source is None:
-                await self.recover(None, again=True)
-                source = self.source
+                source = await self._subscribed()
             while source is not None:
-                failure: A2AError | None = None
-                if buffer.full:
-                    await buffer.room()
-                try:
-                    async for event in source:
-                        self.take(event)
-                        if buffer.crowded and buffer.full:
-                            await buffer.room()
-                except A2AError as error:
-                    failure = error
-                except Exception:
-                    logger.exception("the stream of task %s failed", buffer.task_id)
-                    buffer.stop(internal_error())
-                    return
-                await self.recover(failure)
-                source = self.source
+                failure = await self._read(source)
+                source = await self._subscribed() if await self._broke(failure) else None
+        except A2AError as failure:
+            error = failure
+        except Exception:
+            logger.exception("the stream of task %s failed", self._log.task_id)
+            error = internal_error()
+        self._log.stop(error)
+
+    async def _read(self, source: Events) -> A2AError | None:
+        """Reads a stream to its end, and closes it. Returns the error that ended it."""
+        log = self._log
+        try:
+            await log.room()
+            async for event in source:
+                log.add(event)
+                self._attempts = 0
+                if log.crowded:
+                    await log.room()
+        except A2AError as failure:
+            return failure
         finally:
-            if source is not None:
-                await source.aclose()
+            await source.aclose()
+        return None
 
     # ------------------------------------------------------------------ after a break
 
     async def _broke(self, failure: A2AError | None) -> bool:
         """True if the end of the source is a break. Raises the failure if it is the agent's answer."""
-        buffer = self._buffer
+        log = self._log
         if failure is None:
             if self._ended_early():
                 self._break = ended_early()
                 return not await self._settled(self._break)
-            resting = buffer.state in _RESTING or not buffer.regular
-            if self._break is not None and not resting and not self.direct:
+            resting = log.state in _RESTING or not log.regular
+            if self._break is not None and not resting and not log.agents_ids:
                 await self._settle(self._break)
             return False
-        if buffer.ended or (buffer.state in _RESTING and not await self.moved()):
+        if log.task_ended or (log.state in _RESTING and not await self.moved()):
             logger.debug("a stream broke after the task had come to rest: %s", failure)
             return False
-        if isinstance(failure, LostEventsError) or not buffer.regular or not self._is_break(failure):
+        if isinstance(failure, LostEventsError) or not log.regular or not self._is_break(failure):
             raise failure
-        logger.debug("the stream of task %s broke: %s", buffer.task_id, failure)
+        logger.debug("the stream of task %s broke: %s", log.task_id, failure)
         self._break = failure
         return True
 
@@ -262,15 +193,14 @@ class StreamReader:
         """True if the agent closed its first stream before a final event, in a version that marks final
         events.
         """
-        buffer = self._buffer
-        working = buffer.state in RUNNING or buffer.state == hub.TASK_STATE_UNSPECIFIED
-        if self._is_final is None or self._break is not None or not buffer.regular or not working:
+        log = self._log
+        if self._is_final is None or self._break is not None or not log.regular:
             return False
-        last = buffer.events[-1].message if buffer.events else None
-        return last is None or not last.HasField("status_update") or not self._is_final(last.status_update)
+        last = log.events[-1].message if log.events else hub.StreamResponse()
+        return must_go_on(self._is_final, last, log.state)
 
     async def _subscribed(self) -> Events | None:
-        """A stream that continues after the buffer; None if the task is over. Raises the first error."""
+        """A stream that continues after the log; None if the task is over. Raises the first error."""
         options = self._options
         while self._attempts < options.attempts:
             if self._attempts:
@@ -282,13 +212,13 @@ class StreamReader:
             except A2AError as failure:
                 if failure.reason is not Reason.UNAVAILABLE or isinstance(failure, LostEventsError):
                     raise
-                logger.debug("task %s cannot be subscribed to: %s", self._buffer.task_id, failure)
+                logger.debug("task %s cannot be subscribed to: %s", self._log.task_id, failure)
                 self._break = self._break or failure
         raise self._break or LostEventsError()
 
     async def _subscribe(self) -> Events | None:
-        buffer = self._buffer
-        after = buffer.last_id() if self.direct else self.last_id
+        log = self._log
+        after = log.agent_id
         parameters = dict(self.context.parameters)
         if after:
             parameters[LAST_EVENT_PARAMETER] = after
@@ -296,7 +226,7 @@ class StreamReader:
         context = self.context.replace(
             parameters=parameters, deadline=None, origin=IN_PROCESS, reply=ResponseParameters()
         )
-        request = hub.SubscribeToTaskRequest(id=buffer.task_id, tenant=self._tenant)
+        request = hub.SubscribeToTaskRequest(id=log.task_id, tenant=self._tenant)
         source = self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context))
         attempts = self._attempts
         try:
@@ -323,35 +253,35 @@ class StreamReader:
         if not after:
             # The first event of each subscription is no progress.
             self._attempts = attempts
-        if buffer.ended:
+        if log.task_ended:
             await source.aclose()
             return None
         return innermost(source)
 
     async def _join(self, first: Event, *, resumed: bool) -> None:
         """Adds the first event of a new stream: the next event, or a snapshot that replaces the lost ones."""
-        is_task = first.message.HasField("task") and first.message.task.id == self._buffer.task_id
-        if resumed and not first.gap and (self.direct or not is_task):
-            self.take(first)
-            return
-        if self.direct:
-            raise self._lost()
-        if is_task:
-            self._add_gap(first.message.task)
-            return
-        self._add_gap(await self._get_task())
-        self.take(first)
+        log = self._log
+        is_task = first.message.HasField("task") and first.message.task.id == log.task_id
+        if not (resumed and not first.gap and (log.agents_ids or not is_task)):
+            if log.agents_ids:
+                log.regular = False
+                raise LostEventsError
+            self._add_gap(first.message.task if is_task else await self._get_task())
+            if is_task:
+                return
+        log.add(first)
+        self._attempts = 0
 
     def _add_gap(self, now: hub.Task) -> None:
-        buffer = self._buffer
+        log = self._log
         snapshot = hub.StreamResponse(task=now)
         unmark(snapshot.task)
-        if buffer.events and buffer.events[-1].gap and buffer.snapshot() == snapshot.task:
+        if log.events and log.events[-1].gap and log.snapshot() == snapshot.task:
             return  # the same gap: no event arrived since
-        id_ = buffer.next_id()
-        mark_gap(snapshot.task, buffer.last_id(), id_)
-        if buffer.append(Event(snapshot, id_, gap=True)):
-            self._on_growth()
+        id_ = log.id(log.last + 1)
+        mark_gap(snapshot.task, log.id(log.last), id_)
+        # Without an id of its own, unless the ids are the agent's: the agent cannot resume after it.
+        log.add(Event(snapshot, id_ if log.agents_ids else "", gap=True))
 
     async def _settled(self, refused: A2AError) -> bool:
         """True if the task has come to rest; then readers get it. Asks the agent once."""
@@ -359,7 +289,7 @@ class StreamReader:
             await self._settle(refused)
         except A2AError as failure:
             if failure is not refused:
-                logger.debug("how task %s ended is not known: %s", self._buffer.task_id, failure)
+                logger.debug("how task %s ended is not known: %s", self._log.task_id, failure)
             return False
         return True
 
@@ -374,14 +304,10 @@ class StreamReader:
 
     async def _get_task(self) -> hub.Task:
         """Raises the agent's error, and UNAVAILABLE after a timeout."""
-        request = hub.GetTaskRequest(id=self._buffer.task_id, tenant=self._tenant)
+        request = hub.GetTaskRequest(id=self._log.task_id, tenant=self._tenant)
         context = self.context.replace(deadline=None, origin=IN_PROCESS, reply=ResponseParameters())
         try:
             async with asyncio.timeout(_GET_TIMEOUT):
                 return await self._service.unary(Call(ops.GET_TASK, request, context))
         except TimeoutError:
             raise A2AError(Reason.UNAVAILABLE, "the agent does not answer", blame=Blame.PEER) from None
-
-    def _lost(self) -> LostEventsError:
-        self._buffer.regular = False
-        return LostEventsError()

@@ -2,7 +2,7 @@
 
 Rules:
 1. A task has one current stream. A newer one replaces it; the older one lives as long as it has readers.
-2. A stream without readers lingers, unless the agent can resume it or it is over; then only its buffer is
+2. A stream without readers lingers, unless the agent can resume it or it is over; then only its log is
    kept.
 3. Streams without readers are evicted in LRU order. A stream with readers is never evicted: under pressure it
    keeps fewer events, and new streams are not kept at all.
@@ -14,16 +14,18 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.event import Event
+from a2a_bridge.core.event_log import LogReader
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import is_gap, number_of
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.annotation import Finality
-from a2a_bridge.gateway.replay_buffer import BufferReader, ReplayBuffer, ReplayOptions
+from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions
 from a2a_bridge.gateway.stream_reader import StreamReader
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -49,20 +51,20 @@ class Beginning:
 
 
 class Stream:
-    """A replay buffer and the reader that fills it."""
+    """A replay log and the reader that fills it."""
 
-    __slots__ = ("accepted", "buffer", "extensions", "key", "linger_timer", "reader", "size")
+    __slots__ = ("accepted", "extensions", "key", "linger_timer", "log", "reader", "size")
 
-    def __init__(self, key: Key, buffer: ReplayBuffer) -> None:
+    def __init__(self, key: Key, log: ReplayLog, reader: StreamReader) -> None:
         #: None once it is no longer current
         self.key: Key | None = key
-        self.buffer = buffer
+        self.log = log
+        self.reader = reader
         #: the extensions that the agent confirmed to the caller that began the stream
         self.extensions = ""
         #: when the agent last accepted a request of these callers about this task; seconds on the loop's
         #: clock
         self.accepted = asyncio.get_running_loop().time()
-        self.reader: StreamReader
         self.linger_timer: asyncio.TimerHandle | None = None
         self.size = 0
 
@@ -85,6 +87,7 @@ class StreamRegistry:
         self._resumes = resumes
         self._is_final = is_final
         self._options = options
+        self._rules = options.log_rules()
         self._epoch = f"g{secrets.token_hex(5)}"
         self._serial = count(1)
         self._streams: dict[Key, Stream] = {}
@@ -123,7 +126,7 @@ class StreamRegistry:
     def find(self, key: Key) -> Stream | None:
         """The current stream of a task, if it is usable."""
         stream = self._streams.get(key)
-        if stream is not None and not stream.buffer.regular:
+        if stream is not None and not stream.log.regular:
             self._unkey(stream)
             return None
         return stream
@@ -141,33 +144,32 @@ class StreamRegistry:
         update = None if beginning.task is not None and first.message.HasField("task") else first.message
         epoch, _, _ = first.id.rpartition("-")
         number = number_of(first.id, epoch) if first.id else None
-        direct = number is not None
+        agents_ids = number is not None
         if number is None:
             epoch, number = f"{self._epoch}{next(self._serial):x}", 0
         elif update is not None:
             number -= 1
-        buffer = ReplayBuffer(
-            task_id, beginning.task, self._options, epoch=epoch, base=number, whole=beginning.whole
-        )
-        stream = Stream(key, buffer)
-        stream.reader = StreamReader(
-            self._service,
-            buffer,
-            context,
-            tenant,
-            self._options,
+        log = ReplayLog(
+            self._rules,
+            task_id,
+            beginning.task,
+            epoch=epoch,
+            base=number,
+            whole=beginning.whole,
             resumes=self._resumes,
-            direct=direct,
-            last_id=first.id,
-            is_final=self._is_final,
-            on_growth=lambda: self._weigh(stream),
+            agents_ids=agents_ids,
+            agent_id=first.id,
+            most_task=self._options.task_size,
         )
+        reader = StreamReader(self._service, log, context, tenant, self._options, self._is_final)
+        stream = Stream(key, log, reader)
+        log.on_growth = partial(self._weigh, stream)
         if update is not None:
-            buffer.append(Event(update, buffer.next_id(), is_gap(update)))
+            log.add(Event(update, first.id, is_gap(update)))
         before = self._streams.get(key)
         if before is not None:
-            old = before.buffer
-            if old.live and old.whole and not buffer.whole and old.regular:
+            old = before.log
+            if not old.ended and old.whole and not log.whole and old.regular:
                 stream.key = None
             else:
                 self._unkey(before)
@@ -177,29 +179,29 @@ class StreamRegistry:
         self._weigh(stream)
         return stream
 
-    def join(self, stream: Stream, place: int) -> BufferReader:
+    def join(self, stream: Stream, place: int) -> LogReader[Event]:
         """A reader of the events after a number."""
         if stream.linger_timer is not None:
             stream.linger_timer.cancel()
             stream.linger_timer = None
         self._idle.pop(stream, None)
-        return stream.buffer.reader(place)
+        return stream.log.reader(place)
 
-    def leave(self, stream: Stream, reader: BufferReader) -> None:
-        """Removes a reader. The last one may end the stream."""
-        buffer = stream.buffer
-        buffer.leave(reader)
+    def leave(self, stream: Stream, reader: LogReader[Event]) -> None:
+        """Closes a reader. The last one may end the stream."""
+        log = stream.log
+        reader.close()
         self._weigh(stream)
-        if buffer.readers or stream not in self._all:
+        if log.readers or stream not in self._all:
             return
-        if stream.key is None or not buffer.regular or stream.reader.direct:
-            # The agent has all events, or the buffer cannot be used.
+        if stream.key is None or not log.regular or log.agents_ids:
+            # The agent has all events, or the log cannot be used.
             self._discard(stream)
             return
         self._idle[stream] = None
-        if not buffer.live:
+        if log.ended:
             return
-        if buffer.ended or stream.reader.last_id or not self._options.linger:
+        if log.task_ended or log.agent_id or not self._options.linger:
             self._hang_up(stream)
         else:
             loop = asyncio.get_running_loop()
@@ -212,7 +214,8 @@ class StreamRegistry:
         later = asyncio.get_running_loop().call_later
         for stream in self._all:
             # Ids of the agent identify its own events only; agents with ids end their streams.
-            if stream.buffer.task_id == task.id and stream.buffer.live and not stream.reader.direct:
+            log = stream.log
+            if log.task_id == task.id and not log.ended and not log.agents_ids:
                 later(_MOMENT, self._conclude, stream, task)
 
     async def aclose(self) -> None:
@@ -225,14 +228,15 @@ class StreamRegistry:
     # ------------------------------------------------------------------ bounds
 
     def _weigh(self, stream: Stream) -> None:
-        self._resize(stream, stream.buffer.size)
-        if self._held <= self._options.total or stream not in self._all:
-            return
+        if stream not in self._all:
+            return  # it no longer counts
+        self._resize(stream, stream.log.held)
         while self._held > self._options.total and self._idle:
             self._discard(next(iter(self._idle)))
         if self._held > self._options.total and stream in self._all:
-            stream.buffer.shrink()
-            self._resize(stream, stream.buffer.size)
+            stream.log.forget_task()
+            stream.log.drop_read()
+            self._resize(stream, stream.log.held)
 
     def _resize(self, stream: Stream, size: int) -> None:
         change, stream.size = size - stream.size, size
@@ -245,7 +249,7 @@ class StreamRegistry:
             if self._streams.get(stream.key) is stream:
                 del self._streams[stream.key]
             stream.key = None
-        if not stream.buffer.readers:
+        if not stream.log.readers:
             self._discard(stream)
 
     def _discard(self, stream: Stream) -> None:
@@ -258,13 +262,13 @@ class StreamRegistry:
         self._hang_up(stream)
 
     def _conclude(self, stream: Stream, task: hub.Task) -> None:
-        buffer = stream.buffer
-        if not buffer.live or buffer.ended:
+        log = stream.log
+        if log.ended or log.task_ended:
             return
         update = hub.TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
-        buffer.append(Event(hub.StreamResponse(status_update=update), buffer.next_id()))
+        log.add(Event(hub.StreamResponse(status_update=update)))
         self._weigh(stream)
-        buffer.stop()
+        log.stop()
         self._hang_up(stream)
 
     def _hang_up(self, stream: Stream) -> None:

@@ -8,7 +8,7 @@ It is the last service before the agent. Rules:
 2. A stream of a message, of a task that has ended, or of anything but one task passes unchanged.
 3. A caller that leaves does not end the agent's stream for others. When the last one leaves, the stream ends:
    at once if the agent can resume it, else after a time in which the caller may come back.
-4. Event ids are the agent's if its card offers to resume after them; events that are not in the buffer are
+4. Event ids are the agent's if its card offers to resume after them; events that are not in the log are
    then requested from the agent. Else ids are generated here, and an unknown one is a gap: a marked snapshot
    replaces the lost events. (Some agents number the events of each connection from the beginning; such ids
    are ignored.)
@@ -35,6 +35,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.event_log import GapError, LogReader
 from a2a_bridge.core.messages import RUNNING, TERMINAL, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of, mark_gap
@@ -51,10 +52,10 @@ from a2a_bridge.dialects.annotation import (
     synthesised,
 )
 from a2a_bridge.gateway.index import visible_to
-from a2a_bridge.gateway.replay_buffer import BufferReader, ReplayOptions, unmark
-from a2a_bridge.gateway.stream_reader import ended_early, interrupted
+from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions, unmark
+from a2a_bridge.gateway.stream_reader import ended_early, must_go_on
 from a2a_bridge.gateway.stream_registry import Beginning, Key, Stream, StreamRegistry
-from a2a_bridge.gateway.streams import task_before
+from a2a_bridge.gateway.streams import call_of_get_task, task_before
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -69,7 +70,7 @@ class _Opened:
     source: Events | None = None
     stream: Stream | None = None
     #: a position in a stored stream
-    reader: BufferReader | None = None
+    reader: LogReader[Event] | None = None
     #: the id after which it continues an earlier stream; empty if it does not
     after: str = ""
 
@@ -144,6 +145,7 @@ class StreamSharing:
         self, call: Call[Any, Any], opening: Callable[[Call[Any, Any]], Awaitable[_Opened]]
     ) -> Events:
         opened = await opening(call)
+        stream, reader = opened.stream, opened.reader
         try:
             for event in opened.first:
                 yield event
@@ -154,100 +156,54 @@ class StreamSharing:
                     yield event if self._resumes or not event.id else Event(last, gap=event.gap)
                 if self._ended_early(last):
                     yield await self._final_snapshot(call, task_id_of(last))
-            if opened.stream is None or opened.reader is None:
+            if stream is None or reader is None:
                 return
-            stream, reader = opened.stream, opened.reader
-            buffer, feed = stream.buffer, stream.reader
             closes = self._older and not is_older(call.context.origin.version)
             while True:
-                events = reader.ready()
+                events = await reader.take()
                 for event in events:
-                    reader.position += 1
                     if closes and synthesised(event.message.status_update) == CLOSING:
                         return
                     yield event
-                if events:
-                    if buffer.writer_waiter is not None:
-                        buffer.moved()
-                    if reader.error is not None or reader.position < buffer.base + len(buffer.events):
-                        continue
-                if not buffer.live:
-                    if not await self._may_continue(call, opened, stream):
-                        return
-                elif feed.reading is not None or not feed.direct:
-                    await buffer.next_change()
-                else:
-                    feed.reading = reader
-                    try:
-                        if feed.source is None:
-                            await feed.recover(interrupted())
-                            continue
-                        # The fast path: no asyncio task, and no frame between the agent's stream and this
-                        # one.
-                        async for event in feed.source:
-                            feed.take(event)
-                            reader.position += 1
-                            feed.reading = None
-                            yield event
-                            if feed.reading is not None or reader.position != buffer.base + len(
-                                buffer.events
-                            ):
-                                break  # other readers have read them all
-                            feed.reading = reader
-                        else:
-                            await feed.recover(None)
-                    except A2AError as failure:
-                        await feed.recover(failure)
-                    except BaseException:
-                        if feed.reading is reader:
-                            feed.source = None  # closed during a read
-                        raise
-                    finally:
-                        if feed.reading is reader:
-                            feed.reading = None
+                if not events and not await self._may_continue(call, opened, stream):
+                    return
+        except GapError:
+            text = "the events of the task were read too slowly; subscribe again"
+            raise A2AError(Reason.UNAVAILABLE, text, retry_after=0.0) from None
         finally:
             if opened.source is not None:
                 await opened.source.aclose()
-            if opened.stream is not None and opened.reader is not None:
-                self._streams.leave(opened.stream, opened.reader)
-                if opened.stream.reader.direct and not opened.stream.buffer.readers:
-                    await opened.stream.reader.aclose()
+            if stream is not None and reader is not None:
+                self._streams.leave(stream, reader)
 
     async def _may_continue(self, call: Call[Any, Any], opened: _Opened, stream: Stream) -> bool:
         """True if a stream that the agent ended continues for a resuming caller: the task may have moved
         since.
         """
-        buffer = stream.buffer
-        if not opened.after or buffer.ended or buffer.live:
-            return buffer.live
-        if (
-            buffer.ended_cleanly
-            and opened.after != buffer.id(buffer.last)
-            and not await stream.reader.moved()
-        ):
-            return False
-        opened.after = ""
-        stream.reader.context = self._upstream_context(call.context)
-        stream.reader.start()
+        log = stream.log
+        if log.ended:
+            after, opened.after = opened.after, ""
+            if not after or log.task_ended:
+                return False
+            if log.stopped and after != log.id(log.last) and not await stream.reader.moved():
+                return False
+        if log.ended:  # still: no other caller has revived it meanwhile
+            stream.reader.context = self._upstream_context(call.context)
+            stream.reader.start()
         return True
 
     def _ended_early(self, last: hub.StreamResponse) -> bool:
         """True if a stream passed on unchanged was closed too early; see rule 4 of `stream_reader`."""
         if self._is_final is None or last.HasField("message") or not task_id_of(last):
             return False
-        if last.HasField("status_update") and self._is_final(last.status_update):
-            return False
-        return last.HasField("artifact_update") or _state_of(last) in RUNNING
+        return must_go_on(self._is_final, last, _state_of(last))
 
     async def _final_snapshot(self, call: Call[Any, Any], task_id: str) -> Event:
         """The finished task; its changes since the last event are unknown. Raises UNAVAILABLE if it has not
         ended.
         """
-        request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant)
         try:
-            task = await self._service.unary(
-                Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-            )
+            task = await self._service.unary(call_of_get_task(call, task_id))
         except A2AError as error:
             raise ended_early() from error
         if task.status.state in RUNNING:
@@ -300,31 +256,30 @@ class StreamSharing:
     def _known(self, call: Call[Any, Any], key: Key, after: str) -> _Opened | None:
         """A position in a stored stream, if that has the requested events."""
         stream = self._streams.find(key)
-        if stream is not None:
-            place = stream.buffer.place(after) if after else None
-            if place is not None and (stream.buffer.live or stream.buffer.ended or not stream.reader.direct):
-                return self._joined(call, stream, place, _Opened(after=after))
-            wanted = not after or self._unknown_to_agent(after)
-            snapshot = stream.buffer.snapshot() if wanted and _joinable(stream) else None
-            if snapshot is not None:
-                id_ = stream.buffer.id(stream.buffer.last)
-                if after:
-                    mark_gap(snapshot, after, id_)
-                elif self._older:
-                    synthesise(snapshot, SNAPSHOT)
-                first = Event(hub.StreamResponse(task=snapshot), id_, gap=bool(after))
-                return self._joined(call, stream, stream.buffer.last, _Opened([first]))
-        return None
+        if stream is None:
+            return None
+        log = stream.log
+        place = log.place(after) if after else None
+        if place is not None and (not log.ended or log.task_ended or not log.agents_ids):
+            return self._joined(call, stream, place, _Opened(after=after))
+        wanted = not after or self._unknown_to_agent(after)
+        snapshot = log.snapshot() if wanted and _joinable(log) else None
+        if snapshot is None:
+            return None
+        id_ = log.id(log.last)
+        if after:
+            mark_gap(snapshot, after, id_)
+        elif self._older:
+            synthesise(snapshot, SNAPSHOT)
+        first = Event(hub.StreamResponse(task=snapshot), id_, gap=bool(after))
+        return self._joined(call, stream, log.last, _Opened([first]))
 
     async def _accept(self, call: Call[Any, Any], stream: Stream) -> None:
         """Has the agent accept a request of this caller, unless it did recently. Raises its refusal."""
         now = asyncio.get_running_loop().time
         if now() - stream.accepted < self._revalidate:
             return
-        request = hub.GetTaskRequest(id=call.request.id, tenant=call.request.tenant, history_length=0)
-        await self._service.unary(
-            Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-        )
+        await self._service.unary(call_of_get_task(call, call.request.id, history_length=0))
         stream.accepted = now()
 
     async def _subscribe_again(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
@@ -371,10 +326,7 @@ class StreamSharing:
         """The task in place of its lost last events. Raises the agent's error if it refused for another
         reason.
         """
-        request = hub.GetTaskRequest(id=call.request.id, tenant=call.request.tenant)
-        task = await self._service.unary(
-            Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-        )
+        task: hub.Task = await self._service.unary(call_of_get_task(call, call.request.id))
         if task.status.state not in TERMINAL:
             raise refused
         mark_gap(task, after, after)
@@ -436,13 +388,12 @@ class StreamSharing:
             events.insert(0, Event(hub.StreamResponse(task=beginning.shown)))
         if stream is None:
             return _Opened(events, source)
-        buffer = stream.buffer
+        log = stream.log
         stream.extensions = reply.get(EXTENSIONS_PARAMETER, "")
-        events[-1].id = buffer.id(buffer.last)
-        # Agents may count from 0; then no id precedes the first.
-        if beginning.shown is not None and buffer.base >= 0:
-            events[0].id = buffer.id(buffer.base)
-        reader = self._streams.join(stream, buffer.last)
+        events[-1].id = log.id(log.last)
+        if beginning.shown is not None:
+            events[0].id = log.id(log.base)
+        reader = self._streams.join(stream, log.last)
         stream.reader.start(source)
         return _Opened(events, None, stream, reader)
 
@@ -491,10 +442,9 @@ def _answer(context: CallContext, reply: ResponseParameters) -> None:
             parameters[EXTENSIONS_PARAMETER] = f"{confirmed},{RESUME_URI}" if confirmed else RESUME_URI
 
 
-def _joinable(stream: Stream) -> bool:
+def _joinable(log: ReplayLog) -> bool:
     """True if a subscriber would get the same from this stream as from the agent."""
-    buffer = stream.buffer
-    return buffer.live and buffer.whole and not buffer.ended
+    return log.whole and not log.ended and not log.task_ended
 
 
 def _following(id_: str) -> str:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, ResponseParameters
@@ -137,15 +137,19 @@ def _remove_announced(task: hub.Task, call: Call[Any, Any], update: Any) -> None
         return
 
 
+def call_of_get_task(call: Call[Any, Any], task_id: str, **members: Any) -> Call[Any, Any]:
+    """A call of GetTask for the caller of another call. members: further members of the request."""
+    request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, **members)
+    return Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
+
+
 async def _get(service: Service, call: Call[Any, Any], task_id: str) -> hub.Task:
-    request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant)
+    members: dict[str, int] = {}
     configuration = getattr(call.request, "configuration", None)
     if configuration is not None and configuration.HasField("history_length"):
-        request.history_length = configuration.history_length
+        members["history_length"] = configuration.history_length
     try:
         async with asyncio.timeout(PATIENCE):
-            return await service.unary(
-                Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-            )
+            return cast("hub.Task", await service.unary(call_of_get_task(call, task_id, **members)))
     except TimeoutError:
         raise A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.PEER) from None

@@ -97,10 +97,11 @@ class Timer:
 class Archived(EventLog[Event]):
     """A log whose older events are in an archive, which other processes may write."""
 
-    __slots__ = ("archive", "deleted", "fetching", "gone", "slow")
+    __slots__ = ("archive", "deleted", "fetching", "gone", "machine", "slow")
 
-    def __init__(self, rules: LogRules, last: int) -> None:
+    def __init__(self, rules: LogRules, last: int, machine: Machine) -> None:
         super().__init__(rules, last)
+        self.machine = machine
         #: the number of the last event in the archive, and of the last that was deleted from it
         self.archive, self.deleted = last, 0
         self.gone: list[Event] = []
@@ -120,6 +121,9 @@ class Archived(EventLog[Event]):
     def dropped(self, events: Sequence[Event], size: int, /) -> None:
         assert size == sum(map(size_of, events))
         self.gone += events
+        # Nothing is dropped that the reader that sets the pace has not read.
+        machine = self.machine
+        assert machine.pace is Pace.FREE or not machine.open() or self.base <= machine.pace_of()
 
 
 def size_of(number: Event) -> int:
@@ -149,7 +153,7 @@ class Machine(RuleBasedStateMachine):
             stall=1.0 if pace is Pace.SLOWEST else 0.0,
             call_later=self.call_later,
         )
-        self.log = Archived(self.rules, begin)
+        self.log = Archived(self.rules, begin, self)
         self.first = self.last = begin
         self.skipped: set[int] = set()
         self.ended = False
@@ -293,10 +297,9 @@ class Machine(RuleBasedStateMachine):
         """From the definition, not from sums kept along."""
         if self.pace is Pace.FREE or not self.open():
             return False
+        ahead = self.last - self.pace_of()
         unread = range(max(self.pace_of(), self.log.base) + 1, self.last + 1)
-        return bool(unread) and (
-            len(unread) >= self.rules.lead or sum(map(size_of, unread)) >= self.rules.lead_size
-        )
+        return ahead > 0 and (ahead >= self.rules.lead or sum(map(size_of, unread)) >= self.rules.lead_size)
 
     def check_bounds(self) -> None:
         """Bounds are exceeded for the reader that sets the pace only."""
@@ -304,7 +307,7 @@ class Machine(RuleBasedStateMachine):
         held = self.open() and self.pace is not Pace.FREE and log.base >= self.pace_of()
         if not held:
             assert len(log.events) < self.rules.most
-            assert log.size <= self.rules.size or len(log.events) == 1
+            assert log.size <= self.rules.size or (len(log.events) == 1 and self.pace is Pace.FREE)
 
     @invariant()
     def memory_is_the_end_of_the_stream(self) -> None:
@@ -317,8 +320,6 @@ class Machine(RuleBasedStateMachine):
         if self.pace is not Pace.FREE:
             assert log.last == self.last
             assert log.gone == list(range(self.first + 1, log.base + 1))
-            if self.open():
-                assert log.base <= self.pace_of()
 
     @invariant()
     def writer_waits_for_the_pace_and_for_nothing_else(self) -> None:

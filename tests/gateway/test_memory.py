@@ -1,4 +1,4 @@
-"""The replay buffers of a gateway count in its memory account."""
+"""The replay logs of a gateway count in its memory account."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ async def test_broken_after_each_event_of_a_task_that_ended_meanwhile(own: bool)
 
 
 @pytest.mark.parametrize("place", [1, 3, 5])
-async def test_the_reader_of_an_agents_stream_leaves_and_another_one_continues(place: int) -> None:
-    """Callers read the streams of agents that resume directly; the agent's stream ends with its caller."""
+async def test_a_caller_leaves_during_a_read_and_another_one_continues(place: int) -> None:
+    """The agent's stream is not that of the caller that began it."""
     events = whole(4)
     log = Log(*events[:place])
     agent = Shaky(log)
@@ -101,20 +101,23 @@ async def test_the_reader_of_an_agents_stream_leaves_and_another_one_continues(p
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.wait({waiting})
-            await agent.until_open(1, begun=2)
+            assert agent.open == 1
             log.add(*events[place:])
             assert contents(await reading) == events[place:]
-    assert len(agent.streams) == 2
+    assert len(agent.streams) == 1
 
 
-async def test_the_stream_of_one_reader_costs_no_task() -> None:
-    log = Log(*whole(4)[:3])
+@numberings
+async def test_a_stream_costs_one_task_whoever_reads_it(own: bool) -> None:
+    log = Log(*whole(4)[:3], numbered=own)
     async with sharing(Shaky(log)) as service:
         before = asyncio.all_tasks()
-        async with aclosing(numbered(service, sending())) as stream:
-            for _ in range(3):
-                await anext(stream)
-                assert asyncio.all_tasks() == before
+        readers = [numbered(service, sending()), *(numbered(service, subscribing()) for _ in range(3))]
+        for reader in readers:
+            await anext(reader)
+            assert len(asyncio.all_tasks() - before) == 1
+        for reader in readers:
+            await reader.aclose()
 
 
 async def test_a_slow_reader_does_not_hold_back_a_fast_one() -> None:
@@ -242,7 +245,9 @@ async def test_first_events_of_subscriptions_respect_back_pressure() -> None:
                 await agent.until_open(1, begun=1 + began)
         for _ in range(options.window):
             await anext(stream)
+        reading = asyncio.create_task(anext(stream))
         await agent.until_open(1, begun=1 + began)
+        await reading
 
 
 @pytest.mark.parametrize("reason", [Reason.TASK_NOT_FOUND, Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED])

@@ -1,0 +1,275 @@
+"""The recent events of an agent's stream about one task, for readers that join or resume. It calls no agent.
+
+Rules:
+1. It is an `EventLog` whose fastest reader sets the pace. A reader that is behind by more than the log holds
+   is dropped, and may subscribe again.
+2. Events that no longer fit are folded into the task as it was before the log begins, so that log and task
+   together are complete. A task that grows beyond its bound is dropped; the log stays.
+3. Ids are the agent's own where it resumes after them, so that they mean the same through any gateway; else
+   ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event import Event
+from a2a_bridge.core.event_log import EventLog, LogRules, Pace
+from a2a_bridge.core.lifecycle import IllegalTransitionError, advance
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.resume import RESUME_URI, event_id, number_of
+from a2a_bridge.dialects.annotation import SYNTHESISED
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: approximate overhead of an event in memory, in bytes
+_OVERHEAD = 512
+#: bytes after which the size is reported again: some events, or a large one
+_REPORT = 16 * _OVERHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """How much a gateway keeps of streams, and for how long. Sizes in bytes, times in seconds."""
+
+    #: streams that are kept; 0 turns sharing and resuming off
+    tasks: int = 1000
+    #: events of one stream that are kept for readers that resume
+    events: int = 1024
+    #: bytes of these events
+    size: int = 1 << 20
+    #: largest task of which a copy is kept
+    task_size: int = 4 << 20
+    #: bytes of all streams together
+    total: int = 64 << 20
+    #: events by which the agent may be ahead of the fastest reader
+    window: int = 64
+    #: bytes by which the agent may be ahead of the fastest reader
+    window_size: int = 256 << 10
+    #: how long the stream of an agent that cannot resume goes on without readers
+    linger: float = 30.0
+    #: how long an accepted request of a caller counts; after that the agent is asked again before the caller
+    #: joins a stream or gets a replay. 0 asks each time
+    revalidate: float = 60.0
+    #: attempts in a row to subscribe again after a break
+    attempts: int = 8
+    #: pause before the second attempt, doubled before each further one
+    pause: float = 0.1
+    #: longest pause between attempts
+    longest_pause: float = 5.0
+
+    def log_rules(self) -> LogRules:
+        """The bounds of each log."""
+        return LogRules(
+            self.events,
+            self.size,
+            Pace.FASTEST,
+            waiter=asyncio.Future,
+            lead=self.window,
+            lead_size=self.window_size,
+        )
+
+
+class LostEventsError(A2AError):
+    """Events are missing. A reader that subscribes again gets a gap."""
+
+    def __init__(self) -> None:
+        text = "events of the task were lost on the way; subscribe again"
+        super().__init__(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
+
+
+class ReplayLog(EventLog[Event]):
+    """The events of one task from one stream, numbered from `base` + 1. `ended`: no task reads the stream.
+
+    epoch: prefix of the ids; empty for numbers alone. task: the task as of `base`; None if unknown. whole:
+    True if it is the task that a subscriber would get. resumes: True if the agent resumes after its ids; else
+    these are ignored. agents_ids: True if the ids are the agent's. agent_id: its id of the newest event;
+    empty without one. stopped: the agent closed the stream. regular: all events are of this task. on_growth:
+    called when the size has changed by some events.
+    """
+
+    __slots__ = (
+        "_most_task",
+        "_owned",
+        "_reported",
+        "agent_id",
+        "agents_ids",
+        "epoch",
+        "on_growth",
+        "prefix",
+        "regular",
+        "resumes",
+        "state",
+        "stopped",
+        "task",
+        "task_id",
+        "task_size",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        rules: LogRules,
+        task_id: str,
+        task: hub.Task | None,
+        *,
+        epoch: str,
+        base: int = 0,
+        whole: bool = True,
+        resumes: bool = False,
+        agents_ids: bool = False,
+        agent_id: str = "",
+        most_task: int,
+    ) -> None:
+        super().__init__(rules, base)
+        self.task_id = task_id
+        self.task = task
+        self.task_size = 0 if task is None else task.ByteSize()
+        self.epoch = epoch
+        self.prefix = f"{epoch}-" if epoch else ""
+        self.whole = whole and task is not None
+        self.state = hub.TASK_STATE_UNSPECIFIED if task is None else task.status.state
+        self.resumes = resumes
+        self.agents_ids = agents_ids
+        self.agent_id = agent_id
+        self.ended = True
+        self.stopped = False
+        self.regular = True
+        self.on_growth: Callable[[], None] = _nothing
+        self._most_task = most_task
+        #: False while `task` is shared with a reader; it is copied before the first change
+        self._owned = False
+        #: the bytes of all events when the size was last reported
+        self._reported = 0
+
+    @property
+    def task_ended(self) -> bool:
+        """True if the task has ended, so that no event follows."""
+        return self.state in TERMINAL
+
+    @property
+    def held(self) -> int:
+        """Approximate size in memory, in bytes."""
+        return self.size + self.task_size
+
+    def id(self, number: int) -> str:
+        """The id of an event, or of a snapshot that contains all events up to it; empty if no id precedes the
+        first.
+        """
+        return event_id(number, self.epoch) if number >= 0 else ""
+
+    def place(self, id_: str) -> int | None:
+        """The number of an id if its successors are in the log; else None."""
+        number = number_of(id_, self.epoch)
+        return number if number is not None and self.base <= number <= self.last else None
+
+    def snapshot(self) -> hub.Task | None:
+        """The task with all events applied, a copy; None if it is unknown."""
+        if self.task is None:
+            return None
+        task = hub.Task()
+        task.CopyFrom(self.task)
+        try:
+            for event in self.events:
+                _fold(task, event)
+        except IllegalTransitionError:
+            self.forget_task()
+            return None
+        return task
+
+    def add(self, event: Event) -> None:
+        """Adds the next event, with its id here. Raises LostEventsError if the agent has skipped ids."""
+        id_ = f"{self.prefix}{self.last + 1}"
+        if self.agents_ids:
+            if event.id != id_:
+                self.regular = False
+                raise LostEventsError
+            self.agent_id = id_
+        else:
+            if event.id and self.resumes:
+                self.agent_id = event.id
+            event = Event(event.message, id_, event.gap)
+        message = event.message
+        which = message.WhichOneof("payload")
+        if which == "artifact_update":
+            task_id = message.artifact_update.task_id
+        elif which == "status_update":
+            update = message.status_update
+            task_id = update.task_id
+            self.state = update.status.state
+        elif which == "task":
+            task_id = message.task.id
+            self.state = message.task.status.state
+        else:
+            task_id = ""
+        if task_id != self.task_id:
+            self.regular = False
+            self.forget_task()
+        self.append(event, message.ByteSize() + _OVERHEAD)
+        if self._total - self._reported >= _REPORT:
+            self._reported = self._total
+            self.on_growth()
+
+    def stop(self, error: A2AError | None = None) -> None:
+        """Ends the stream. Readers end, or get the error, after the last event."""
+        self.stopped = error is None
+        if error is not None:
+            self.break_off(error)
+        self.end()
+
+    def forget_task(self) -> None:
+        """Drops the copy of the task."""
+        self.task = None
+        self.task_size = 0
+        self.whole = False
+
+    def dropped(self, events: Sequence[Event], size: int, /) -> None:
+        if self.task is None:
+            return
+        if not self._owned:
+            own = hub.Task()
+            own.CopyFrom(self.task)
+            self.task = own
+            self._owned = True
+        try:
+            for event in events:
+                _fold(self.task, event)
+        except IllegalTransitionError:
+            self.forget_task()
+            return
+        self.task_size += size
+        if self.task_size > self._most_task:
+            # The sum also counts replaced content.
+            self.task_size = self.task.ByteSize()
+        if self.task_size > self._most_task:
+            self.forget_task()
+
+
+def unmark(task: hub.Task) -> None:
+    """Removes the marks of a snapshot in place; they are valid for the readers of one event only."""
+    if not task.HasField("metadata"):
+        return
+    for mark in (RESUME_URI, SYNTHESISED):
+        task.metadata.fields.pop(mark, None)
+    if not task.metadata.fields:
+        task.ClearField("metadata")
+
+
+def _fold(task: hub.Task, event: Event) -> None:
+    """Applies an event to a task in place. Raises IllegalTransitionError."""
+    message = event.message
+    which = message.WhichOneof("payload")
+    if which == "task":
+        task.CopyFrom(message.task)
+        unmark(task)
+    elif which in ("status_update", "artifact_update"):
+        update = getattr(message, which)
+        advance(task, update)
+        # Only the agent counts: if this event has no number, the task has none either.
+        task.generation = update.generation
+
+
+def _nothing() -> None:
+    """Nobody asks for the size."""
