@@ -32,6 +32,7 @@ class AgentSettings(UpstreamFlags, Table):
     grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
     public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
     versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
+    store: str = flag("", "Store of this agent; see --store.", "URL", secret=True)
     max_calls: int | None = flag(None, "Concurrent unary calls of one principal; 0: no limit.", "N", least=0)
     max_streams: int | None = flag(None, "Open streams of one principal; 0: no limit.", "N", least=0)
 

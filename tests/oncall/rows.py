@@ -2,7 +2,8 @@
 
 Rules:
 1. Every message has to name its fix: `fix` is the flag, the command, the key of a file or the thing to do, as
-   the message says it. The line "Usage" and the pointer to --help of a wrong command line do not count.
+   the message says it. The line "Usage" and the pointer to --help of a wrong command line do not count. Where
+   the log need not say it, because it is the fault of a caller, docs/operate.md does, in the table of symptoms.
 2. A row is data; what it breaks is a small function of `scene.py` or of the module of the table.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 
 #: what counts as a fix: a flag, a command, a variable, a table or key of the file, or what to do
 _FIX = re.compile(
-    r"--[a-z][a-z-]+"
+    r"--[a-z][a-z0-9-]+"
     r"|a2a-bridge [a-z]+"
     r"|A2A_BRIDGE_[A-Z_]+"
     r"|\[[a-z]+\.[A-Za-z]+\]"
@@ -31,6 +32,7 @@ _FIX = re.compile(
     r"|asyncio\.to_thread"
     r"|agents\.py:[a-z]+"
     r"|a newer a2a-bridge"
+    r"|with the traceback"
 )
 _POINTERS = ("Usage: ", "Try 'a2a-bridge ")
 
@@ -68,8 +70,8 @@ class Fault:
     hurt: Callable[..., Awaitable[tuple[int, str]]]
     status: tuple[int, str]
     log: tuple[str, ...]
-    #: "" where nothing is wrong at this side: the caller's error says what to do
-    fix: str = ""
+    #: in the log, or in the table of symptoms of docs/operate.md
+    fix: str
     metric: tuple[str, Mapping[str, str]] | None = None
     value: float | None = None
     command: str = "serve {agent}"

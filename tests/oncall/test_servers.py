@@ -5,6 +5,9 @@ run. Each row is one server.
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
+import signal
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -251,6 +254,35 @@ async def store_moved(scene: Scene) -> SEEN:
     return await scene.both("task")
 
 
+async def disk_full(scene: Scene) -> SEEN:
+    """No file of the process can grow any more."""
+    assert await scene.http("task") == 200
+    process = scene.running.process.pid
+    before = resource.prlimit(process, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    async with asyncio.timeout(PATIENCE):
+        while await scene.http("task") != 503:
+            pass
+    seen = await scene.both("task")
+    await scene.measured("a2a_bridge_store_available", {}, 0.0)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, before)
+    async with asyncio.timeout(PATIENCE):
+        while await scene.http("task") != 200:
+            pass
+    return seen
+
+
+def children_of(process: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+async def worker_killed(scene: Scene) -> SEEN:
+    """One of two workers is killed, as by the kernel."""
+    os.kill(children_of(scene.running.process.pid)[0], signal.SIGKILL)
+    await scene.logged("another one is started")
+    await scene.measured("a2a_bridge_ready", {"worker": "1"}, 1.0)
+    return await scene.both()
+
+
 async def store_taken(scene: Scene) -> SEEN:
     """A second server with the same store."""
     store = f"sqlite:///{scene.path('tasks.db')}"
@@ -267,6 +299,15 @@ async def newer_store(scene: Scene) -> SEEN:
     with closing(sqlite3.connect(path)) as opened, opened:
         opened.execute("UPDATE alembic_version SET version_num = '9999'")
     done = await command("serve", scene.names["agent"], *ANY_PORT, "--store", f"sqlite:///{path}")
+    scene.said += done.err
+    assert done.code == 2
+    return 0, ""
+
+
+async def envoy_taken(scene: Scene) -> SEEN:
+    """A server in Envoy on a port that another one has."""
+    place = scene.running.http.removeprefix("http://")
+    done = await command("serve", scene.names["agent"], "--server", "envoy", "--listen", place)
     scene.said += done.err
     assert done.code == 2
     return 0, ""
@@ -301,45 +342,49 @@ async def no_receiver(scene: Scene) -> None:
 
 ROWS = [
     # ---------------------------------------------------------------- who may call
-    Fault("no credentials", "--api-keys {own}/keys.json", with_headers(), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), metric=(REFUSED, UNAUTHENTICATED), prepare=keys),
-    Fault("a key that nobody has", "--api-keys {own}/keys.json", with_headers(x_api_key="eve.xxxx"), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), metric=(REFUSED, UNAUTHENTICATED), prepare=keys),
-    Fault("a key that is revoked", "--api-keys {own}/keys.json", revoked, (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), metric=(REFUSED, UNAUTHENTICATED), prepare=keys),
+    Fault("no credentials", "--api-keys {own}/keys.json", with_headers(), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "--log-level info", metric=(REFUSED, UNAUTHENTICATED), prepare=keys),
+    Fault("a key that nobody has", "--api-keys {own}/keys.json", with_headers(x_api_key="eve.xxxx"), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "a2a-bridge keys list", metric=(REFUSED, UNAUTHENTICATED), prepare=keys),
+    Fault("a key that is revoked", "--api-keys {own}/keys.json", revoked, (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "a2a-bridge keys list", metric=(REFUSED, UNAUTHENTICATED), prepare=keys),
     Fault("a file of keys that breaks", "--api-keys {own}/keys.json", keys_broken, (200, "OK"), ("the last good ones count",), "a2a-bridge keys list --file", metric=(CALLS, {"code": "OK"}), prepare=keys),
-    Fault("a token of another issuer", JWT, with_token(iss="https://other.example"), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), metric=(REFUSED, UNAUTHENTICATED), prepare=provider),
-    Fault("a token for another audience", JWT, with_token(aud="https://other.example"), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), metric=(REFUSED, UNAUTHENTICATED), prepare=provider),
-    Fault("a token that has expired", JWT, with_token(exp=1), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), metric=(REFUSED, UNAUTHENTICATED), prepare=provider),
-    Fault("a token signed by somebody else", JWT, with_other_key, (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), metric=(REFUSED, UNAUTHENTICATED), prepare=provider),
+    Fault("a token of another issuer", JWT, with_token(iss="https://other.example"), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "--log-level info", metric=(REFUSED, UNAUTHENTICATED), prepare=provider),
+    Fault("a token for another audience", JWT, with_token(aud="https://other.example"), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "--log-level info", metric=(REFUSED, UNAUTHENTICATED), prepare=provider),
+    Fault("a token that has expired", JWT, with_token(exp=1), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "--log-level info", metric=(REFUSED, UNAUTHENTICATED), prepare=provider),
+    Fault("a token signed by somebody else", JWT, with_other_key, (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "--log-level info", metric=(REFUSED, UNAUTHENTICATED), prepare=provider),
     Fault("an identity provider that is down", JWT, with_token(), (503, "UNAVAILABLE"), ("cannot be read, no signature can be checked",), "--jwt-jwks", metric=(REFUSED, {"code": "UNAVAILABLE"}), prepare=provider_with(lambda one: one.answers.update({"/keys": (500, b"down")}))),
     Fault("an identity provider that lies", JWT, with_token(), (503, "UNAVAILABLE"), ("is that of another issuer",), "--jwt-issuer", metric=(REFUSED, {"code": "UNAVAILABLE"}), prepare=provider_with(lambda one: one.answers.update({"/.well-known/openid-configuration": (200, b'{"issuer": "https://evil.example"}')}))),
     Fault("an identity provider without keys", JWT, with_token(), (503, "UNAVAILABLE"), ("it has no key that verifies signatures",), "--jwt-jwks", metric=(REFUSED, {"code": "UNAVAILABLE"}), prepare=provider_with(lambda one: one.answers.update({"/keys": (200, b'{"keys": []}')}))),
     Fault("an identity provider that is slow", JWT, with_token_and_patience, (503, ""), ("cannot be read, no signature can be checked",), "--jwt-issuer", metric=(REFUSED, {"code": "UNAVAILABLE"}), prepare=provider_with(lambda one: one.may_answer.clear())),
-    Fault("a key that has expired", "--api-keys {own}/keys.json", key_expires, (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), metric=(REFUSED, UNAUTHENTICATED), prepare=expiring_key),
-    Fault("a proxy without the header", "--proxy-user-header X-User --forwarded-allow-ips 127.0.0.1", with_headers(), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), metric=(REFUSED, UNAUTHENTICATED)),
+    Fault("a key that has expired", "--api-keys {own}/keys.json", key_expires, (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "a2a-bridge keys list", metric=(REFUSED, UNAUTHENTICATED), prepare=expiring_key),
+    Fault("a proxy without the header", "--proxy-user-header X-User --forwarded-allow-ips 127.0.0.1", with_headers(), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "--log-level info", metric=(REFUSED, UNAUTHENTICATED)),
     # ---------------------------------------------------------------- TLS and files
     Fault("a certificate that has expired", "--ssl-certfile {folder}/expired.pem --ssl-keyfile {folder}/expired.key", call, (200, ""), ("has expired on",), "renew it"),
     Fault("a certificate that breaks", "--ssl-certfile {own}/server.pem --ssl-keyfile {own}/server.key", certificate_broken, (200, ""), ("the certificate in use stays", "holds no certificate as PEM"), "a2a-bridge reads the files again", prepare=certificate),
     Fault("a new configuration with an unknown key", "--config {own}/bridge.toml", reloaded("max_prats = 2\n"), (400, ""), ("stays as it was", "bridge.toml:1: unknown key max_prats"), "did you mean max_parts?", prepare=configuration),
     Fault("a new configuration that is no TOML", "--config {own}/bridge.toml", reloaded("max_parts = \n"), (400, ""), ("stays as it was", "bridge.toml:1: is not TOML"), "a2a-bridge config check", prepare=configuration),
-    Fault("a new configuration for the next start", "--config {own}/bridge.toml", reloaded("max_parts = 1\nmax_body = 7\n"), (400, ""), ("not changed before the next start: max_body",), "", prepare=configuration),
+    Fault("a new configuration for the next start", "--config {own}/bridge.toml", reloaded("max_parts = 1\nmax_body = 7\n"), (400, ""), ("not changed before the next start: max_body",), "a2a-bridge config check", prepare=configuration),
     # ---------------------------------------------------------------- limits
-    Fault("too large a request", "--max-body 1000", large(2000), (413, "RESOURCE_EXHAUSTED"), (), metric=(REFUSED, {})),
-    Fault("too many parts", "--max-parts 1", two_parts, (400, ""), ("INVALID_PARAMS",), metric=(CALLS, {"code": "INVALID_PARAMS"})),
-    Fault("too many calls", "--max-calls 1", beside_a_stream, (429, "RESOURCE_EXHAUSTED"), ("RESOURCE_EXHAUSTED",), metric=(CALLS, {"code": "RESOURCE_EXHAUSTED"})),
-    Fault("too many connections", "--max-connections 1", connected, (0, ""), (), metric=("a2a_bridge_refused_connections_total", {})),
-    Fault("too large an answer for the memory", "--max-memory 200000", large(300000), (429, "RESOURCE_EXHAUSTED"), ("RESOURCE_EXHAUSTED",), metric=("a2a_bridge_memory_limit_bytes", {})),
+    Fault("too large a request", "--max-body 1000", large(2000), (413, "RESOURCE_EXHAUSTED"), (), "--max-body", metric=(REFUSED, {})),
+    Fault("too many parts", "--max-parts 1", two_parts, (400, ""), ("INVALID_PARAMS",), "--max-parts", metric=(CALLS, {"code": "INVALID_PARAMS"})),
+    Fault("too many calls", "--max-calls 1", beside_a_stream, (429, "RESOURCE_EXHAUSTED"), ("RESOURCE_EXHAUSTED",), "--max-calls", metric=(CALLS, {"code": "RESOURCE_EXHAUSTED"})),
+    Fault("too many connections", "--max-connections 1", connected, (0, ""), (), "--max-connections", metric=("a2a_bridge_refused_connections_total", {})),
+    Fault("too large an answer for the memory", "--max-memory 200000", large(300000), (429, "RESOURCE_EXHAUSTED"), ("RESOURCE_EXHAUSTED",), "--max-memory", metric=("a2a_bridge_memory_limit_bytes", {})),
     # ---------------------------------------------------------------- the agent's code
-    Fault("an agent that raises", "", calling("raise"), (500, "INTERNAL"), ("the agent failed to answer a message", "agents.py", "RuntimeError: the agent is broken"), metric=(CALLS, {"code": "INTERNAL_ERROR"}), command="serve {folder}/agents.py:other", traceback=True),
-    Fault("a task whose agent raises", "", calling("raise"), (200, "OK"), ("the executor of task", "agents.py", "RuntimeError: the agent is broken", "state=FAILED"), metric=(CALLS, {"code": "OK"}), traceback=True),
-    Fault("a signal while a task works", "", stopped, (0, ""), ("SIGTERM: draining for at most 0.5 s", "failed: ", "stopped, because of SIGTERM")),
-    Fault("two signals while a task works", "--timeout-graceful-shutdown 600", stopped_at_once, (0, ""), ("SIGTERM: draining for at most 600 s",), code=128 + 15),
+    Fault("an agent that raises", "", calling("raise"), (500, "INTERNAL"), ("the agent failed to answer a message", "agents.py", "RuntimeError: the agent is broken"), "with the traceback", metric=(CALLS, {"code": "INTERNAL_ERROR"}), command="serve {folder}/agents.py:other", traceback=True),
+    Fault("a task whose agent raises", "", calling("raise"), (200, "OK"), ("the executor of task", "agents.py", "RuntimeError: the agent is broken", "state=FAILED"), "with the traceback", metric=(CALLS, {"code": "OK"}), traceback=True),
+    Fault("a signal while a task works", "", stopped, (0, ""), ("SIGTERM: draining for at most 0.5 s", "failed: ", "stopped, because of SIGTERM"), "--timeout-graceful-shutdown"),
+    Fault("two signals while a task works", "--timeout-graceful-shutdown 600", stopped_at_once, (0, ""), ("SIGTERM: draining for at most 600 s",), "--timeout-graceful-shutdown", code=128 + 15),
     Fault("an agent that blocks the event loop", "", calling("block 2", grpc=False), (200, ""), ("the event loop has been blocked", "agents.py"), "asyncio.to_thread"),
     # ---------------------------------------------------------------- store
-    Fault("a store that is moved away", "--store sqlite:///{own}/tasks.db", store_moved, (503, "UNAVAILABLE"), ("nothing more is written",), "", metric=("a2a_bridge_store_available", {}), value=0.0),
+    Fault("a store that is moved away", "--store sqlite:///{own}/tasks.db", store_moved, (503, "UNAVAILABLE"), ("nothing more is written",), "a2a-bridge db check", metric=("a2a_bridge_store_available", {}), value=0.0),
     Fault("a store that another process has", "--store sqlite:///{own}/tasks.db", store_taken, (0, ""), ("another process works with",), "--store postgresql://"),
+    Fault("a disk that is full", "--store sqlite:///{own}/tasks.db", disk_full, (503, "UNAVAILABLE"), ("the store cannot be written", "the store works again"), "a2a-bridge db check", metric=("a2a_bridge_store_available", {}), value=1.0, traceback=True),
     Fault("a store of a newer version", "", newer_store, (0, ""), ("newer",), "a newer a2a-bridge"),
+    # ---------------------------------------------------------------- processes
+    Fault("a worker that is killed", "--workers 2 --store memory://", worker_killed, (200, "OK"), ("ended with exit code -9; another one is started",), "--max-memory", metric=("a2a_bridge_ready", {"worker": "1"}), value=1.0),
+    Fault("a port of Envoy that is taken", "", envoy_taken, (0, ""), ("cannot listen",), "--listen"),
     # ---------------------------------------------------------------- notifications
-    Fault("a receiver that is not there", "--push-allow 127.0.0.1", pushed, (200, ""), ("a push notification of task", "failed"), metric=("a2a_bridge_outbox_notifications", {}), prepare=no_receiver, command="serve {folder}/agents.py:pushing"),
-    Fault("a receiver at a private address", "", pushed, (400, ""), ("INVALID_PARAMS",), metric=(CALLS, {"code": "INVALID_PARAMS"}), prepare=no_receiver, command="serve {folder}/agents.py:pushing"),
+    Fault("a receiver that is not there", "--push-allow 127.0.0.1", pushed, (200, ""), ("a push notification of task", "failed"), "a2a-bridge push list", metric=("a2a_bridge_outbox_notifications", {}), prepare=no_receiver, command="serve {folder}/agents.py:pushing"),
+    Fault("a receiver at a private address", "", pushed, (400, ""), ("INVALID_PARAMS",), "--push-allow", metric=(CALLS, {"code": "INVALID_PARAMS"}), prepare=no_receiver, command="serve {folder}/agents.py:pushing"),
     Fault("a receiver that refuses", "--push-allow 127.0.0.1", pushed, (200, ""), ("is given up",), "a2a-bridge push retry", metric=("a2a_bridge_dead_letters", {}), prepare=refusing_receiver, command="serve {folder}/agents.py:pushing"),
 ]  # fmt: skip
 

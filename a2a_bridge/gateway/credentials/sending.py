@@ -49,13 +49,13 @@ class UpstreamCredentials(Protocol):
         """The service parameters of callers from which they are made, in lower case."""
         ...
 
-    async def of(self, context: CallContext) -> Mapping[str, str]:
+    async def of(self, context: CallContext, /) -> Mapping[str, str]:
         """The service parameters for a call. Raises UNAUTHENTICATED if the caller lacks what they are made
         from, UNAVAILABLE while there are none.
         """
         ...
 
-    def invalidate(self, refused: Mapping[str, str], context: CallContext) -> bool:
+    def invalidate(self, refused: Mapping[str, str], context: CallContext, /) -> bool:
         """Forgets parameters of `of` that the agent has refused. Returns whether a repetition can help."""
         ...
 
