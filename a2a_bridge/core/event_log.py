@@ -315,9 +315,9 @@ class EventLog(Generic[E]):
             self.writers_waiting = _wake(self.writers_waiting)
 
     def _set_pace(self, position: int) -> None:
-        self._pace = position
-        place = position - self.base
-        self._pace_total = self._ends[place - 1] if place > 0 else self._dropped
+        place = max(position - self.base, 0)  # nobody waits for a reader whose events are lost
+        self._pace = self.base + place
+        self._pace_total = self._ends[place - 1] if place else self._dropped
 
     def _find_pace(self) -> int:
         """The position of the reader that sets the pace; without readers, the end of the log."""

@@ -216,7 +216,7 @@ class Machine(RuleBasedStateMachine):
         timer.callback()
         for one in self.open():
             if one.read == slowest:
-                one.closed, one.error, one.limit = True, A2AError(Reason.UNAVAILABLE), one.read
+                one.closed, one.error, one.limit = True, A2AError(Reason.UNAVAILABLE), one.got
 
     # ------------------------------------------------------------------ another process
 
@@ -297,9 +297,10 @@ class Machine(RuleBasedStateMachine):
         """From the definition, not from sums kept along."""
         if self.pace is Pace.FREE or not self.open():
             return False
-        ahead = self.last - self.pace_of()
         unread = range(max(self.pace_of(), self.log.base) + 1, self.last + 1)
-        return ahead > 0 and (ahead >= self.rules.lead or sum(map(size_of, unread)) >= self.rules.lead_size)
+        return bool(unread) and (
+            len(unread) >= self.rules.lead or sum(map(size_of, unread)) >= self.rules.lead_size
+        )
 
     def check_bounds(self) -> None:
         """Bounds are exceeded for the reader that sets the pace only."""
