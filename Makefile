@@ -176,7 +176,7 @@ COMPILE = $(BUILD)/uv/bin/uv pip compile --quiet --universal --python-version 3.
 	$(if $(UPGRADE),--upgrade) --no-emit-index-url --no-emit-find-links --no-annotate \
 	--custom-compile-command "make lock"
 
-# What the container image has: all but Envoy.
+# What the container image has: all but the servers, Envoy and NATS.
 IMAGE_EXTRAS = auth cluster postgres signing tracing uvloop
 
 lock: $(PEERS:%=lock-%) ## resolve all locks anew (UPGRADE=1: to the newest versions); needs Python and a registry

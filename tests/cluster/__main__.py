@@ -17,13 +17,15 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tests.cluster.machines import Machines
 from tests.cluster.schedule import Outcome, run
 from tests.nats import running
 from tests.postgres import _folder, _running
 from tests.stores.conftest import filled
 
 _PORTION = 200
+
+# grpcio's handlers for forks crash the commands that start and stop a database. Read when it is imported.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 
 def _portion(seeds: range) -> list[Outcome]:
@@ -48,6 +50,8 @@ def simulated(seed: int, count: int) -> tuple[int, list[str]]:
 
 async def real(seed: int, seconds: float) -> tuple[int, list[str]]:
     """The same of real replicas."""
+    from tests.cluster.machines import Machines
+
     with (
         tempfile.TemporaryDirectory(prefix="a2a-cluster-") as folder,
         _running(_folder(os.getpid(), "cluster")) as postgres,

@@ -243,7 +243,12 @@ class Replica:
             now.holder = me
             return True
 
-        if not await self.transaction(take):
+        try:
+            taken = await self.transaction(take)
+        except A2AError:
+            self.recover()  # it may be this replica's now
+            raise
+        if not taken:
             raise LostError
         if me != self.cluster.me:
             raise LostError

@@ -42,6 +42,8 @@ class Schedule:
         self.chance = random.Random(seed)
         self.loop = VirtualLoop()
         self.world = World(self.loop, self.chance)
+        #: buses that fail do so for good: nothing may wait for them
+        self.forever = self.chance.random() < 0.15
         self.outcome = Outcome(seed)
         self.bound = bound
         self.replicas: list[Replica] = []
@@ -140,7 +142,8 @@ class Schedule:
             for link in links:
                 if link.state == UP:
                     link.state, link.since = state, loop.time()
-                    loop.call_later(seconds, self._mend, link)
+                    if not (self.forever and "bus" in kind):
+                        loop.call_later(seconds, self._mend, link)
         elif kind == "slow":
             link = chance.choice((one.database_link, one.bus_link))
             link.delay = chance.choice((0.2, 1.0))
@@ -174,7 +177,8 @@ class Schedule:
         self.world.loss = 0.0
         for one in self.replicas:
             for link in (one.database_link, one.bus_link):
-                self._mend(link)
+                if not (self.forever and link is one.bus_link):
+                    self._mend(link)
                 link.delay = 0.005
             self._go_on(one)
 
@@ -295,7 +299,8 @@ def _message(task_id: str, message_id: str, immediately: bool) -> hub.SendMessag
     request = hub.SendMessageRequest()
     request.message.task_id, request.message.message_id = task_id, message_id
     request.message.role = hub.ROLE_USER
-    request.message.parts.add().text = "x" * 500
+    # Every other one travels in parts.
+    request.message.parts.add().text = "x" * (500 if int(message_id[1:]) % 2 else 5)
     request.configuration.return_immediately = immediately
     return request
 

@@ -17,6 +17,7 @@ class SingleNode:
     def __init__(self) -> None:
         self.me = uuid4().hex
         self.remote = None
+        self._on_death: list[Callable[[], None]] = []
 
     def join(self, connection: Connection) -> None:
         """All earlier holders are dead, because this process has the lock."""
@@ -33,5 +34,11 @@ class SingleNode:
         """Does nothing: there is no other replica."""
 
     def on_death(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` once: all earlier holders are dead."""
+        """Calls `callback` at once, because all earlier holders are dead, and whenever there may be orphans."""
+        self._on_death.append(callback)
         callback()
+
+    def orphaned(self) -> None:
+        """There may be orphans."""
+        for callback in self._on_death:
+            callback()

@@ -75,6 +75,8 @@ class ClusterMembership(Protocol):
 
     def on_death(self, callback: Callable[[], None], /) -> None: ...
 
+    def orphaned(self) -> None: ...
+
     def follow(self, task_id: str, /) -> None: ...
 
     def unfollow(self, task_id: str, /) -> None: ...
@@ -186,7 +188,12 @@ class SqlStore:
             place = Place(row.context, row.state, row.time)
             return OpenedTask(version + 1, row.last, row.applied, place, stored.task.ByteSize())
 
-        opened = await self.writer.write(take, order=("tasks", task_id), task_id=storable(task_id))
+        try:
+            opened = await self.writer.write(take, order=("tasks", task_id), task_id=storable(task_id))
+        except A2AError:
+            # It may have been committed: then the task is this replica's, and nobody works on it.
+            self._beside.orphaned()
+            raise
         return self.writer.lease(scope, task_id, on_lost, push=push, opened=opened)
 
     async def settled(self) -> None:
