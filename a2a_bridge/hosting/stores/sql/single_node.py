@@ -34,7 +34,7 @@ class SingleNode:
         """Does nothing: there is no other replica."""
 
     def on_death(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` at once, because all earlier holders are dead, and whenever there may be orphans."""
+        """Calls `callback` at once, because all earlier holders are dead, and with each `orphaned`."""
         self._on_death.append(callback)
         callback()
 
