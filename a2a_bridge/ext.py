@@ -62,6 +62,7 @@ from a2a_bridge.dialects import (
     Loss,
     PushForm,
     Row,
+    RowExtras,
     by_version,
 )
 from a2a_bridge.dialects.detect import detect
@@ -170,6 +171,7 @@ __all__ = [
     "Res",
     "ResumingExecutor",
     "Row",
+    "RowExtras",
     "Scope",
     "Sent",
     "ServeOptions",

@@ -1,8 +1,8 @@
 """Detects, while a message is being encoded, that it is too large to be encoded without a pause.
 
 The size of a message is unknown before it has been walked. So encoders count the values that they encode, and
-within `briefly` they stop beyond an allowance: the caller then encodes the message where that may take time,
-such as in a thread. Outside of `briefly`, and so in every other thread, there is no limit.
+in a call of `within_budget` they stop beyond an allowance: the caller then encodes the message where that may
+take time, such as in a thread. Outside of `within_budget`, and so in every other thread, there is no limit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Meter(threading.local):
 METER = _Meter()
 
 
-def briefly(write: Callable[..., T], *arguments: Any) -> T:
+def within_budget(write: Callable[..., T], *arguments: Any) -> T:
     """The result of `write` for the arguments. Raises LengthyError if it encodes more than
     ALLOWANCE values.
     """

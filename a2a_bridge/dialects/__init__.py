@@ -20,6 +20,7 @@ from a2a_bridge.dialects.dialect import (
     Loss,
     PushForm,
     Row,
+    RowExtras,
 )
 from a2a_bridge.dialects.known import KnownDialects
 from a2a_bridge.dialects.v0_1 import DIALECT as V0_1
@@ -80,6 +81,7 @@ __all__ = [
     "Loss",
     "PushForm",
     "Row",
+    "RowExtras",
     "by_version",
     "is_older",
     "newest_first",

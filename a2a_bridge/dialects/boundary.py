@@ -20,7 +20,7 @@ from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.codec.unknown import drop_members, holds_members
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
-from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.dialect import NO_EXTRAS, Row, RowExtras
 from a2a_bridge.pb.google_protobuf import Timestamp
 
 Coder = Callable[[Any], Any]
@@ -48,9 +48,9 @@ def row(
     address: Any,
     request: Conversion,
     response: Conversion,
-    **further: Any,
+    extras: RowExtras[Any, Any] = NO_EXTRAS,
 ) -> Row[Any, Any]:
-    """A row whose conversions raise errors of the protocol. further: other fields of the row."""
+    """A row whose conversions raise errors of the protocol."""
     return Row(
         operation,
         address,
@@ -58,7 +58,7 @@ def row(
         decode_request=request_decoder(request),
         encode_response=response_encoder(operation.response, response.encode),
         decode_response=response_decoder(operation.response, response),
-        **further,
+        extras=extras,
     )
 
 

@@ -1,7 +1,7 @@
 """The definition of a protocol version: forms with rows of pure functions. The versions are the folders.
 
 Rules:
-1. Only a row connects an operation, an address and a spelling.
+1. Only a row connects an operation, an address and an encoding.
 2. A missing row means that the version lacks the operation; a missing form, that it lacks the binding.
 3. Functions here and in the folders are pure: no clock, no network, no state between calls.
 """
@@ -9,8 +9,8 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Self, TypeVar, cast
 
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core import operations as ops
@@ -59,17 +59,52 @@ GRPC: Kind[str, bytes] = Kind("GRPC")
 
 
 @dataclass(frozen=True, slots=True)
-class Row(Generic[Address, Wire]):
-    """One operation in one form. Decoders raise A2AError INVALID_PARAMS.
+class Beside(Generic[Wire]):
+    """Content of a message that has no place in the hub's message, not even in a metadata Struct.
 
-    Some requests and responses hold content that has no place in the hub's message, not even in a metadata
-    Struct. This content travels beside the message, as service parameters. `extract`, `restore` and their
-    counterparts for responses are None for most rows. Only bindings call them; other layers transport the
-    parameters.
-
-    Some versions have several spellings of one operation and answer in the spelling of the request
-    (`variant`).
+    It travels beside the message, as service parameters. Only bindings call these functions; other layers
+    transport the parameters.
     """
+
+    #: the service parameters with that content, on the side that decodes the message
+    extract: Callable[[Wire], Mapping[str, str]]
+    #: the message with that content restored, on the side that has encoded it
+    restore: Callable[[Wire, Mapping[str, str]], Wire]
+
+
+@dataclass(frozen=True, slots=True)
+class RowExtras(Generic[Address, Wire]):
+    """What a version does beyond the four functions of a row. Most rows need none of it."""
+
+    #: content beside a request
+    request: Beside[Wire] | None = None
+    #: content beside a response
+    response: Beside[Wire] | None = None
+    #: the row for one request, given the request and the caller's parameters (server side, before
+    #: decode_request; for the whole call except errors), for operations with several variants, which are
+    #: answered in that of the request. Clients use the row unchanged
+    variant: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
+    #: the row for one call, given its context (client side, before encode_request)
+    for_agent: Callable[[CallContext], Row[Address, Wire]] | None = None
+    #: the row to retry with after the agent rejected this row's request as unreadable (client side). If the
+    #: retry is answered, it is used from then on
+    fallback: Row[Address, Wire] | None = None
+    #: a request with explicit values for defaults that differ between agents, given the request and whether
+    #: its caller speaks 0.x (client side, after encode_request)
+    explicit: Callable[[Wire, bool], Wire] | None = None
+    #: a request without the members that strict readers of the version reject (client side, after
+    #: encode_request, for agents with Quirks.strict_json)
+    strict: Callable[[Wire], Wire] | None = None
+    #: service parameters that the client side sends with the request
+    parameters: Mapping[str, str] | None = None
+
+
+NO_EXTRAS: RowExtras[Any, Any] = RowExtras()
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[Address, Wire]):
+    """One operation in one form. Decoders raise A2AError INVALID_PARAMS."""
 
     #: the operation
     operation: ops.Operation[Any, Any]
@@ -83,37 +118,17 @@ class Row(Generic[Address, Wire]):
     encode_response: Callable[[Any], Wire]
     #: wire -> hub response
     decode_response: Callable[[Wire], Any]
-    #: the service parameters with the content of a request that its message lacks (server side)
-    extract: Callable[[Wire], Mapping[str, str]] | None = None
-    #: a request with that content restored (client side)
-    restore: Callable[[Wire, Mapping[str, str]], Wire] | None = None
-    #: `extract` for a response, on the client side
-    extract_response: Callable[[Wire], Mapping[str, str]] | None = None
-    #: `restore` for a response, on the server side
-    restore_response: Callable[[Wire, Mapping[str, str]], Wire] | None = None
-    #: the row for one request, given the request and the caller's parameters (server side, before
-    #: decode_request; for the whole call except errors). None if there is only one spelling. Clients use the
-    #: row unchanged
-    variant: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
-    #: a request with explicit values for defaults that differ between agents, given the request and whether
-    #: its caller speaks 0.x (client side, after encode_request). None if all agents agree on the defaults
-    explicit: Callable[[Wire, bool], Wire] | None = None
-    #: the row for one call, given its context (client side, before encode_request). None if there is only one
-    #: variant
-    relayed: Callable[[CallContext], Row[Address, Wire]] | None = None
-    #: service parameters that the client side sends with the request
-    says: Mapping[str, str] | None = None
-    #: a request without the members that strict readers of the version refuse (client side, after
-    #: encode_request, for agents with Quirks.strict_json). None if there are no such members
-    strict: Callable[[Wire], Wire] | None = None
-    #: the row to retry with after the agent refused this row's request as unreadable (client side). If the
-    #: retry is answered, it is used from then on. None if there is only one variant
-    instead: Row[Address, Wire] | None = None
+    #: what else the version does for the operation
+    extras: RowExtras[Address, Wire] = NO_EXTRAS
 
     @property
     def streaming(self) -> bool:
         """Whether the operation answers with a stream."""
         return isinstance(self.operation, ops.Streaming)
+
+    def with_extras(self, **changes: Any) -> Self:
+        """The same row with other values of these members of its `extras`."""
+        return replace(self, extras=replace(self.extras, **changes))
 
 
 @dataclass(frozen=True, slots=True)

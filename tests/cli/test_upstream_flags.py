@@ -201,7 +201,8 @@ async def test_a_card_that_changes_is_used_without_a_restart() -> None:
             ended = await running.ended()
     assert ended.err.count("has changed, and is used") == 1
     assert site.answers[0] == 200
-    assert site.answers.count(200) == 2
+    # Where the machine is slow, the changed card may be read more than once.
+    assert site.answers.count(200) >= 2
 
 
 async def test_an_agent_that_is_gone_is_told_with_a_time_to_come_back() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_bridge.codec import decoder, encoder, loads
-from a2a_bridge.codec.meter import ALLOWANCE, LengthyError, briefly
+from a2a_bridge.codec.meter import ALLOWANCE, LengthyError, within_budget
 from a2a_bridge.codec.structs import Rounded
 from a2a_bridge.pb.google_protobuf import ListValue, Struct, Value
 
@@ -87,9 +87,9 @@ def test_unknown_fields_and_unusual_octets_are_read(octets: bytes, tree: Any) ->
 def test_values_are_counted_before_they_are_read(tree: Any) -> None:
     message = decoder(Struct)({"x": tree})
     with pytest.raises(LengthyError):
-        briefly(encoder(Struct), message)
+        within_budget(encoder(Struct), message)
 
 
 def test_a_long_text_is_not_many_values() -> None:
     message = decoder(Struct)({"x": "a line of text\n" * (ALLOWANCE // 2), "y": loads(b"[1,2]")})
-    assert briefly(encoder(Struct), message)["y"] == [1, 2]
+    assert within_budget(encoder(Struct), message)["y"] == [1, 2]

@@ -47,13 +47,15 @@ SIDES = (("request", Reason.INVALID_PARAMS), ("response", Reason.INVALID_AGENT_R
 def read(row: Any, which: str, wire: Any, reasons: set[Reason]) -> None:
     """Reads a wire, as bindings do; an exception is an A2AError for one of `reasons`."""
     decode = f"decode_{which}"
-    beside = "extract" if which == "request" else "extract_response"
 
     def whole(tree: Any) -> None:
-        spoken = row.variant(tree, {}) if which == "request" and row.variant is not None else row
+        spoken = (
+            row.extras.variant(tree, {}) if which == "request" and row.extras.variant is not None else row
+        )
         getattr(spoken, decode)(tree)
-        if getattr(spoken, beside) is not None:
-            getattr(spoken, beside)(tree)
+        beside = getattr(spoken.extras, which)
+        if beside is not None:
+            beside.extract(tree)
 
     try:
         whole(wire)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.codec.meter import LengthyError, briefly
+from a2a_bridge.codec.meter import LengthyError, within_budget
 from a2a_bridge.dialects import carrying
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -36,11 +36,11 @@ def test_a_text_of_ours_comes_back(parts: int) -> None:
 
 def test_megabytes_with_a_text_are_not_written_without_a_pause() -> None:
     with pytest.raises(LengthyError):
-        briefly(carrying.dumps, document(6))
+        within_budget(carrying.dumps, document(6))
     request = hub.SendMessageRequest()
     request.message.message_id = "m"
     request.message.metadata.update({KEY: TEXT * 6})
     wire, method = request.SerializeToString(), "/lf.a2a.v1.A2AService/SendMessage"
     with pytest.raises(LengthyError):
-        briefly(carrying.sealed_request, wire, method)
+        within_budget(carrying.sealed_request, wire, method)
     assert carrying.opened_request(carrying.sealed_request(wire, method), method) == wire

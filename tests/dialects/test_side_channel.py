@@ -22,8 +22,8 @@ ROWS = [
     for row in form.rows
 ]
 every_row = pytest.mark.parametrize("row", ROWS)
-ASKING = [one for one in ROWS if one.values[0].restore is not None]
-ANSWERING = [one for one in ROWS if one.values[0].restore_response is not None]
+ASKING = [one for one in ROWS if one.values[0].extras.request is not None]
+ANSWERING = [one for one in ROWS if one.values[0].extras.response is not None]
 JUNK = [
     "",
     "x",
@@ -59,7 +59,7 @@ def wires(row: Any, which: str) -> list[Any]:
 @given(text=texts)
 def test_junk_beside_a_request(row: Any, text: str) -> None:
     for wire in wires(row, "request"):
-        recalled = row.restore(wire, {SIDE_CHANNEL: text})
+        recalled = row.extras.request.restore(wire, {SIDE_CHANNEL: text})
         assert isinstance(recalled, bytes) or dumps(recalled)
 
 
@@ -68,23 +68,23 @@ def test_junk_beside_a_request(row: Any, text: str) -> None:
 @given(text=texts)
 def test_junk_beside_a_response(row: Any, text: str) -> None:
     for wire in wires(row, "response"):
-        recalled = row.restore_response(wire, {SIDE_CHANNEL: text})
+        recalled = row.extras.response.restore(wire, {SIDE_CHANNEL: text})
         assert isinstance(recalled, bytes) or dumps(recalled)
 
 
 @every_row
 def test_nothing_beside_a_message_leaves_it_as_it_is(row: Any) -> None:
-    for which, name in (("request", "restore"), ("response", "restore_response")):
-        restore = getattr(row, name)
-        if restore is not None:
+    for which in ("request", "response"):
+        beside = getattr(row.extras, which)
+        if beside is not None:
             for wire in wires(row, which):
-                assert restore(wire, {}) == wire
+                assert beside.restore(wire, {}) == wire
 
 
 @every_row
 def test_samples_say_nothing_beside_themselves(row: Any) -> None:
-    for which, name in (("request", "extract"), ("response", "extract_response")):
-        extract = getattr(row, name)
-        if extract is not None:
+    for which in ("request", "response"):
+        beside = getattr(row.extras, which)
+        if beside is not None:
             for wire in wires(row, which):
-                assert not extract(wire)
+                assert not beside.extract(wire)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from a2a_bridge.codec import dumps
-from a2a_bridge.codec.meter import LengthyError, briefly
+from a2a_bridge.codec.meter import LengthyError, within_budget
 from a2a_bridge.dialects import scalars, unmapped
 from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, restored, same
 from a2a_bridge.dialects.unmapped_fields import UNKNOWN, merge_unknown, restore_unknown
@@ -162,10 +162,10 @@ def test_a_text_of_megabytes_is_not_read_without_a_pause() -> None:
     message = hub.Message()
     unmapped.carry(message, PROTO, entries)
     with pytest.raises(LengthyError):
-        briefly(unmapped.carried, message, PROTO)
+        within_budget(unmapped.carried, message, PROTO)
     assert unmapped.carried(message, PROTO) == entries
     unmapped.carry(message, PROTO, [["/x", "A" * 1000]])
-    assert briefly(unmapped.carried, message, PROTO) == [["/x", "A" * 1000]]
+    assert within_budget(unmapped.carried, message, PROTO) == [["/x", "A" * 1000]]
 
 
 @given(canonical=anything(), given_=anything())

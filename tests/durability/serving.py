@@ -18,7 +18,7 @@ from tests.patience import PATIENCE
 ROOT = Path(__file__).resolve().parents[2]
 AGENT = Path(__file__).with_name("agent.py")
 #: seconds for running calls after SIGTERM
-GRACE = 5.0
+GRACE = 10.0
 #: maximum number of lines of standard error that are kept
 _KEPT = 1000
 

@@ -250,9 +250,9 @@ def check_request(chain: Chain, said: Any) -> None:
         if shape(near) != KIND:
             without_written_defaults(call.request)
         found = row.encode_request(call.request)
-        if row.restore is not None:
+        if row.extras.request is not None:
             beside = with_side_channel(call.context.parameters, call.context.side_channel)
-            found = row.restore(found, beside)
+            found = row.extras.request.restore(found, beside)
     wanted = deepcopy(said)
     if shape(near) == KIND:
         found = normalised(chain, with_written_defaults(found))

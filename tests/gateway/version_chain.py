@@ -84,12 +84,12 @@ class Wire:
         if self.binary:
             wire = row.encode_request(call.request)
             given = with_side_channel(call.context.parameters, call.context.side_channel)
-            if row.restore is not None and given:
-                wire = row.restore(wire, given)
+            if row.extras.request is not None and given:
+                wire = row.extras.request.restore(wire, given)
             wire = carrying.sealed_request(wire, row.address)
         else:
             wire = self._client.encoded(row, call)
-        parameters = dict(row.says or {})
+        parameters = dict(row.extras.parameters or {})
         if call.context.side_channel and self.dialect.declares:
             parameters[SIDE_CHANNEL] = carrying.sealed_side_channel(call.context.side_channel, call.request)
         return self.addressed(row, wire, parameters)
@@ -107,10 +107,10 @@ class Wire:
         """The server side."""
         row, wire = self._found(operation, written)
         parameters = dict(written.parameters)
-        if row.variant is not None:
-            row = row.variant(wire, parameters)
+        if row.extras.variant is not None:
+            row = row.extras.variant(wire, parameters)
         message = row.decode_request(wire)
-        beside = dict(row.extract(wire)) if row.extract is not None else {}
+        beside = dict(row.extras.request.extract(wire)) if row.extras.request is not None else {}
         given = parameters.pop(SIDE_CHANNEL, None)
         own = beside.pop(SIDE_CHANNEL, "")
         aside = own or (carrying.opened_side_channel(given, message) if given else "")
@@ -137,8 +137,8 @@ class Wire:
         """The server side. Content beside the answer is in the reply of the call's context."""
         reply = call.context.reply
         wire = row.encode_response(message)
-        if row.restore_response is not None:
-            wire = row.restore_response(wire, with_side_channel(reply, reply.side_channel))
+        if row.extras.response is not None:
+            wire = row.extras.response.restore(wire, with_side_channel(reply, reply.side_channel))
         body = carrying.sealed_response(wire, row.address) if self.binary else carrying.dumps(wire)
         parameters = {}
         if reply.side_channel and self.dialect.declares:
@@ -154,8 +154,8 @@ class Wire:
         if not self.binary:
             return self._client.decoded(row, carrying.loads(written.body or b""), call.context)
         wire = carrying.opened_response(written.body or b"", row.address)
-        if row.extract_response is not None:
-            take_side_channel(call.context.reply, row.extract_response(wire))
+        if row.extras.response is not None:
+            take_side_channel(call.context.reply, row.extras.response.extract(wire))
         return row.decode_response(wire)
 
 

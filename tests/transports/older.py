@@ -22,6 +22,7 @@ from a2a_bridge.dialects import (
     HttpRule,
     Row,
 )
+from a2a_bridge.dialects.dialect import Beside
 from a2a_bridge.dialects.v0_3 import errors
 
 METHODS = {
@@ -54,7 +55,7 @@ def _noted(row: Row[Any, Any]) -> Row[Any, Any]:
             return wire
         return wire + NOTE if isinstance(wire, bytes) else {**wire, "note": note}
 
-    return replace(row, extract=extract, restore=restore, extract_response=extract, restore_response=restore)
+    return row.with_extras(request=Beside(extract, restore), response=Beside(extract, restore))
 
 
 def _http(address: HttpAddress) -> HttpAddress:

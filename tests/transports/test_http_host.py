@@ -71,6 +71,16 @@ async def test_http_1_0() -> None:
             assert (await connection.reader.read()).count(b"data: ") == 3
 
 
+async def test_nothing_is_written_to_a_closed_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a client that closes its half while requests of it wait, so that the transport closes."""
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(b"".join(request("POST", "/", rpc(id_=number)) for number in range(200)))
+        connection.writer.write_eof()
+        async with asyncio.timeout(PATIENCE):
+            assert await connection.reader.read()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
 @pytest.mark.parametrize(
     "head",
     [

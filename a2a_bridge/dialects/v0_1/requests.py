@@ -12,7 +12,7 @@ from typing import Any
 
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
-from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.dialect import Beside, Row, RowExtras
 from a2a_bridge.dialects.v0_1 import events, messages, params
 from a2a_bridge.dialects.v0_3 import requests as v0_3
 
@@ -46,10 +46,10 @@ def _row(method: str, newer: str, requests: Trees, responses: Trees) -> Row[str,
         decode_request=request.decode,
         encode_response=response.encode,
         decode_response=response.decode,
-        extract=request.extract if inner.extract is not None else None,
-        restore=request.restore if inner.restore is not None else None,
-        extract_response=response.extract if inner.extract_response is not None else None,
-        restore_response=response.restore if inner.restore_response is not None else None,
+        extras=RowExtras(
+            Beside(request.extract, request.restore) if inner.extras.request is not None else None,
+            Beside(response.extract, response.restore) if inner.extras.response is not None else None,
+        ),
     )
 
 
@@ -89,16 +89,16 @@ class _Requests(_Half):
             raise invalid_params("", _TOO_DEEP) from None
 
     def extract(self, wire: Any) -> Mapping[str, str]:
-        inner = self._inner.extract
+        beside = self._inner.extras.request
         try:
-            return inner(self._up(wire)) if inner is not None else {}
+            return beside.extract(self._up(wire)) if beside is not None else {}
         except DecodeError:
             return {}  # lacks members that 0.1 requires: `decode` reports the error
 
     def restore(self, wire: Any, parameters: Mapping[str, str]) -> Any:
-        inner = self._inner.restore
+        beside = self._inner.extras.request
         try:
-            return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
+            return self._down(beside.restore(self._up(wire), parameters)) if beside is not None else wire
         except DecodeError:
             return wire  # lacks members that 0.1 requires: the agent reports the error
 
@@ -126,13 +126,13 @@ class _Responses(_Half):
             raise _deep_answer() from None
 
     def extract(self, wire: Any) -> Mapping[str, str]:
-        inner = self._inner.extract_response
-        return inner(self._up(wire)) if inner is not None else {}
+        beside = self._inner.extras.response
+        return beside.extract(self._up(wire)) if beside is not None else {}
 
     def restore(self, wire: Any, parameters: Mapping[str, str]) -> Any:
-        inner = self._inner.restore_response
+        beside = self._inner.extras.response
         try:
-            return self._down(inner(self._up(wire), parameters)) if inner is not None else wire
+            return self._down(beside.restore(self._up(wire), parameters)) if beside is not None else wire
         except A2AError:
             return wire  # null: there is no content
 

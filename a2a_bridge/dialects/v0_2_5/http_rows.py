@@ -69,7 +69,7 @@ _RESPONSES: Mapping[Any, Rename] = {
 def older(row: HttpRow) -> HttpRow:
     """The 0.2.5 form of a row of 0.3: unchanged if no name differs."""
     request, response = _REQUESTS.get(row.operation), _RESPONSES.get(row.operation)
-    variant, relayed = row.variant, row.relayed
+    variant, for_agent = row.extras.variant, row.extras.for_agent
     changed: dict[str, Any] = {}
     if request is not None:
         changed["encode_request"] = _then(row.encode_request, request)
@@ -77,11 +77,14 @@ def older(row: HttpRow) -> HttpRow:
     if response is not None:
         changed["encode_response"] = _then(row.encode_response, response)
         changed["decode_response"] = _then(response, row.decode_response)
-    if changed and variant is not None:
-        changed["variant"] = lambda tree, parameters: older(variant(tree, parameters))
-    if changed and relayed is not None:
-        changed["relayed"] = lambda context: older(relayed(context))
-    return replace(row, **changed) if changed else row
+    if not changed:
+        return row
+    row = replace(row, **changed)
+    if variant is not None:
+        row = row.with_extras(variant=lambda tree, parameters: older(variant(tree, parameters)))
+    if for_agent is not None:
+        row = row.with_extras(for_agent=lambda context: older(for_agent(context)))
+    return row
 
 
 def _then(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.dialect import Beside, Row
 from a2a_bridge.dialects.v0_3.proto_files import decode_octets
 from a2a_bridge.peers import Files, caller
 
@@ -48,15 +48,20 @@ _BINDINGS = frozenset({"GRPC", "HTTP+JSON"})
 FirstFile = Callable[[Any], tuple[bytes, str] | None]
 
 
+def in_base64(row: AnyRow) -> AnyRow:
+    """A row for requests whose files are base64 text: the call says so to the agent's side."""
+    beside = row.extras.request
+    restore = (lambda wire, _: wire) if beside is None else beside.restore
+    return row.with_extras(request=Beside(lambda _: {FILES_PARAMETER: _SAID}, restore))
+
+
 def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
     """The row of an operation that selects one of `rows` for every call, on both sides."""
     auto, base64 = rows[Files.AUTO], rows[Files.BASE64]
     if auto.operation not in _HOLD_FILES:
         return auto
     sends = auto.operation in _SEND
-    from_bridge = replace(
-        base64, encode_response=auto.encode_response, extract=lambda _: {FILES_PARAMETER: _SAID}
-    )
+    from_bridge = in_base64(replace(base64, encode_response=auto.encode_response))
     response_rows = {files: replace(auto, encode_response=row.encode_response) for files, row in rows.items()}
 
     def variant(wire: Any, parameters: Mapping[str, str]) -> Any:
@@ -71,10 +76,11 @@ def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
         return auto if found is None else response_rows[decode_octets(*found, Files.AUTO)[1]]
 
     if not sends:
-        return replace(auto, variant=variant)
-    to_unknown = replace(auto, encode_request=base64.encode_request, says={FILES_PARAMETER: _SAID})
+        return auto.with_extras(variant=variant)
+    to_unknown = replace(auto, encode_request=base64.encode_request)
+    to_unknown = to_unknown.with_extras(parameters={FILES_PARAMETER: _SAID})
 
-    def relayed(context: CallContext) -> Any:
+    def for_agent(context: CallContext) -> Any:
         origin, parameters = context.origin, context.parameters
         keeps = (
             origin.version in _VERSIONS
@@ -84,4 +90,4 @@ def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
         )
         return auto if keeps else to_unknown
 
-    return replace(auto, variant=variant, relayed=relayed)
+    return auto.with_extras(variant=variant, for_agent=for_agent)

@@ -25,10 +25,10 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.boundary import Coder, Conversion, response_decoder, response_encoder, row
 from a2a_bridge.dialects.checks import an_array, an_object
-from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row
+from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row, RowExtras
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_card, requests, shapes
-from a2a_bridge.dialects.v0_3.file_rows import FILES_PARAMETER, chosen
+from a2a_bridge.dialects.v0_3.file_rows import chosen, in_base64
 from a2a_bridge.dialects.v0_3.http_bodies import (
     CONFIG_CHANNEL,
     CONFIGS_CHANNEL,
@@ -169,11 +169,9 @@ def _null_or_empty(tree: Json) -> Empty:
 # --- rows ---
 
 
-def _row(
-    operation: ops.Operation[Any, Any], request: Coders, response: Coders, *rules: HttpRule, **further: Any
-) -> HttpRow:
-    made = row(operation, HttpAddress(rules), Conversion(*request), Conversion(*response), **further)
-    return replace(made, strict=without_younger_members)
+def _row(operation: ops.Operation[Any, Any], request: Coders, response: Coders, *rules: HttpRule) -> HttpRow:
+    extras: RowExtras[HttpAddress, Any] = RowExtras(strict=without_younger_members)
+    return row(operation, HttpAddress(rules), Conversion(*request), Conversion(*response), extras)
 
 
 #: members of the hub for which 0.3 has no place in a path or query
@@ -230,23 +228,19 @@ def _proto_rows(files: Files) -> dict[Any, HttpRow]:
             _post(_CONFIGS_PATH, configId="string"),
             # The proto's rule has this misspelling in the tags v0.2.5 and v0.3.0.
             _post("/v1/task/{taskId}/pushNotificationConfigs", configId="string"),
-            **CREATE_CHANNEL.request(),
-            **CONFIG_CHANNEL.response(),
-        ),
+        ).with_extras(request=CREATE_CHANNEL.request(), response=CONFIG_CHANNEL.response()),
         _row(
             ops.GET_PUSH_CONFIG,
             _ids(hub.GetTaskPushNotificationConfigRequest, "taskId", "id"),
             config,
             _get(_CONFIGS_PATH + "/{id}"),
-            **CONFIG_CHANNEL.response(),
-        ),
+        ).with_extras(response=CONFIG_CHANNEL.response()),
         _row(
             ops.LIST_PUSH_CONFIGS,
             _ids(hub.ListTaskPushNotificationConfigsRequest, "taskId"),
             configs,
             _get(_CONFIGS_PATH, pageSize="int", pageToken="string"),
-            **CONFIGS_CHANNEL.response(),
-        ),
+        ).with_extras(response=CONFIGS_CHANNEL.response()),
         _row(
             ops.DELETE_PUSH_CONFIG,
             _ids(hub.DeleteTaskPushNotificationConfigRequest, "taskId", "id"),
@@ -302,7 +296,7 @@ def _kind_row(proto: HttpRow) -> HttpRow:
     """The row of JSON-RPC at the address of a row of a2a.v1."""
     operation = proto.operation
     of_rpc: Row[Any, Any] = next(row for row in requests.ROWS if row.operation is operation)
-    made = replace(of_rpc, address=proto.address, explicit=None)
+    made = replace(of_rpc, address=proto.address).with_extras(explicit=None)
     match operation:
         case ops.SEND_MESSAGE:
             answer = Conversion(partial(_wrapped, shapes.RESULT.encode), partial(_decode_sent, Files.AUTO))
@@ -310,12 +304,13 @@ def _kind_row(proto: HttpRow) -> HttpRow:
             answer = Conversion(partial(_wrapped, shapes.EVENT.encode), partial(_decode_event, Files.AUTO))
         case _:
             return made
-    return replace(
-        made,
-        encode_response=response_encoder(operation.response, answer.encode),
-        decode_response=response_decoder(operation.response, answer),
-        # In JSON files are base64 text, and callers of JSON know no other encoding.
-        extract=lambda _: {FILES_PARAMETER: Files.BASE64.value},
+    # In JSON files are base64 text, and callers of JSON know no other encoding.
+    return in_base64(
+        replace(
+            made,
+            encode_response=response_encoder(operation.response, answer.encode),
+            decode_response=response_decoder(operation.response, answer),
+        )
     )
 
 
@@ -336,7 +331,7 @@ def _first_file(tree: Any) -> tuple[bytes, str] | None:
 
 
 def _with_variants(row: HttpRow) -> HttpRow:
-    by_files, is_kind = row.variant, _IN_KIND.get(row.operation)
+    by_files, is_kind = row.extras.variant, _IN_KIND.get(row.operation)
     if is_kind is None and by_files is None:
         return row
     kind = row if is_kind is None else _kind_row(row)
@@ -347,7 +342,7 @@ def _with_variants(row: HttpRow) -> HttpRow:
         found = row if by_files is None else by_files(tree, parameters)
         return _strict(found) if caller(parameters).quirks.strict_json else found
 
-    return replace(row, variant=choose)
+    return row.with_extras(variant=choose)
 
 
 def _strict(row: HttpRow) -> HttpRow:

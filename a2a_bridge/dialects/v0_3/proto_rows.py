@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects.boundary import Conversion, row
-from a2a_bridge.dialects.dialect import Row
+from a2a_bridge.dialects.dialect import Row, RowExtras
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_card
 from a2a_bridge.dialects.v0_3.file_rows import chosen
@@ -72,12 +72,12 @@ _RESPONSE_CHANNELS = {CONFIG: _ABOUT_CONFIG, CONFIGS: of_list(_ABOUT_CONFIG, _co
 def _row(
     operation: ops.Operation[Any, Any], name: str, request: Pair, response: Pair, files: Files
 ) -> Row[str, bytes]:
-    further = {} if request is SEND else of_bytes(request).request()
-    if response in _RESPONSE_CHANNELS:
-        further |= _RESPONSE_CHANNELS[response].response()
-    return row(
-        operation, SERVICE + name, _conversion(request, files), _conversion(response, files), **further
+    channel = _RESPONSE_CHANNELS.get(response)
+    extras: RowExtras[str, bytes] = RowExtras(
+        request=None if request is SEND else of_bytes(request).request(),
+        response=None if channel is None else channel.response(),
     )
+    return row(operation, SERVICE + name, _conversion(request, files), _conversion(response, files), extras)
 
 
 def _conversion(pair: Pair, files: Files) -> Conversion:

@@ -19,7 +19,7 @@ from a2a_bridge.dialects.boundary import (
     row,
 )
 from a2a_bridge.dialects.checks import an_array
-from a2a_bridge.dialects.dialect import CardForm, Row
+from a2a_bridge.dialects.dialect import CardForm, Row, RowExtras
 from a2a_bridge.dialects.members import Inline
 from a2a_bridge.dialects.v0_3 import card, params
 from a2a_bridge.dialects.v0_3.push_configs import TASK_CONFIG
@@ -67,18 +67,18 @@ _RESPONSE_CHANNELS: dict[Any, Channel] = {
 
 
 def _row(
-    operation: ops.Operation[Any, Any], address: str, request: Coders, response: Coders, **further: Any
+    operation: ops.Operation[Any, Any], address: str, request: Coders, response: Coders
 ) -> Row[str, Any]:
-    if isinstance(request, Inline):
-        further |= of_kind(request).request()
-    if response in _RESPONSE_CHANNELS:
-        further |= _RESPONSE_CHANNELS[response].response()
+    channel = _RESPONSE_CHANNELS.get(response)
     return row(
         operation,
         address,
         Conversion(request.encode, request.decode, absent=params_required),
         Conversion(response.encode, response.decode),
-        **further,
+        RowExtras(
+            request=of_kind(request).request() if isinstance(request, Inline) else None,
+            response=None if channel is None else channel.response(),
+        ),
     )
 
 
@@ -94,7 +94,7 @@ def _get_task() -> Row[str, Any]:
     def variant(_wire: Any, parameters: Mapping[str, str]) -> Row[str, Any]:
         return GET_TASK_LITERALLY if caller(parameters).quirks.zero_history else usual
 
-    return replace(usual, variant=variant)
+    return usual.with_extras(variant=variant)
 
 
 _PUSH = "tasks/pushNotificationConfig"
@@ -125,8 +125,8 @@ def rows(send: Coders, event: Coders, form: CardForm, *card_addresses: str) -> t
         decode_response=form.decode,
     )
     return (
-        _row(ops.SEND_MESSAGE, "message/send", send, RESULT, explicit=explicit),
-        _row(ops.SEND_STREAMING_MESSAGE, "message/stream", send, event, explicit=explicit),
+        _row(ops.SEND_MESSAGE, "message/send", send, RESULT).with_extras(explicit=explicit),
+        _row(ops.SEND_STREAMING_MESSAGE, "message/stream", send, event).with_extras(explicit=explicit),
         _row(ops.SUBSCRIBE_TO_TASK, "tasks/resubscribe", params.SUBSCRIBE, event),
         *_SHARED,
         *(replace(show_card, address=address) for address in card_addresses),

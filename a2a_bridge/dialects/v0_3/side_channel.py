@@ -1,5 +1,5 @@
 """Unmapped content of messages without metadata, in both shapes of 0.x: it travels beside the message (see
-Row.extract).
+`Beside`).
 
 Rules:
 1. The text holds entries of the source KIND or PROTO. It has at most LARGEST characters: it is a header.
@@ -19,6 +19,7 @@ from typing import Any
 from a2a_bridge.codec import DecodeError, JsonSyntaxError, decoder, dumps_ascii, encoder, loads
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.dialects.dialect import Beside
 from a2a_bridge.dialects.members import Inline
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.unmapped import KIND, PROTO, Entry, difference, read, restore, write
@@ -41,7 +42,7 @@ _SCHEMES = f"{_AUTHENTICATION}/schemes"
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """The functions of rows (see `Row`) that carry the unmapped content of one message."""
+    """How the unmapped content of one message is written as a text, and restored from it."""
 
     #: a message on the wire -> the text with its unmapped content; empty if it has none
     text: Callable[[Any], str]
@@ -49,13 +50,13 @@ class Channel:
     #: place
     restored: Callable[[Any, str], Any]
 
-    def request(self) -> dict[str, Callable[..., Any]]:
-        """`extract`, which raises INVALID_PARAMS for too much content, and `restore`."""
-        return {"extract": self._extract_request, "restore": self._restore}
+    def request(self) -> Beside[Any]:
+        """Of a request: `extract` raises INVALID_PARAMS for too much content."""
+        return Beside(self._extract_request, self._restore)
 
-    def response(self) -> dict[str, Callable[..., Any]]:
-        """`extract_response`, which raises INVALID_AGENT_RESPONSE, and `restore_response`."""
-        return {"extract_response": self._extract_response, "restore_response": self._restore}
+    def response(self) -> Beside[Any]:
+        """Of a response: `extract` raises INVALID_AGENT_RESPONSE for too much content."""
+        return Beside(self._extract_response, self._restore)
 
     def _extract_request(self, wire: Any) -> Parameters:
         text = self.text(wire)

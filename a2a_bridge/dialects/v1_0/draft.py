@@ -10,7 +10,7 @@
 Rules:
 1. A request is recognised by its shape or the name of its method. An answer to it has the members of both
    shapes.
-2. An agent gets the draft's shape after it has refused the other, and from then on (Row.instead).
+2. An agent gets the draft's shape after it has refused the other, and from then on (RowExtras.fallback).
 3. For callers that query a configuration the profile decides, because the query is the same in both.
 """
 
@@ -103,20 +103,19 @@ def with_draft(row: AnyRow) -> AnyRow:
     draft = replace(row, encode_response=_then(row.encode_response, both))
     if row.operation is ops.CREATE_PUSH_CONFIG:
         draft = replace(draft, encode_request=_then(row.encode_request, _nested))
-        row = replace(row, instead=draft)
+        row = row.with_extras(fallback=draft)
 
     def variant(wire: Any, parameters: Mapping[str, str]) -> AnyRow:
         nested = row.operation is ops.CREATE_PUSH_CONFIG and _nesting(wire)
         return draft if nested or caller(parameters).quirks.draft_push_configs else row
 
-    return replace(row, variant=variant)
+    return row.with_extras(variant=variant)
 
 
 def draft_list(row: AnyRow) -> AnyRow:
     """The row of the draft's list method, made from that of 1.0."""
-    return replace(
-        row, address=LIST_METHOD, encode_response=_then(row.encode_response, _each(_both)), variant=None
-    )
+    listed = replace(row, address=LIST_METHOD, encode_response=_then(row.encode_response, _each(_both)))
+    return listed.with_extras(variant=None)
 
 
 def _configured(tree: Any) -> Any:

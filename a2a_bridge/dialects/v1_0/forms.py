@@ -112,7 +112,7 @@ def _jsonrpc_row(operation: ops.Operation[Message, Message]) -> Row[str, Any]:
 def _jsonrpc_rows() -> tuple[Row[str, Any], ...]:
     rows: dict[Any, Row[str, Any]] = {operation: _jsonrpc_row(operation) for operation in ops.ALL}
     listed = draft_list(rows[ops.LIST_PUSH_CONFIGS])
-    rows[ops.LIST_PUSH_CONFIGS] = replace(rows[ops.LIST_PUSH_CONFIGS], instead=listed)
+    rows[ops.LIST_PUSH_CONFIGS] = rows[ops.LIST_PUSH_CONFIGS].with_extras(fallback=listed)
     return (*rows.values(), listed)
 
 
@@ -126,7 +126,7 @@ def _http_row(operation: ops.Operation[Message, Message]) -> Row[HttpAddress, An
         return made
     # A2A .NET (1.0.0-preview3, A2AHttpProcessor.cs) reads the states in its query as C# names or numbers.
     encode = made.encode_request
-    return replace(made, instead=replace(made, encode_request=lambda message: _numbered(encode(message))))
+    return made.with_extras(fallback=replace(made, encode_request=lambda message: _numbered(encode(message))))
 
 
 def _numbered(tree: Any) -> Any:

@@ -10,7 +10,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from a2a_bridge.ext import GRPC, HTTP_JSON, JSONRPC, V1_0, Dialect, Form, HttpAddress, PushForm, Row, hub
+from a2a_bridge.ext import (
+    GRPC,
+    HTTP_JSON,
+    JSONRPC,
+    V1_0,
+    Dialect,
+    Form,
+    HttpAddress,
+    PushForm,
+    Row,
+    RowExtras,
+    hub,
+)
 from a2a_v1_1.renaming import Renaming
 
 _RENAMING = Renaming({"contextId": "conversationId"})
@@ -33,8 +45,7 @@ def _row(row: Row[Any, Any]) -> Row[Any, Any]:
         encode_response=_then(row.encode_response, _RENAMING.writer(response)),
         decode_response=_after(_RENAMING.reader(response), row.decode_response),
         # The forms of 1.0 for peers of its drafts do not belong to 1.1.
-        variant=None,
-        instead=None,
+        extras=RowExtras(),
     )
 
 

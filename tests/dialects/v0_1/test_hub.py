@@ -38,12 +38,10 @@ PARAMS = {
 }
 
 
-def decoded(
-    decode: Callable[[Any], Any], wire: Any, extract: Callable[[Any], Any] | None = None
-) -> tuple[Any, Any, Any]:
+def decoded(decode: Callable[[Any], Any], wire: Any, beside: Any = None) -> tuple[Any, Any, Any]:
     """The message, the content beside it, and their tree."""
     tree = loads(dumps(wire))
-    return decode(tree), {} if extract is None else extract(tree), tree
+    return decode(tree), {} if beside is None else beside.extract(tree), tree
 
 
 def hops(message: Message) -> list[Any]:
@@ -59,11 +57,11 @@ def hops(message: Message) -> list[Any]:
 def test_any_result_comes_back(method: str, data: st.DataObject) -> None:
     row = BY_METHOD[method]
     wire = data.draw(RESULTS[method])
-    message, extract, tree = decoded(row.decode_response, wire, row.extract_response)
+    message, extract, tree = decoded(row.decode_response, wire, row.extras.response)
     for one in hops(message):
         made = row.encode_response(one)
-        if row.restore_response is not None:
-            made = row.restore_response(made, extract)
+        if row.extras.response is not None:
+            made = row.extras.response.restore(made, extract)
         assert says(loads(dumps(made)), loads(dumps(tree)))
 
 
@@ -73,11 +71,11 @@ def test_any_result_comes_back(method: str, data: st.DataObject) -> None:
 def test_any_parameters_come_back(method: str, data: st.DataObject) -> None:
     row = BY_METHOD[method]
     wire = data.draw(PARAMS[method])
-    message, extract, tree = decoded(row.decode_request, wire, row.extract)
+    message, extract, tree = decoded(row.decode_request, wire, row.extras.request)
     for one in hops(message):
         made = row.encode_request(one)
-        if row.restore is not None:
-            made = row.restore(made, extract)
+        if row.extras.request is not None:
+            made = row.extras.request.restore(made, extract)
         assert says(loads(dumps(made)), loads(dumps(tree)))
 
 

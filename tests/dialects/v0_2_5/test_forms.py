@@ -84,7 +84,7 @@ def test_listed_tasks_have_the_names_of_0_2_5() -> None:
 def test_who_asks_in_the_shape_of_json_rpc_is_answered_in_it() -> None:
     row = DIALECT.form(HTTP_JSON).row(ops.SEND_MESSAGE)
     asked = {"message": {"kind": "message", "messageId": "m", "role": "user", "parts": []}}
-    spoken = row.variant(asked, {})
+    spoken = row.extras.variant(asked, {})
     assert spoken.decode_request(asked).message.role == hub.ROLE_USER
     answer = spoken.encode_response(hub.SendMessageResponse(task=TASK))
     assert answer["task"]["status"]["message"]["kind"] == "message"
@@ -94,7 +94,7 @@ def test_who_asks_in_the_shape_of_json_rpc_is_answered_in_it() -> None:
 def test_who_asks_in_the_shape_of_the_proto_is_answered_in_that() -> None:
     row = DIALECT.form(HTTP_JSON).row(ops.SEND_MESSAGE)
     asked = {"request": {"messageId": "m", "role": "ROLE_USER", "content": []}}
-    spoken = row.variant(asked, {})
+    spoken = row.extras.variant(asked, {})
     assert spoken.decode_request(asked).message.message_id == "m"
     assert "msg" in spoken.encode_response(hub.SendMessageResponse(message=SAID))
     task = spoken.encode_response(hub.SendMessageResponse(task=TASK))

@@ -78,12 +78,14 @@ def test_all_schemes_of_a_push_config_reach_agents_of_the_other_shape(kind: Any)
     theirs, ours = row(JSONRPC, ops.CREATE_PUSH_CONFIG), row(kind, ops.CREATE_PUSH_CONFIG)
     given = {"taskId": "t", "pushNotificationConfig": WEBHOOK}
     request = theirs.decode_request(given)
-    wire = ours.restore(ours.encode_request(request), theirs.extract(given))
+    wire = ours.extras.request.restore(ours.encode_request(request), theirs.extras.request.extract(given))
     if kind is GRPC:
         config = a2a_v1.CreateTaskPushNotificationConfigRequest.FromString(wire).config
         assert list(config.push_notification_config.authentication.schemes) == AUTHENTICATION["schemes"]
     else:
         assert wire["config"]["pushNotificationConfig"]["authentication"] == AUTHENTICATION
     # And back, from an agent of the other shape to the caller.
-    again = theirs.restore(theirs.encode_request(ours.decode_request(wire)), ours.extract(wire))
+    again = theirs.extras.request.restore(
+        theirs.encode_request(ours.decode_request(wire)), ours.extras.request.extract(wire)
+    )
     assert again == given

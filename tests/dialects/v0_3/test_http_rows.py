@@ -66,7 +66,7 @@ def row(operation: Any) -> Row[HttpAddress, Any]:
 def asked(operation: Any, tree: Any, user_agent: str = "") -> Row[HttpAddress, Any]:
     """The row for a request."""
     one = row(operation)
-    return one if one.variant is None else one.variant(tree, {"user-agent": user_agent})
+    return one if one.extras.variant is None else one.extras.variant(tree, {"user-agent": user_agent})
 
 
 # --- addresses ---
@@ -366,14 +366,14 @@ def test_any_json_is_refused_or_understood(tree: Any, data: st.DataObject) -> No
     one = data.draw(st.sampled_from(HTTP_JSON_FORM.rows))
     found = asked(one.operation, tree, data.draw(st.sampled_from(["", "python-httpx/0"])))
     tree = exact(tree)
-    for read, tell in (
-        (found.decode_request, found.extract),
-        (found.decode_response, found.extract_response),
+    for read, beside in (
+        (found.decode_request, found.extras.request),
+        (found.decode_response, found.extras.response),
     ):
         try:
             read(tree)
-            if tell is not None:
-                tell(tree)
+            if beside is not None:
+                beside.extract(tree)
         except A2AError as error:
             refused = error
         else:
@@ -461,12 +461,14 @@ def test_all_schemes_of_a_configuration_are_answered(of_rpc: bool) -> None:
     webhook = {**WEBHOOK, "authentication": {"schemes": ["Digest", "Bearer"], "credentials": "c"}}
     tree = {"taskId": "t", "pushNotificationConfig": webhook} | ({} if of_rpc else {"name": NAME})
     one = asked(ops.CREATE_PUSH_CONFIG, tree)
-    assert one.extract is not None
-    assert one.restore_response is not None
+    assert one.extras.request is not None
+    assert one.extras.response is not None
     message = one.decode_request(tree)
     assert message.authentication.scheme == "Bearer"
-    told = one.extract(tree)
-    assert one.restore_response(one.encode_response(message), told)["pushNotificationConfig"] == webhook
+    told = one.extras.request.extract(tree)
+    assert (
+        one.extras.response.restore(one.encode_response(message), told)["pushNotificationConfig"] == webhook
+    )
     assert set(told) == {SIDE_CHANNEL}
 
 

@@ -41,7 +41,7 @@ def test_params_come_back_with_their_side_content(method: str, data: Any) -> Non
     text = codec.dumps(tree)
 
     def told(wire: Any) -> Any:
-        return row.decode_request(wire), row.extract(wire)
+        return row.decode_request(wire), row.extras.request.extract(wire)
 
     if method == "tasks/get" and not tree.get("historyLength", 1):
         # No configuration at all, which an agent of 0.3 does not get.
@@ -50,7 +50,7 @@ def test_params_come_back_with_their_side_content(method: str, data: Any) -> Non
     message, told = reading(told, text)
     assert all(value.isascii() for value in told.values())
     for hop in HOPS.values():
-        wire = row.restore(row.encode_request(hop(message)), told)
+        wire = row.extras.request.restore(row.encode_request(hop(message)), told)
         assert says(codec.loads_exact(codec.dumps(wire)), codec.loads_exact(text))
 
 
@@ -71,10 +71,10 @@ def test_push_configs_in_results_come_back_with_their_side_content(method: str, 
     text = codec.dumps(tree)
 
     def told(wire: Any) -> Any:
-        return row.decode_response(wire), row.extract_response(wire)
+        return row.decode_response(wire), row.extras.response.extract(wire)
 
     message, told = reading(told, text)
-    wire = row.restore_response(row.encode_response(message), told)
+    wire = row.extras.response.restore(row.encode_response(message), told)
     assert says(codec.loads_exact(codec.dumps(wire)), codec.loads_exact(text))
 
 

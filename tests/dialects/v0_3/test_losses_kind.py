@@ -40,9 +40,9 @@ def status_update(state: str, **members: Any) -> dict[str, Any]:
 def side_channel_trip(method: str, params: Any) -> tuple[Any, Any]:
     """A request in the hub, and its params after the way through, with the content beside it."""
     row = ROW[method]
-    told = row.extract(params)
+    told = row.extras.request.extract(params)
     message = row.decode_request(params)
-    return message, row.restore(row.encode_request(message), told)
+    return message, row.extras.request.restore(row.encode_request(message), told)
 
 
 # L01 empty or absent

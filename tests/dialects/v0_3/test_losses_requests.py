@@ -46,9 +46,9 @@ def status_update(state: str, **members: Any) -> dict[str, Any]:
 def side_channel_trip(method: str, params: Any) -> tuple[Any, Any]:
     """A request in the hub, and its params after the way through, with the content beside it."""
     row = ROW[method]
-    told = row.extract(params)
+    told = row.extras.request.extract(params)
     message = row.decode_request(params)
-    return message, row.restore(row.encode_request(message), told)
+    return message, row.extras.request.restore(row.encode_request(message), told)
 
 
 # L12, L13 configuration
@@ -159,7 +159,7 @@ def test_L14_ids_that_a_server_assigns_and_credentials_it_hides_are_its_answer()
     }
     answer = hub.TaskPushNotificationConfig(task_id="t", id="new", url="u")
     answer.authentication.scheme = "Bearer"
-    tree = row.restore_response(row.encode_response(answer), row.extract(asked))
+    tree = row.extras.response.restore(row.encode_response(answer), row.extras.request.extract(asked))
     assert tree == {
         "taskId": "t",
         "pushNotificationConfig": {"url": "u", "id": "new", "authentication": {"schemes": ["a", "Bearer"]}},
@@ -180,30 +180,30 @@ def test_L14_ids_that_a_server_assigns_and_credentials_it_hides_are_its_answer()
 )
 def test_L15_metadata_of_requests_without_the_member_uses_the_side_channel(method: str) -> None:
     params = {"id": "t", "metadata": {"k": ["é", ExactFloat("1.0")]}, "x": 1}
-    told = ROW[method].extract(params)
+    told = ROW[method].extras.request.extract(params)
     assert list(told) == [SIDE_CHANNEL]
     assert told[SIDE_CHANNEL].isascii()
     assert says(side_channel_trip(method, params)[1], params)
-    assert ROW[method].extract({"id": "t"}) == {}
+    assert ROW[method].extras.request.extract({"id": "t"}) == {}
 
 
 def test_L15_metadata_of_a_cancellation_has_a_place() -> None:
     row = ROW["tasks/cancel"]
-    assert row.extract is None
+    assert row.extras.request is None
     assert row.decode_request({"id": "t", "metadata": {"k": "v"}}).metadata["k"] == "v"
 
 
 def test_L15_more_than_a_header_holds_is_refused() -> None:
     with pytest.raises(A2AError) as raised:
-        ROW["tasks/get"].extract({"id": "t", "metadata": {"k": "v" * 5000}})
+        ROW["tasks/get"].extras.request.extract({"id": "t", "metadata": {"k": "v" * 5000}})
     assert raised.value.reason is Reason.INVALID_PARAMS
 
 
 def test_L15_the_side_channel_of_another_request_has_no_effect() -> None:
     row = ROW["tasks/get"]
     for told in (unmapped.write(unmapped.KIND, [["/id", "other"]]), "junk", ""):
-        assert row.restore({"id": "t"}, {SIDE_CHANNEL: told}) == {"id": "t"}
-    assert row.restore({"id": "t"}, {}) == {"id": "t"}
+        assert row.extras.request.restore({"id": "t"}, {SIDE_CHANNEL: told}) == {"id": "t"}
+    assert row.extras.request.restore({"id": "t"}, {}) == {"id": "t"}
 
 
 # L16 tenants

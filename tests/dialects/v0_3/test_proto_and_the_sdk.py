@@ -43,13 +43,13 @@ def sdk(**job: Any) -> Any:
 def grpc(operation: Any) -> Any:
     row = forms.GRPC_FORM.row(operation)
     assert row is not None
-    return row if row.variant is None else row.variant(b"", {"user-agent": AGENT})
+    return row if row.extras.variant is None else row.extras.variant(b"", {"user-agent": AGENT})
 
 
 def http(operation: Any) -> Any:
     row = forms.HTTP_JSON_FORM.row(operation)
     assert row is not None
-    return row if row.variant is None else row.variant({}, {"user-agent": "python-httpx/0.28"})
+    return row if row.extras.variant is None else row.extras.variant({}, {"user-agent": "python-httpx/0.28"})
 
 
 def task() -> hub.Task:

@@ -88,9 +88,9 @@ def answered(agent: str, declared: str | None = None) -> bytes:
     """The bytes of a file that a caller gets from an agent."""
     row = GRPC_FORM.row(ops.GET_TASK)
     assert row is not None
-    assert row.variant is not None
+    assert row.extras.variant is not None
     parameters = {"user-agent": agent} | ({} if declared is None else {"a2a-version": declared})
-    row = row.variant(b"", parameters)
+    row = row.extras.variant(b"", parameters)
     task = hub.Task(id="t", artifacts=[hub.Artifact(parts=[hub.Part(raw=PNG, media_type="image/png")])])
     wire = v0.Task.FromString(row.encode_response(task))
     return wire.artifacts[0].parts[0].file.file_with_bytes
@@ -119,10 +119,10 @@ def test_callers_get_files_in_the_encoding_of_their_profile(
 def test_an_unknown_caller_gets_the_spelling_that_it_used(octets: bytes) -> None:
     row = GRPC_FORM.row(ops.SEND_MESSAGE)
     assert row is not None
-    assert row.variant is not None
+    assert row.extras.variant is not None
     part = v0.Part(file=v0.FilePart(file_with_bytes=octets, mime_type="image/png"))
     wire = v0.SendMessageRequest(request=v0.Message(content=[part])).SerializeToString()
-    row = row.variant(wire, {})
+    row = row.extras.variant(wire, {})
     assert row.decode_request(wire).message.parts[0].raw == PNG
     answer = hub.SendMessageResponse(message=hub.Message(parts=[hub.Part(raw=PNG)]))
     sent = v0.SendMessageResponse.FromString(row.encode_response(answer))
@@ -154,8 +154,8 @@ def test_agents_get_files_in_the_encoding_of_their_profile_or_of_an_unknown_call
     form = V0_3.form(GRPC, files=files)
     row = form.row(ops.SEND_MESSAGE) if form is not None else None
     assert row is not None
-    if row.relayed is not None:
-        row = row.relayed(context)
+    if row.extras.for_agent is not None:
+        row = row.extras.for_agent(context)
     request = hub.SendMessageRequest(message=hub.Message(parts=[hub.Part(raw=PNG)]))
     wire = v0.SendMessageRequest.FromString(row.encode_request(request))
     assert wire.request.content[0].file.file_with_bytes == written

@@ -97,19 +97,19 @@ def test_a_request_without_ids_cannot_be_sent(operation: Any, _: Any, message: A
 def test_content_that_the_hub_lacks_travels_beside(operation: Any, wire: Any, _: Any) -> None:
     one = row(operation)
     plain = wire.SerializeToString()
-    if one.extract is None or one.restore is None:
+    if one.extras.request is None:
         assert operation is ops.GET_EXTENDED_AGENT_CARD
         return
-    assert one.extract(plain) == {}
+    assert one.extras.request.extract(plain) == {}
     odd = plain + UNKNOWN
-    told = one.extract(odd)
+    told = one.extras.request.extract(odd)
     assert told[SIDE_CHANNEL].isascii()
-    assert one.restore(one.encode_request(one.decode_request(odd)), told) == odd
-    assert one.restore(plain, {}) == plain
+    assert one.extras.request.restore(one.encode_request(one.decode_request(odd)), told) == odd
+    assert one.extras.request.restore(plain, {}) == plain
 
 
 def test_the_side_channel_is_bounded() -> None:
-    extract = row(ops.GET_TASK).extract
+    extract = row(ops.GET_TASK).extras.request.extract
     assert extract is not None
     with pytest.raises(A2AError, match="4096") as caught:
         extract(v0.GetTaskRequest(name="tasks/t").SerializeToString() + b"\x9a\x06\x80\x20" + b"x" * 4096)
@@ -120,7 +120,7 @@ def test_the_side_channel_is_bounded() -> None:
     "told", ["", "x", "[]", '{"v":1,"proto":[["/name",null,"tasks/evil"]]}', '{"v":1,"proto":7}']
 )
 def test_the_side_channel_cannot_change_a_request(told: str) -> None:
-    restore = row(ops.GET_TASK).restore
+    restore = row(ops.GET_TASK).extras.request.restore
     assert restore is not None
     wire = v0.GetTaskRequest(name="tasks/t").SerializeToString()
     assert restore(wire, {SIDE_CHANNEL: told}) == wire
@@ -128,14 +128,13 @@ def test_the_side_channel_cannot_change_a_request(told: str) -> None:
 
 def test_the_side_channel_cannot_rename_a_task() -> None:
     one = row(ops.GET_TASK)
-    assert one.extract is not None
-    assert one.restore is not None
+    assert one.extras.request is not None
     wire = v0.GetTaskRequest(name="tasks/t").SerializeToString()
-    told = one.extract(wire + UNKNOWN)[SIDE_CHANNEL]
+    told = one.extras.request.extract(wire + UNKNOWN)[SIDE_CHANNEL]
     # the same residue, with a field of the request where the unknown one was
     forged = told.replace("mgYCaGk=", "CgZ0YXNrcy94")
     assert forged != told
-    assert one.restore(wire, {SIDE_CHANNEL: forged}) == wire
+    assert one.extras.request.restore(wire, {SIDE_CHANNEL: forged}) == wire
 
 
 # --- configurations ---
@@ -208,15 +207,15 @@ def test_a_configuration_of_no_task_is_refused_by_field(members: Any, field: str
 )
 def test_one_of_several_schemes_is_taken_and_all_are_answered(schemes: list[str], scheme: str) -> None:
     one = row(ops.CREATE_PUSH_CONFIG)
-    assert one.extract is not None
-    assert one.restore_response is not None
+    assert one.extras.request is not None
+    assert one.extras.response is not None
     authentication = v0.AuthenticationInfo(schemes=schemes, credentials="c")
     octets = create(parent="tasks/t", config_id="c", config=config(authentication=authentication))
     message = one.decode_request(octets)
     assert message.authentication.scheme == scheme
-    told = one.extract(octets)
+    told = one.extras.request.extract(octets)
     answer = v0.TaskPushNotificationConfig.FromString(
-        one.restore_response(one.encode_response(message), told)
+        one.extras.response.restore(one.encode_response(message), told)
     )
     assert answer.push_notification_config.authentication == authentication
     assert (answer.name, answer.push_notification_config.id) == (NAME + "c", "c")
@@ -224,8 +223,7 @@ def test_one_of_several_schemes_is_taken_and_all_are_answered(schemes: list[str]
 
 def test_a_list_carries_the_side_content_of_each_configuration() -> None:
     one = row(ops.LIST_PUSH_CONFIGS)
-    assert one.extract_response is not None
-    assert one.restore_response is not None
+    assert one.extras.response is not None
     several = v0.AuthenticationInfo(schemes=["a", "b"], credentials="c")
     wire = v0.ListTaskPushNotificationConfigResponse(
         configs=[config(NAME + "1", id="1"), config(NAME + "2", id="2", authentication=several)],
@@ -234,8 +232,8 @@ def test_a_list_carries_the_side_content_of_each_configuration() -> None:
     message = one.decode_response(wire)
     assert [(each.task_id, each.id) for each in message.configs] == [("t", "1"), ("t", "2")]
     assert message.next_page_token == "n"  # noqa: S105
-    told = one.extract_response(wire)
-    assert one.restore_response(one.encode_response(message), told) == wire
+    told = one.extras.response.extract(wire)
+    assert one.extras.response.restore(one.encode_response(message), told) == wire
 
 
 def test_an_answer_with_an_unreadable_name_is_the_agents_fault() -> None:
@@ -260,11 +258,14 @@ def test_any_bytes_are_refused_or_understood(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 4))):
         if octets:
             octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
-    for read, tell in ((one.decode_request, one.extract), (one.decode_response, one.extract_response)):
+    for read, beside in (
+        (one.decode_request, one.extras.request),
+        (one.decode_response, one.extras.response),
+    ):
         try:
             read(bytes(octets))
-            if tell is not None:
-                tell(bytes(octets))
+            if beside is not None:
+                beside.extract(bytes(octets))
         except A2AError as error:
             refused = error
         else:
@@ -295,14 +296,13 @@ def test_any_request_is_understood_or_refused_by_field_and_comes_back(pair: Any,
     setattr(wire, field, data.draw(st.sampled_from([name, getattr(wire, field)])))
     octets = wire.SerializeToString()
     one = next(each for each in GRPC_FORM.rows if each.operation.request is pair.hub and _reads(each, pair))
-    assert one.extract is not None
-    assert one.restore is not None
+    assert one.extras.request is not None
     try:
         message = one.decode_request(octets)
     except A2AError as error:
         refused = error
     else:
-        again = one.restore(one.encode_request(message), one.extract(octets))
+        again = one.extras.request.restore(one.encode_request(message), one.extras.request.extract(octets))
         if pair is proto_rows.CREATE_CONFIG:  # whose ids are written in all three places
             assert one.decode_request(again) == message
             assert (UNKNOWN in again) == (UNKNOWN in octets)

@@ -114,15 +114,26 @@ def test_payload_10_several_schemes() -> None:
     )
     row = ROW["tasks/pushNotificationConfig/set"]
     tree = {"taskId": "t", "pushNotificationConfig": config}
-    assert row.restore(row.encode_request(row.decode_request(tree)), row.extract(tree)) == tree
-    told = row.extract_response(tree)
-    assert row.restore_response(row.encode_response(row.decode_response(tree)), told) == tree
+    assert (
+        row.extras.request.restore(
+            row.encode_request(row.decode_request(tree)), row.extras.request.extract(tree)
+        )
+        == tree
+    )
+    told = row.extras.response.extract(tree)
+    assert row.extras.response.restore(row.encode_response(row.decode_response(tree)), told) == tree
     several = [tree, {**tree, "x": 1}, {"taskId": "t", "pushNotificationConfig": {"url": "v"}}]
     row = ROW["tasks/pushNotificationConfig/list"]
     message = row.decode_response(several)
-    assert row.restore_response(row.encode_response(message), row.extract_response(several)) == several
+    assert (
+        row.extras.response.restore(row.encode_response(message), row.extras.response.extract(several))
+        == several
+    )
     one_by_one = codec.dumps_ascii([told["x-a2a-bridge-aside"], None, None])
-    assert row.restore_response(row.encode_response(message), {"x-a2a-bridge-aside": one_by_one})[0] == tree
+    assert (
+        row.extras.response.restore(row.encode_response(message), {"x-a2a-bridge-aside": one_by_one})[0]
+        == tree
+    )
 
 
 def test_payload_14_an_extension_of_a_message_is_only_a_uri() -> None:
@@ -163,7 +174,12 @@ def test_payload_19_a_tenant_of_a_push_config_and_a_role_that_is_not_given() -> 
 def test_payload_20_metadata_of_requests(method: str) -> None:
     row = ROW[method]
     params = {"id": "t", "metadata": {"k": {"n": [1, 2]}}}
-    assert row.restore(row.encode_request(row.decode_request(params)), row.extract(params)) == params
+    assert (
+        row.extras.request.restore(
+            row.encode_request(row.decode_request(params)), row.extras.request.extract(params)
+        )
+        == params
+    )
 
 
 def test_regular_content_leaves_no_unmapped_entry() -> None:

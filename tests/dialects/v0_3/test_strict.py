@@ -56,17 +56,17 @@ def written(holder: dict[str, Any], member: str) -> None:
 @pytest.mark.parametrize("dialect", [V0_3, V0_2_5])
 def test_callers_that_parse_strictly_get_no_younger_member(dialect: Any) -> None:
     row = dialect.form(HTTP_JSON).row(ops.GET_TASK)
-    tree = row.variant({}, JAVA).encode_response(TASK)
+    tree = row.extras.variant({}, JAVA).encode_response(TASK)
     written(tree["history"][0], "content")
     written(tree["artifacts"][0], "parts")
     status = tree["status"]
     written(status["update" if "update" in status else "message"], "content")
     # Others get the members in their place.
-    tree = row.variant({}, {"user-agent": "python-httpx/0.28"}).encode_response(TASK)
+    tree = row.extras.variant({}, {"user-agent": "python-httpx/0.28"}).encode_response(TASK)
     assert tree["history"][0]["content"][3]["file"]["name"] == "d.txt"
     assert "metadata" not in tree["history"][0]
     row = dialect.form(HTTP_JSON).row(ops.SEND_MESSAGE)
-    tree = row.variant({}, JAVA).encode_response(hub.SendMessageResponse(message=MESSAGE))
+    tree = row.extras.variant({}, JAVA).encode_response(hub.SendMessageResponse(message=MESSAGE))
     written(tree.get("message") or tree["msg"], "content")
 
 
@@ -74,9 +74,9 @@ def test_agents_that_parse_strictly_get_no_younger_member() -> None:
     form = V0_3.form(HTTP_JSON)
     row = form.row(ops.SEND_MESSAGE) if form is not None else None
     assert row is not None
-    assert row.strict is not None
+    assert row.extras.strict is not None
     request = hub.SendMessageRequest(message=MESSAGE)
-    written(row.strict(row.encode_request(request))["message"], "content")
+    written(row.extras.strict(row.encode_request(request))["message"], "content")
 
 
 def test_empty_metadata_of_parts_is_never_written() -> None:

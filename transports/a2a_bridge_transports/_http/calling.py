@@ -23,7 +23,7 @@ from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
 from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
 from a2a_bridge.memory import in_work
-from a2a_bridge.offload import admitted_answer, in_thread
+from a2a_bridge.offload import response_needs_worker, run_in_worker
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.lists import partly, without
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
@@ -79,7 +79,7 @@ class ClientSide:
         if row is None:
             text = f"version {self.dialect.version} has no {call.operation.name}"
             raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"operation": call.operation.name})
-        return row if row.relayed is None else row.relayed(call.context)
+        return row if row.extras.for_agent is None else row.extras.for_agent(call.context)
 
     async def either(self, ask: Callable[[Row[Any, Any]], Awaitable[T]], row: Row[Any, Any]) -> T:
         """The answer to a call with a row, or with its alternative row if the agent cannot read the first.
@@ -89,16 +89,16 @@ class ClientSide:
         try:
             return await ask(row)
         except A2AError as error:
-            if row.instead is None or error.reason not in _UNREADABLE:
+            if row.extras.fallback is None or error.reason not in _UNREADABLE:
                 raise
             refused = error
         try:
-            answer = await ask(row.instead)
+            answer = await ask(row.extras.fallback)
         except A2AError as error:
             if error.reason in _UNREADABLE:
                 raise refused from None
             raise
-        self._rows[row.operation] = row.instead
+        self._rows[row.operation] = row.extras.fallback
         return answer
 
     def addressed(self, request: Any) -> Any:
@@ -122,13 +122,13 @@ class ClientSide:
     def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
         """The request on the wire, with the content beside it if the row has a place for that."""
         wire = row.encode_request(self.addressed(call.request))
-        if row.explicit is not None:
-            wire = row.explicit(wire, is_older(call.context.origin.version))
-        if row.restore is not None and (
+        if row.extras.explicit is not None:
+            wire = row.extras.explicit(wire, is_older(call.context.origin.version))
+        if row.extras.request is not None and (
             given := with_side_channel(call.context.parameters, call.context.side_channel)
         ):
-            wire = row.restore(wire, given)
-        return row.strict(wire) if self._strict and row.strict is not None else wire
+            wire = row.extras.request.restore(wire, given)
+        return row.extras.strict(wire) if self._strict and row.extras.strict is not None else wire
 
     def decoded(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
         """The answer; the content beside its message goes into `reply`."""
@@ -147,8 +147,8 @@ class ClientSide:
             if listed is None:
                 raise
             return without(listed, error, context.reply)
-        if row.extract_response is not None:
-            take_side_channel(context.reply, row.extract_response(wire))
+        if row.extras.response is not None:
+            take_side_channel(context.reply, row.extras.response.extract(wire))
         return answer
 
     def _other(self, row: Row[Any, Any], wire: Any) -> Any:
@@ -183,8 +183,8 @@ class ClientSide:
         """
         in_work.add(len(data))
         try:
-            if await admitted_answer(data, self.options.max_values):
-                return await in_thread(read, *arguments)
+            if await response_needs_worker(data, self.options.max_values):
+                return await run_in_worker(read, *arguments)
             return read(*arguments)
         finally:
             in_work.add(-len(data))

@@ -19,7 +19,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.memory import in_work
 from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import Reply, StreamReply
-from a2a_bridge_transports._http.protocol import Connection
+from a2a_bridge_transports._http.protocol import Connection, is_lost
 from a2a_bridge_transports._http.sse import KEEP_ALIVE
 
 
@@ -135,7 +135,7 @@ class EventWriter:
         self._out = b""
         self._last = self._loop.time()
         transport = self._connection.transport
-        if transport is not None:  # as Connection.write, without a call for each event
+        if transport is not None and not is_lost(transport):  # as Connection.write
             transport.write(data)
 
     def _tick(self) -> None:

@@ -100,6 +100,14 @@ class Owner(Protocol):
         ...
 
 
+def is_lost(transport: asyncio.WriteTransport) -> bool:
+    """True if a transport drops what it is given, before its loss is reported in the next turn of the loop.
+
+    It is closed, and nothing waits in it. asyncio logs each such write after the fifth.
+    """
+    return transport.is_closing() and not transport.get_write_buffer_size()
+
+
 class Connection(asyncio.Protocol):
     """One connection."""
 
@@ -315,7 +323,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Writes unless the client has left."""
-        if self.transport is not None:
+        if self.transport is not None and not is_lost(self.transport):
             self.transport.write(data)
 
     def pause_writing(self) -> None:

@@ -147,7 +147,7 @@ class ServerSide(Generic[Index]):
         """The context of a call. Raises INVALID_REQUEST for an invalid deadline.
 
         message: the decoded request. extracted: content of the request that its message does not hold
-        (Row.extract).
+        (RowExtras.request).
         """
         parameters = request.parameters()
         received = request.headers.get(SIDE_CHANNEL)

@@ -24,7 +24,7 @@ from a2a_bridge.bindings import HostOptions
 from a2a_bridge.core.errors import A2AError, GrpcStatus, request_too_large
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
-from a2a_bridge.offload import SMALL, in_thread
+from a2a_bridge.offload import SMALL, run_in_worker
 from a2a_bridge_transports._http.asgi import TRAILERS, AsgiHost
 from a2a_bridge_transports._http.asgi_request import (
     AsgiRequest,
@@ -325,7 +325,7 @@ class _Call(AsgiRequest):
                 return body[prefix.size :]
         frames = Unframer(limit, self._headers.get(b"grpc-encoding"))
         # In a thread, because a few compressed bytes can hold a large message.
-        return await in_thread(_only, frames, body)
+        return await run_in_worker(_only, frames, body)
 
     async def _whole(self, body: bytes, limit: int) -> bytes:
         most = (limit + prefix.size) * (2 if self._kind.text else 1)

@@ -17,7 +17,6 @@ import grpc
 import grpc.aio
 
 from a2a_bridge.bindings import DialOptions, TlsFiles
-from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
@@ -43,7 +42,7 @@ from a2a_bridge.dialects.carrying import (
     sealed_side_channel,
 )
 from a2a_bridge.memory import in_work
-from a2a_bridge.offload import SMALL, admitted_answer, in_thread
+from a2a_bridge.offload import SMALL, response_needs_worker, run, run_in_worker
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports._http.lists import partly, without
@@ -245,8 +244,8 @@ class _Client:
         cls = method_classes(row.address)[1]
         in_work.add(len(answer))
         try:
-            if await admitted_answer(answer, self._options.max_values, cls):
-                return await in_thread(_read, row, call, answer)
+            if await response_needs_worker(answer, self._options.max_values, cls):
+                return await run_in_worker(_read, row, call, answer)
             return _read(row, call, answer)
         finally:
             in_work.add(-len(answer))
@@ -264,15 +263,12 @@ class _Client:
             request = type(request).FromString(request.SerializeToString())
             request.tenant = self._tenant
         row = method.row
-        if row.relayed is not None:
-            row = row.relayed(call.context)
-        try:
-            wire = briefly(_written, row, request, call.context)
-        except LengthyError:
-            wire = await in_thread(_written, row, request, call.context)
+        if row.extras.for_agent is not None:
+            row = row.extras.for_agent(call.context)
+        wire = await run(_written, row, request, call.context)
         pairs = self._metadata(call)
-        if row.says is not None:
-            pairs = (*pairs, *row.says.items())
+        if row.extras.parameters is not None:
+            pairs = (*pairs, *row.extras.parameters.items())
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
             pairs = (*pairs, (LAST_EVENT_PARAMETER, after))
         # grpcio converts pairs in any other form, which takes longer.
@@ -337,17 +333,17 @@ class _Client:
 
 def _written(row: Row[str, bytes], request: Any, context: CallContext) -> bytes:
     wire = row.encode_request(request)
-    if row.restore is not None and (
+    if row.extras.request is not None and (
         parameters := with_side_channel(context.parameters, context.side_channel)
     ):
-        wire = row.restore(wire, parameters)
+        wire = row.extras.request.restore(wire, parameters)
     return sealed_request(wire, row.address)
 
 
 def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
     answer = opened_response(answer, row.address)
-    if row.extract_response is not None:
-        take_side_channel(call.context.reply, row.extract_response(answer))
+    if row.extras.response is not None:
+        take_side_channel(call.context.reply, row.extras.response.extract(answer))
     try:
         return row.decode_response(answer)
     except A2AError as error:

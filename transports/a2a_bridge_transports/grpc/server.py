@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
 from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.authentication import Authenticate, Presented
 from a2a_bridge.core.call import (
@@ -44,7 +43,7 @@ from a2a_bridge.dialects.carrying import (
 )
 from a2a_bridge.dialects.detect import detect_among, version_not_supported
 from a2a_bridge.memory import in_work
-from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
+from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge.refused import log_refused
 from a2a_bridge_transports._http.lists import encoded
@@ -243,7 +242,7 @@ class _Side:
 
     def guarded(self, row: Row[str, bytes]) -> Handler:
         """A handler of a row's calls that handles all errors."""
-        answer = self._answer(row) if row.variant is None else self._by_variant(row)
+        answer = self._answer(row) if row.extras.variant is None else self._by_variant(row)
         return self._guarded(answer, row.address)
 
     def _answer(self, row: Row[str, bytes]) -> Answer:
@@ -251,7 +250,7 @@ class _Side:
 
     def _by_variant(self, row: Row[str, bytes]) -> Answer:
         """Answers each call in its own spelling."""
-        variant = row.variant
+        variant = row.extras.variant
 
         async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> bytes | None:
             found = row if variant is None else variant(wire, call_context.parameters)
@@ -266,10 +265,9 @@ class _Side:
             request = await self._request(row, wire, context, call_context)
             response = await answer(Call(operation, request, call_context))
             write = partial(_written, row, call_context.reply)
-            try:
-                data = briefly(write, response)
-            except LengthyError:
-                data = await written_apart(write, response)
+            data = encode(write, response)
+            if not isinstance(data, bytes):
+                data = await data
             if call_context.reply or call_context.reply.side_channel:
                 await context.send_initial_metadata(self._metadata(context, call_context.reply, request))
             return data
@@ -281,8 +279,10 @@ class _Side:
     ) -> Any:
         """The request in the bytes of a call; content beside its message goes into the context."""
         try:
-            if len(wire) > SMALL and await admitted(wire, self.max_values, method_classes(row.address)[0]):
-                request, extracted = await in_thread(_read, row, wire)
+            if len(wire) > SMALL and await needs_worker(
+                wire, self.max_values, method_classes(row.address)[0]
+            ):
+                request, extracted = await run_in_worker(_read, row, wire)
             else:
                 request, extracted = _read(row, wire)
         except A2AError as error:
@@ -321,10 +321,9 @@ class _Side:
                             check = _IdCheck(event.id)
                     elif check is not None:
                         check(event)
-                    try:
-                        data = briefly(write_event, event.message)
-                    except LengthyError:
-                        data = await written_apart(write_event, event.message)
+                    data = encode(write_event, event.message)
+                    if not isinstance(data, bytes):
+                        data = await data
                     # Waits until the transport has accepted it, which is the back-pressure, and yields to
                     # other tasks.
                     await write(data)
@@ -452,13 +451,13 @@ class _Side:
 
 def _read(row: Row[str, bytes], wire: bytes) -> tuple[Any, Mapping[str, str] | None]:
     wire = opened_request(wire, row.address)
-    return row.decode_request(wire), None if row.extract is None else row.extract(wire)
+    return row.decode_request(wire), None if row.extras.request is None else row.extras.request.extract(wire)
 
 
 def _written(row: Row[str, bytes], reply: ResponseParameters, answer: Any) -> bytes:
     wire: bytes = encoded(row, answer, reply)
-    if row.restore_response is not None:
-        wire = row.restore_response(wire, with_side_channel(reply, reply.side_channel))
+    if row.extras.response is not None:
+        wire = row.extras.response.restore(wire, with_side_channel(reply, reply.side_channel))
     return sealed_response(wire, row.address)
 
 

@@ -62,15 +62,15 @@ class HttpJsonClient(ClientSide):
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         row = self.row(call)
-        if row.instead is not None:
+        if row.extras.fallback is not None:
             return cast("Res", await self.either(partial(self._unary, call), row))
         return cast("Res", await self._unary(call, row))
 
     async def _unary(self, call: Call[Any, Any], row: Row[Any, Any]) -> Any:
         target, body = (await run(self._targets, row, call))[0]
         headers = self.headers(call)
-        if row.says is not None:
-            headers |= row.says
+        if row.extras.parameters is not None:
+            headers |= row.extras.parameters
         headers["Accept"] = self._accept
         _describe(body, headers)
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
@@ -99,8 +99,8 @@ class HttpJsonClient(ClientSide):
         self, row: Row[Any, Any], call: Call[Any, Res], target: wire.Target, body: bytes | None
     ) -> Events:
         headers = self.headers(call)
-        if row.says is not None:
-            headers |= row.says
+        if row.extras.parameters is not None:
+            headers |= row.extras.parameters
         headers["Accept"] = f"text/event-stream, {self._accept}"
         headers |= STREAM_HEADERS
         _describe(body, headers)

@@ -8,7 +8,6 @@ from typing import Any
 
 from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.codec.meter import LengthyError, briefly
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
@@ -17,7 +16,7 @@ from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import dumps, loads
-from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
+from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     A2A_JSON,
@@ -100,8 +99,8 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                 body = await request.read()
                 if body:
                     check_content_type(request.headers)
-                    apart = len(body) > SMALL and await admitted(body, self.max_values)
-                    tree = await in_thread(loads, body) if apart else loads(body)
+                    apart = len(body) > SMALL and await needs_worker(body, self.max_values)
+                    tree = await run_in_worker(loads, body) if apart else loads(body)
             if having or candidate is None:
                 candidate = self.table(request, having)
                 match = candidate.index.match(method, path)
@@ -110,18 +109,17 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             row = match.route.row
             name = row.operation.name
             tree = wire.explode(match, request.query, tree)
-            if row.variant is not None:
-                row = row.variant(tree, request.headers)
-            message, extracted = await in_thread(_read, row, tree) if apart else _read(row, tree)
+            if row.extras.variant is not None:
+                row = row.extras.variant(tree, request.headers)
+            message, extracted = await run_in_worker(_read, row, tree) if apart else _read(row, tree)
             context = self.context(request, table, message, extracted, principal)
             call = Call(row.operation, message, context)
             if row.streaming:
                 return _HttpJsonStream(self, request, table, row, call)
             answer = await self.service.unary(call)
-            try:
-                data = briefly(_written, row, context.reply, answer)
-            except LengthyError:
-                data = await written_apart(partial(_written, row, context.reply), answer)
+            data = encode(partial(_written, row, context.reply), answer)
+            if not isinstance(data, bytes):
+                data = await data
             media = _media(request, table)
             if context.reply or context.reply.side_channel:
                 return Reply(200, media + self.reply_headers(request, table, context, name, message), data)
@@ -154,10 +152,7 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
     __slots__ = ()
 
     def encode(self, event: Event) -> bytes | Awaitable[bytes]:
-        try:
-            return briefly(_event, self.row, event.id, event.message)
-        except LengthyError:
-            return written_apart(partial(_event, self.row, event.id), event.message)
+        return encode(partial(_event, self.row, event.id), event.message)
 
     def fail(self, error: BaseException) -> Failure:
         refused = self.server.error(self.request, self.table, self.call.context, self.failure(error))
@@ -166,14 +161,14 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
 
 def _read(row: Row[Any, Any], tree: Json) -> tuple[Any, Mapping[str, str] | None]:
     """The request in a tree, and the content beside its message."""
-    return row.decode_request(tree), None if row.extract is None else row.extract(tree)
+    return row.decode_request(tree), None if row.extras.request is None else row.extras.request.extract(tree)
 
 
 def _written(row: Row[Any, Any], reply: ResponseParameters, answer: Any) -> bytes:
     # A list may leave out tasks.
     tree = encoded(row, answer, reply) if row.operation is ops.LIST_TASKS else row.encode_response(answer)
-    if row.restore_response is not None:
-        tree = row.restore_response(tree, with_side_channel(reply, reply.side_channel))
+    if row.extras.response is not None:
+        tree = row.extras.response.restore(tree, with_side_channel(reply, reply.side_channel))
     return dumps(tree)
 
 

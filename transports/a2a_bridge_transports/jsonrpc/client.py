@@ -52,7 +52,7 @@ class JsonRpcClient(ClientSide):
         path = wire.document(row.address)
         if path is not None:
             return cast("Res", await self._document(row, path, call))
-        if row.instead is not None:
+        if row.extras.fallback is not None:
             return cast("Res", await self.either(partial(self._unary, call), row))
         return cast("Res", await self._unary(call, row))
 

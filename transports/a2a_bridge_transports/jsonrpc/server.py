@@ -6,13 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
-from math import inf
 from typing import Any
 from urllib.parse import unquote
 
 from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
@@ -21,7 +19,7 @@ from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import dumps
-from a2a_bridge.offload import SMALL, admitted, in_thread, written_apart
+from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.peers import caller
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
@@ -66,19 +64,21 @@ def _existing(row: Row[str, Any] | None, params: Json) -> Row[str, Any]:
 
 def _read(row: Row[str, Any], params: Json) -> tuple[Any, Mapping[str, str] | None]:
     """The request in a frame, and the content beside its message."""
-    return row.decode_request(params), None if row.extract is None else row.extract(params)
+    return row.decode_request(params), None if row.extras.request is None else row.extras.request.extract(
+        params
+    )
 
 
 def _result(token: bytes, row: Row[str, Any], reply: ResponseParameters, answer: Any) -> bytes:
     # A list may leave out tasks.
     tree = encoded(row, answer, reply) if row.operation is ops.LIST_TASKS else row.encode_response(answer)
-    if row.restore_response is not None:
-        tree = row.restore_response(tree, with_side_channel(reply, reply.side_channel))
+    if row.extras.response is not None:
+        tree = row.extras.response.restore(tree, with_side_channel(reply, reply.side_channel))
     return wire.result(token, tree)
 
 
-def _event(token: bytes, row: Row[str, Any], id_: str, message: Any) -> bytes:
-    return sse.encode(wire.result(token, row.encode_response(message)), b"", id_)
+def _event(before: bytes, row: Row[str, Any], id_: str, message: Any) -> bytes:
+    return sse.encode(before + dumps(row.encode_response(message)) + wire.AFTER_RESULT, b"", id_)
 
 
 def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
@@ -156,8 +156,8 @@ class JsonRpcServer(ServerSide[Rows]):
             principal = await self.principal(request) if self.authenticate is not None else None
             check_content_type(request.headers)
             body = await request.read()
-            apart = len(body) > SMALL and await admitted(body, self.max_values)
-            frame = await in_thread(wire.parse, body) if apart else wire.parse(body)
+            apart = len(body) > SMALL and await needs_worker(body, self.max_values)
+            frame = await run_in_worker(wire.parse, body) if apart else wire.parse(body)
             token, name, params, identified = frame
             candidate = self.usual.get(declared_version(request.headers, request.query))
             row = candidate.index.get(name) if candidate is not None else None
@@ -167,13 +167,13 @@ class JsonRpcServer(ServerSide[Rows]):
                 row = candidate.index.get(name)
             table = candidate
             row = _existing(row, params)
-            if row.variant is not None:
-                row = row.variant(params, request.headers)
+            if row.extras.variant is not None:
+                row = row.extras.variant(params, request.headers)
             if apart:
-                message, extracted = await in_thread(_read, row, params)
+                message, extracted = await run_in_worker(_read, row, params)
             else:
                 message = row.decode_request(params)
-                extracted = None if row.extract is None else row.extract(params)
+                extracted = None if row.extras.request is None else row.extras.request.extract(params)
             if not identified:
                 _refuse_notification(message)
             if tenant:
@@ -186,16 +186,9 @@ class JsonRpcServer(ServerSide[Rows]):
             reply = context.reply
             if reply.version:
                 table, row = self.in_version(table, row, reply)
-            METER.left = ALLOWANCE  # as `briefly`, without a call
-            data: bytes | None = None
-            try:
-                data = _result(token, row, reply, answer)
-            except LengthyError:
-                pass
-            finally:
-                METER.left = inf
-            if data is None:
-                data = await written_apart(partial(_result, token, row, reply), answer)
+            data = encode(partial(_result, token, row, reply), answer)
+            if not isinstance(data, bytes):
+                data = await data
             if reply or reply.side_channel:
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
@@ -232,8 +225,8 @@ class JsonRpcServer(ServerSide[Rows]):
                 message = row.decode_request(None)
                 context = self.context(request, table, message, None, principal)
                 answer = row.encode_response(await self.service.unary(Call(row.operation, message, context)))
-                if row.restore_response is not None:
-                    answer = row.restore_response(
+                if row.extras.response is not None:
+                    answer = row.extras.response.restore(
                         answer, with_side_channel(context.reply, context.reply.side_channel)
                     )
                 headers = self.reply_headers(request, table, context, name, message)
@@ -295,14 +288,7 @@ class _JsonRpcStream(CallStream[JsonRpcServer]):
         reply = self.call.context.reply
         if reply.version:
             self.table, self.row = self.server.in_version(self.table, self.row, reply)
-        METER.left = ALLOWANCE  # as `briefly`, without two more calls for each event
-        try:
-            data = self._before + dumps(self.row.encode_response(event.message)) + wire.AFTER_RESULT
-            return sse.encode(data, b"", event.id)
-        except LengthyError:
-            return written_apart(partial(_event, self._token, self.row, event.id), event.message)
-        finally:
-            METER.left = inf
+        return encode(partial(_event, self._before, self.row, event.id), event.message)
 
     def fail(self, error: BaseException) -> Failure:
         context, failed = self.call.context, self.failure(error)
