@@ -12,7 +12,7 @@ PEERS := 0.2 0.3
 PYTEST_ARGS ?=
 # Tests wait for other processes half of their time: two cores are busy with four workers.
 PYTEST_WORKERS ?= 4
-# Arguments of the programs behind `crash`, `frameworks`, `sdks`, `soak` and `tck`.
+# Arguments of the programs behind `cluster`, `crash`, `frameworks`, `sdks`, `soak` and `tck`.
 ARGS ?=
 SOURCES := a2a_bridge transports proto tests benchmarks examples
 # Folders that do not exist yet are not an error.
@@ -26,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install demo test check bench generate checkgenerate format checkformat lint breaking types layers \
-	docs dist compat interpreters lock clean peers matrix frameworks sdks tck crash soak
+	docs dist compat interpreters lock clean peers matrix frameworks sdks tck crash soak cluster
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -108,6 +108,10 @@ crash: install ## kill a server 200 times under load, on SQLite, and compare (AR
 soak: install ## 1,000 streams, 10,000 tasks, callers that come and go; then see what is left (at most 10 minutes)
 	$(BIN)/python -m tests.durability.soak $(ARGS)
 
+# Simulated schedules and real processes. It takes the seed of an earlier run: make cluster ARGS="--quick --seed 7".
+cluster: install ## hurt replicas in every way, a million simulated schedules, and compare (ARGS: see tests/cluster)
+	$(BIN)/python -m tests.cluster $(ARGS)
+
 check: checkformat lint types layers checkgenerate test ## everything CI runs, in CI's order
 
 bench: install ## measure against the official SDKs for Python and Go, Envoy, and bare servers
@@ -172,7 +176,7 @@ COMPILE = $(BUILD)/uv/bin/uv pip compile --quiet --universal --python-version 3.
 	$(if $(UPGRADE),--upgrade) --no-emit-index-url --no-emit-find-links --no-annotate \
 	--custom-compile-command "make lock"
 
-# What the container image has: all but Envoy.
+# What the container image has: all but the servers, Envoy and NATS.
 IMAGE_EXTRAS = auth cluster postgres signing tracing uvloop
 
 lock: $(PEERS:%=lock-%) ## resolve all locks anew (UPGRADE=1: to the newest versions); needs Python and a registry

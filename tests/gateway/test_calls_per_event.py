@@ -35,4 +35,4 @@ async def test_on_an_engine() -> None:
 
 async def test_on_an_engine_with_a_database(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE):
-        check(await engine(f"sqlite:///{tmp_path}/tasks.db"), 24, 5.5)
+        check(await engine(f"sqlite:///{tmp_path}/tasks.db"), 26, 5.5)

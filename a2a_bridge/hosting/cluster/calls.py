@@ -197,7 +197,7 @@ class ReplicaClient:
             except TimeoutError:
                 continue
             except (NobodyError, BusDownError):
-                await asyncio.sleep(min(pause, max(0.0, heard + patience - now)))
+                await asyncio.sleep(pause)
                 pause = min(2 * pause, _LATE)
                 continue
             heard, pause = loop.time(), _SOON

@@ -104,6 +104,7 @@ class StoreBase:
         self.records = records
         self.memory = MemoryAccount(options.max_memory)
         self._shared = records if isinstance(records, SharedRecords) else None
+        self._on_orphans: list[Callable[[], None]] = []
         shared, name = self._shared, uuid4().hex
         #: the name of this process in leases
         self.me: Callable[[], str] = (lambda: name) if shared is None else (lambda: shared.me)
@@ -178,8 +179,10 @@ class StoreBase:
             async with asyncio.timeout(self.writer.ack_timeout):
                 await lease.synced()
         except BaseException as error:
-            # Without a release: if it is written after all, the task is an orphan.
+            # Without a release: if it is written after all, this process has the task, and nobody works on it.
             self.writer.forget(lease)
+            for callback in self._on_orphans:
+                callback()
             if isinstance(error, TimeoutError):
                 raise unavailable() from None
             raise
@@ -278,6 +281,7 @@ class StoreBase:
 
     def on_orphans(self, callback: Callable[[], None], /) -> None:
         self.janitor.start()
+        self._on_orphans.append(callback)
         if self._shared is None:
             callback()  # all holders before this process are dead
         else:

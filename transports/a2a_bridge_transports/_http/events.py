@@ -23,7 +23,7 @@ from a2a_bridge.offload import encode_in_worker
 from a2a_bridge.traffic import sent_bytes
 from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import Reply, StreamReply
-from a2a_bridge_transports._http.protocol import Connection, is_lost
+from a2a_bridge_transports._http.protocol import Connection
 from a2a_bridge_transports._http.sse import KEEP_ALIVE
 
 
@@ -145,7 +145,8 @@ class EventWriter:
         self._out = b""
         self._last = self._loop.time()
         transport = self._connection.transport
-        if transport is not None and not is_lost(transport):  # as Connection.write
+        # As Connection.write, without a call for each event.
+        if transport is not None and (not transport.is_closing() or transport.get_write_buffer_size()):
             transport.write(data)
 
     def _tick(self) -> None:

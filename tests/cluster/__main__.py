@@ -1,0 +1,93 @@
+"""Hurts replicas in every way, simulated and real, and reports what was wrong: `make cluster`.
+
+.venv/bin/python -m tests.cluster [--quick] [--seed N] [--schedules N] [--minutes N]
+
+The last line is `SCHEDULES schedules, FAULTS faults, WRONG wrong`; the exit code is 0 only without anything
+wrong. A simulated schedule can be repeated: `--seed N --schedules 1 --minutes 0`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tests.cluster.schedule import Outcome, run
+from tests.nats import running
+from tests.postgres import _folder, _running
+from tests.stores.conftest import filled
+
+_PORTION = 200
+
+# grpcio's handlers for forks crash the commands that start and stop a database. Read when it is imported.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+
+def _portion(seeds: range) -> list[Outcome]:
+    return [run(seed) for seed in seeds]
+
+
+def simulated(seed: int, count: int) -> tuple[int, list[str]]:
+    """The number of faults, and what was wrong."""
+    faults, wrong, done = 0, [], 0
+    portions = [range(at, min(at + _PORTION, seed + count)) for at in range(seed, seed + count, _PORTION)]
+    began = time.monotonic()
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for outcomes in pool.map(_portion, portions):
+            for one in outcomes:
+                faults += one.faults
+                wrong += [f"seed {one.seed}: {line}" for line in one.wrong]
+            done += len(outcomes)
+            if done % (50 * _PORTION) == 0:
+                print(f"{done} schedules, {faults} faults, {time.monotonic() - began:.0f} s", flush=True)
+    return faults, wrong
+
+
+async def real(seed: int, seconds: float) -> tuple[int, list[str]]:
+    """The same of real replicas."""
+    from tests.cluster.machines import Machines
+
+    with (
+        tempfile.TemporaryDirectory(prefix="a2a-cluster-") as folder,
+        _running(_folder(os.getpid(), "cluster")) as postgres,
+        running() as nats,
+    ):
+        url = postgres.create()
+        filled(url)
+        machines = Machines(seed, Path(folder), postgres, nats, url)
+        async with machines.running():
+            await machines.work(seconds)
+        print(f"{len(machines.tasks)} tasks of real replicas, {machines.faults} faults", flush=True)
+        return machines.faults, machines.wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make cluster")
+    parser.add_argument("--quick", action="store_true", help="2,000 schedules and one minute of real faults")
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000)
+    parser.add_argument("--schedules", type=int)
+    parser.add_argument("--minutes", type=float)
+    arguments = parser.parse_args()
+    count = arguments.schedules if arguments.schedules is not None else 2000 if arguments.quick else 1_000_000
+    minutes = arguments.minutes if arguments.minutes is not None else 1.0 if arguments.quick else 20.0
+    print(f"seed {arguments.seed}", flush=True)
+    faults, wrong = simulated(arguments.seed, count)
+    schedules = count
+    if minutes:
+        schedules += 1
+        more, found = asyncio.run(real(arguments.seed, 60 * minutes))
+        faults += more
+        wrong += found
+    for line in wrong[:100]:
+        print(line)
+    print(f"{schedules} schedules, {faults} faults, {len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,310 @@
+"""One simulated schedule: replicas, callers and faults of one seed, and the rule that all answers have to keep.
+
+The rule: every caller gets an answer in bounded time, and it is true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.resume import number_of
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.cluster.replica import Replica
+from tests.cluster.virtual_loop import VirtualLoop
+from tests.cluster.world import CUT, HOLED, UP, World
+
+#: virtual seconds of faults; of the time after the last one in which everything has to end
+TROUBLE, REST = 20.0, 120.0
+#: virtual seconds in which a caller has to get an answer, while its own process runs
+BOUND = 75.0
+
+
+@dataclass
+class Outcome:
+    seed: int
+    faults: int = 0
+    calls: int = 0
+    #: calls that were answered with success
+    served: int = 0
+    #: what was wrong
+    wrong: list[str] = field(default_factory=list)
+
+
+class Schedule:
+    def __init__(self, seed: int, *, bound: float = BOUND) -> None:
+        self.chance = random.Random(seed)
+        self.loop = VirtualLoop()
+        self.world = World(self.loop, self.chance)
+        #: buses that fail do so for good: nothing may wait for them
+        self.forever = self.chance.random() < 0.15
+        self.outcome = Outcome(seed)
+        self.bound = bound
+        self.replicas: list[Replica] = []
+        self._calls: list[asyncio.Task[None]] = []
+        self._tasks = 0
+
+    def run(self) -> Outcome:
+        try:
+            self.loop.run_until_complete(self._run())
+            self.outcome.wrong += [repr(one.get("exception") or one["message"]) for one in self.loop.problems]
+            self.loop.run_until_complete(self._end())
+        finally:
+            self.loop.close()
+        return self.outcome
+
+    async def _end(self) -> None:
+        for one in self.replicas:
+            self.loop.thaw(one.owner)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=1.0)
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+
+    async def _run(self) -> None:
+        chance, loop = self.chance, self.loop
+        polls = chance.random() < 0.3
+        for number in range(chance.choice((2, 3, 3))):
+            await self._join(f"r{number}", polls)
+        for _ in range(3):
+            await self._new_task()
+        began = loop.time()
+        while loop.time() - began < TROUBLE:
+            await asyncio.sleep(chance.uniform(0.1, 2.5))
+            alive = [one for one in self.replicas if not one.owner.killed and not one.owner.frozen]
+            if alive and chance.random() < 0.75:
+                self._call(chance.choice(alive))
+            if chance.random() < 0.15:
+                await self._new_task()
+            if chance.random() < 0.5:
+                self._fault(polls)
+        self._heal()
+        await self._rest()
+
+    # ------------------------------------------------------------------ faults
+
+    async def _join(self, name: str, polls: bool) -> None:
+        one = Replica(self.world, name, polls=polls)
+        self.replicas.append(one)
+        await self.loop.spawn(one.owner, one.start())
+
+    async def _new_task(self) -> None:
+        alive = [one for one in self.replicas if not one.owner.killed and not one.owner.frozen]
+        if not alive:
+            return
+        self._tasks += 1
+        one = self.chance.choice(alive)
+
+        async def begin() -> None:
+            try:
+                await one.begin(f"t{self._tasks}")
+            except A2AError:
+                one.recover()  # it may exist
+
+        task = self.loop.spawn(one.owner, begin())
+        await asyncio.wait({task}, timeout=1.0)
+
+    def _fault(self, polls: bool) -> None:
+        chance, loop = self.chance, self.loop
+        self.outcome.faults += 1
+        one = chance.choice(self.replicas)
+        seconds = chance.choice((0.3, 2.0, 6.0, 12.0))
+        kind = chance.choice(
+            (
+                "database",
+                "database",
+                "bus",
+                "bus",
+                "all buses",
+                "database of all",
+                "slow",
+                "loss",
+                "pause",
+                "kill",
+            )
+        )
+        links = {
+            "database": [one.database_link],
+            "bus": [one.bus_link],
+            "all buses": [each.bus_link for each in self.replicas],
+            "database of all": [each.database_link for each in self.replicas],
+        }.get(kind)
+        if links is not None:
+            state = chance.choice((CUT, HOLED))
+            for link in links:
+                if link.state == UP:
+                    link.state, link.since = state, loop.time()
+                    if not (self.forever and "bus" in kind):
+                        loop.call_later(seconds, self._mend, link)
+        elif kind == "slow":
+            link = chance.choice((one.database_link, one.bus_link))
+            link.delay = chance.choice((0.2, 1.0))
+            loop.call_later(seconds, setattr, link, "delay", 0.005)
+        elif kind == "loss":
+            self.world.loss = chance.choice((0.1, 0.5))
+            loop.call_later(seconds, setattr, self.world, "loss", 0.0)
+        elif kind == "pause":
+            if not one.owner.frozen:
+                loop.freeze(one.owner)
+                loop.call_later(seconds, self._go_on, one)
+        elif sum(not each.owner.killed for each in self.replicas) > 1 and not one.owner.frozen:
+            one.owner.killed = True
+            loop.freeze(one.owner)
+            if chance.random() < 0.7:
+                name = f"{one.owner.name}'"
+                self.loop.create_task(self._join(name, polls))
+
+    def _mend(self, link: Any) -> None:
+        if link.state != UP:
+            link.state = UP
+            for bus in self.world.buses:
+                if bus.link is link:
+                    bus.broken()
+
+    def _go_on(self, one: Replica) -> None:
+        if not one.owner.killed and one.owner.frozen:
+            self.loop.thaw(one.owner)
+
+    def _heal(self) -> None:
+        self.world.loss = 0.0
+        for one in self.replicas:
+            for link in (one.database_link, one.bus_link):
+                if not (self.forever and link is one.bus_link):
+                    self._mend(link)
+                link.delay = 0.005
+            self._go_on(one)
+
+    async def _rest(self) -> None:
+        """Everything comes to an end without faults."""
+        waiting = [one for one in self._calls if not one.done()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=REST)
+        until = self.loop.time() + REST
+        rows = self.world.database.tasks.values()
+        while self.loop.time() < until and not all(row.ended for row in rows):  # noqa: ASYNC110  the clock is virtual
+            await asyncio.sleep(1.0)
+        self.outcome.wrong += [f"{row.id} never ends; {row.holder} holds it" for row in rows if not row.ended]
+        for row in rows:
+            if len(set(row.history)) != len(row.history):
+                self.outcome.wrong.append(f"{row.id} got a message twice: {row.history}")
+
+    # ------------------------------------------------------------------ callers
+
+    def _call(self, one: Replica) -> None:
+        rows = list(self.world.database.tasks)
+        if rows:
+            kind = self.chance.choice(
+                (self._send, self._send_and_wait, self._cancel, self._follow, self._follow, self._send_stream)
+            )
+            self.outcome.calls += 1
+            work = self._bounded(
+                one, kind.__name__, kind(one, self.chance.choice(rows), f"m{self.outcome.calls}")
+            )
+            self._calls.append(self.loop.create_task(work))
+
+    async def _bounded(self, one: Replica, what: str, work: Any) -> None:
+        task = self.loop.spawn(one.owner, work)
+        # The error of a caller whose process was killed reaches nobody.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        left = self.bound
+        while left > 0 and not task.done():
+            await asyncio.wait({task}, timeout=1.0)
+            left -= 0.0 if one.owner.frozen else 1.0
+            if one.owner.killed:
+                return  # its connection is broken
+        if not task.done():
+            self.outcome.wrong.append(f"{what} at {one.owner.name} has no answer")
+        elif (error := task.exception()) is not None:
+            if isinstance(error, A2AError):
+                self._check_error(error, what)
+            else:
+                self.outcome.wrong.append(f"{what}: {error!r}")
+        else:
+            self.outcome.served += 1
+
+    def _check_error(self, error: A2AError, what: str) -> None:
+        known = error.reason is Reason.UNAVAILABLE and error.retry_after
+        task_id = error.metadata.get("taskId", "")
+        ended = error.reason in (Reason.TASK_NOT_CANCELABLE, Reason.UNSUPPORTED_OPERATION)
+        if not known and not (ended and self.world.database.tasks[task_id].ended):
+            self.outcome.wrong.append(f"{what} got {error!r}")
+
+    async def _send(self, one: Replica, task_id: str, message_id: str) -> None:
+        answer = await one.service.unary(
+            Call(ops.SEND_MESSAGE, _message(task_id, message_id, True), CallContext())
+        )
+        self._check_taken(answer.task, message_id)
+
+    async def _send_and_wait(self, one: Replica, task_id: str, message_id: str) -> None:
+        answer = await one.service.unary(
+            Call(ops.SEND_MESSAGE, _message(task_id, message_id, False), CallContext())
+        )
+        self._check_taken(answer.task, message_id)
+        self._check_state(answer.task)
+
+    async def _cancel(self, one: Replica, task_id: str, _: str) -> None:
+        task = await one.service.unary(
+            Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id=task_id), CallContext())
+        )
+        if task.status.state != hub.TASK_STATE_CANCELED:
+            self.outcome.wrong.append(f"{task_id} was not canceled")
+        self._check_state(task)
+
+    async def _follow(self, one: Replica, task_id: str, _: str) -> None:
+        context = CallContext(parameters={LAST_EVENT_PARAMETER: "1"})
+        call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id=task_id), context)
+        await self._read(one, call, task_id)
+
+    async def _send_stream(self, one: Replica, task_id: str, message_id: str) -> None:
+        call = Call(ops.SEND_STREAMING_MESSAGE, _message(task_id, message_id, False), CallContext())
+        first = await self._read(one, call, task_id)
+        self._check_taken(first, message_id)
+
+    async def _read(self, one: Replica, call: Any, task_id: str) -> hub.Task:
+        """Reads a stream to its end: no event is missing, doubled or another one than in the log."""
+        first: hub.Task | None = None
+        number = 0
+        async for event in one.service.stream(call):
+            log = self.world.database.tasks[task_id].events
+            found = number_of(event.id)
+            if first is None:
+                first = event.message.task
+            elif found != number + 1 or found > len(log) or log[found - 1] != event.message:
+                self.outcome.wrong.append(f"{task_id} gave event {found} after {number}")
+            number = found or 0
+        row = self.world.database.tasks[task_id]
+        if not row.ended or number < len(row.events):
+            self.outcome.wrong.append(f"the stream of {task_id} ended with event {number}")
+        assert first is not None
+        return first
+
+    def _check_taken(self, task: hub.Task, message_id: str) -> None:
+        if message_id not in self.world.database.tasks[task.id].history:
+            self.outcome.wrong.append(f"{task.id} did not get {message_id}, although it was answered so")
+
+    def _check_state(self, task: hub.Task) -> None:
+        if self.world.database.tasks[task.id].state != task.status.state:
+            self.outcome.wrong.append(f"{task.id} is not in the state of the answer")
+
+
+def _message(task_id: str, message_id: str, immediately: bool) -> hub.SendMessageRequest:
+    request = hub.SendMessageRequest()
+    request.message.task_id, request.message.message_id = task_id, message_id
+    request.message.role = hub.ROLE_USER
+    # Every other one travels in parts.
+    request.message.parts.add().text = "x" * (500 if int(message_id[1:]) % 2 else 5)
+    request.configuration.return_immediately = immediately
+    return request
+
+
+def run(seed: int) -> Outcome:
+    logging.getLogger("a2a_bridge.hosting.cluster").setLevel(logging.CRITICAL)
+    return Schedule(seed).run()

@@ -1,0 +1,36 @@
+"""Thousands of simulated schedules of faults; `make cluster` runs a million."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.__main__ import real
+from tests.cluster.schedule import Schedule, run
+
+#: schedules of one test
+PORTION = 250
+
+
+@pytest.mark.parametrize("portion", range(8))
+def test_every_caller_gets_a_true_answer_in_bounded_time(portion: int) -> None:
+    outcomes = [run(seed) for seed in range(portion * PORTION, (portion + 1) * PORTION)]
+    assert {one.seed: one.wrong for one in outcomes if one.wrong} == {}
+    assert sum(one.served for one in outcomes) > PORTION
+    assert sum(one.faults for one in outcomes) > PORTION
+
+
+async def test_real_replicas_keep_the_rule() -> None:
+    """The short form of `make cluster`: real processes, PostgreSQL, NATS, and a proxy between them."""
+    faults, wrong = await real(1, 8.0)
+    assert wrong == []
+    assert faults
+
+
+def test_a_seed_reproduces_its_schedule() -> None:
+    assert run(7) == run(7)
+
+
+def test_the_bound_is_checked() -> None:
+    """Calls that wait for a task need seconds: without time, their answers are too late."""
+    wrong = [line for seed in range(20) for line in Schedule(seed, bound=1.0).run().wrong]
+    assert any("has no answer" in line for line in wrong)

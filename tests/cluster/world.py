@@ -1,0 +1,256 @@
+"""The simulated surroundings of replicas: a database, its sessions, and a bus, with faults.
+
+Rules:
+1. The database executes a statement whole or not at all. The answer may be lost, and then the caller does not
+   know which.
+2. Links fail in three ways: cut (an error at once), holed (nothing comes, and nothing says so), slow.
+3. Everything random comes from the seed of the schedule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from a2a_bridge.hosting.cluster import membership, polling
+from a2a_bridge.hosting.cluster.bus import BusDownError, BusListener, Hint, NobodyError
+from a2a_bridge.hosting.cluster.session import SECONDS, SessionError
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.cluster.virtual_loop import Owner, VirtualLoop
+
+UP, CUT, HOLED = "up", "cut", "holed"
+#: seconds after which a client of NATS notices that nothing comes
+_NOTICED = 3.0
+
+
+@dataclass
+class Row:
+    """A task in the database."""
+
+    id: str
+    holder: str
+    version: int = 1
+    events: list[hub.StreamResponse] = field(default_factory=list)
+    state: int = hub.TASK_STATE_WORKING
+    history: list[str] = field(default_factory=list)
+
+    @property
+    def ended(self) -> bool:
+        return self.state in (hub.TASK_STATE_COMPLETED, hub.TASK_STATE_CANCELED)
+
+    def task(self) -> hub.Task:
+        task = hub.Task(id=self.id, context_id="c")
+        task.status.state = self.state
+        task.history.extend(hub.Message(message_id=one, role=hub.ROLE_USER) for one in self.history)
+        return task
+
+
+class Database:
+    """The tables."""
+
+    def __init__(self) -> None:
+        self.replicas: dict[str, int] = {}
+        self.tasks: dict[str, Row] = {}
+        self.messages: dict[str, tuple[str, bytes]] = {}
+
+    def orphans(self) -> list[str]:
+        return [row.id for row in self.tasks.values() if row.holder and row.holder not in self.replicas]
+
+    def run(self, statement: str, values: Any) -> list[tuple[Any, ...]]:
+        rows, me = self.replicas, values.get("me")
+        if statement is membership.BEAT:
+            if me in rows:
+                rows[me] += 1
+            return [(name, beat if name != me else 0) for name, beat in rows.items()]
+        if statement is membership.JOIN:
+            rows[me] = 0
+            return [(me,)]
+        if statement is membership.BURY:
+            if rows.get(values["id"]) == values["beat"]:
+                del rows[values["id"]]
+            return []
+        if statement is membership.LEAVE:
+            rows.pop(me, None)
+            return []
+        if statement is membership.LEFT:
+            return [(bool(self.orphans()),)]
+        if statement is polling.SEND:
+            if values["recipient"] not in rows:
+                return []
+            self.messages[values["id"]] = values["recipient"], values["data"]
+            return [(values["id"],)]
+        if statement is polling.TAKE:
+            found = [one for one, (to, _) in self.messages.items() if to in values["names"]][: values["most"]]
+            return [(self.messages.pop(one)[1],) for one in found]
+        if statement is polling.SWEEP:
+            self.messages = {one: row for one, row in self.messages.items() if row[0] in rows}
+            return []
+        raise AssertionError(statement)
+
+
+class Link:
+    """The connection of a process to the database or to the bus."""
+
+    def __init__(self) -> None:
+        self.state = UP
+        self.since = 0.0
+        self.delay = 0.005
+
+
+class World:
+    def __init__(self, loop: VirtualLoop, chance: random.Random) -> None:
+        self.loop = loop
+        self.chance = chance
+        self.database = Database()
+        #: replicas on the bus, by the name under which they listen
+        self.listening: dict[str, SimulatedBus] = {}
+        self.buses: list[SimulatedBus] = []
+        self.loss = 0.0
+        self.faults = 0
+
+    def lost(self) -> bool:
+        """Whether a message is lost."""
+        return self.loss > 0 and self.chance.random() < self.loss
+
+    def latency(self, link: Link) -> float:
+        return link.delay * self.chance.uniform(0.2, 2.0)
+
+    async def statement(self, link: Link, execute: Callable[[], Any], seconds: float) -> Any:
+        """Executes a statement over a link. Raises SessionError."""
+        if link.state == CUT:
+            raise SessionError("cut")
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.sleep(self.latency(link))
+                if link.state == HOLED:
+                    await asyncio.sleep(seconds + 1)
+                if link.state == CUT:
+                    raise SessionError("cut")
+                result = execute()
+                await asyncio.sleep(self.latency(link))
+                if link.state == HOLED:
+                    await asyncio.sleep(seconds + 1)
+                if link.state == CUT:
+                    raise SessionError("cut")
+                return result
+        except TimeoutError:
+            raise SessionError("timeout") from None
+
+
+class SimulatedSession:
+    """Implements Session."""
+
+    def __init__(self, world: World, link: Link) -> None:
+        self._world = world
+        self._link = link
+        self._lock = asyncio.Lock()
+
+    async def run(self, statement: Any, values: Any, seconds: float = SECONDS, /) -> list[tuple[Any, ...]]:
+        async with self._lock:
+            return await self._world.statement(
+                self._link, lambda: self._world.database.run(statement, values), seconds
+            )
+
+    async def close(self) -> None:
+        pass
+
+
+class SimulatedBus:
+    """Implements Bus, as NATS does."""
+
+    most = 700  # so that calls travel in parts
+    pushes = True
+
+    def __init__(self, world: World, owner: Owner, link: Link) -> None:
+        self._world = world
+        self._owner = owner
+        self.link = link
+        self._me = ""
+        self.listener: BusListener | None = None
+        self.topics: dict[str, list[Callable[[bytes], None]]] = {}
+
+    @property
+    def live(self) -> bool:
+        link = self.link
+        return link.state == UP or (link.state == HOLED and self._world.loop.time() - link.since < _NOTICED)
+
+    async def start(self, me: str, listener: BusListener, /) -> None:
+        self._me, self.listener = me, listener
+        self._world.listening[me] = self
+        self._world.buses.append(self)
+
+    def rename(self, me: str, /) -> None:
+        if self._world.listening.get(self._me) is self:
+            del self._world.listening[self._me]
+        self._me = me
+        self._world.listening[me] = self
+
+    def broken(self) -> None:
+        """The link works again after a fault: the client has connected anew."""
+        if self.listener is not None:
+            self._deliver(self, self.listener.missed)
+
+    async def request(self, replica: str, data: bytes, seconds: float, /) -> bytes:
+        world = self._world
+        assert len(data) <= self.most
+        if not self.live:
+            raise BusDownError
+        answer: asyncio.Future[bytes] = world.loop.create_future()
+        other = world.listening.get(replica)
+        await asyncio.sleep(world.latency(self.link))
+        if self.link.state == CUT:
+            raise BusDownError
+        if self.link.state == UP and (other is None or other.link.state == CUT or other._owner.killed):
+            raise NobodyError
+        if self.link.state == UP and other is not None and other.link.state == UP and not world.lost():
+
+            async def work() -> None:
+                await asyncio.sleep(world.latency(other.link))
+                assert other.listener is not None
+                found = await other.listener.answer(data)
+                assert len(found) <= other.most
+                if other.link.state == UP and self.link.state == UP and not world.lost():
+                    world.loop.call_later(world.latency(self.link), _settle, answer, found)
+
+            world.loop.spawn(other._owner, work())
+        async with asyncio.timeout(seconds):
+            return await answer
+
+    def publish(self, topic: str, data: bytes, /) -> None:
+        assert len(data) <= self.most
+        for other in self._world.buses:
+            for handler in other.topics.get(topic, ()):
+                if self.link.state == UP and other.link.state == UP and not self._world.lost():
+                    self._deliver(other, handler, data)
+
+    def subscribe(self, topic: str, handler: Callable[[bytes], None], /) -> Callable[[], None]:
+        handlers = self.topics.setdefault(topic, [])
+        handlers.append(handler)
+        return lambda: handlers.remove(handler)
+
+    def hint(self, hint: Hint, /) -> None:
+        for other in self._world.buses:
+            if other is not self and self.link.state == UP == other.link.state and not self._world.lost():
+                assert other.listener is not None
+                self._deliver(other, other.listener.hinted, hint)
+
+    async def close(self) -> None:
+        if self._world.listening.get(self._me) is self:
+            del self._world.listening[self._me]
+
+    def _deliver(self, other: SimulatedBus, function: Callable[..., None], *arguments: Any) -> None:
+        world = self._world
+
+        async def later() -> None:
+            await asyncio.sleep(world.latency(other.link))
+            function(*arguments)
+
+        world.loop.spawn(other._owner, later())
+
+
+def _settle(answer: asyncio.Future[bytes], found: bytes) -> None:
+    if not answer.done():
+        answer.set_result(found)
