@@ -14,7 +14,7 @@ import random
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -157,8 +157,11 @@ class Machines:
         pieces = 0
         while time.monotonic() < until:
             try:
-                async with asyncio.timeout(BOUND):
-                    async for one in self._caller().subscribe(task_id, after):
+                async with (
+                    asyncio.timeout(BOUND),
+                    aclosing(self._caller().subscribe(task_id, after)) as events,
+                ):
+                    async for one in events:
                         if one.number != after + 1:
                             self.wrong.append(f"{task_id} gave event {one.number} after {after}")
                         after = one.number
