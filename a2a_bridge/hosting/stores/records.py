@@ -9,7 +9,10 @@ Rules:
 3. A task is its body plus the events after `applied`, in order. A change without a body leaves the body as it
    is. Segments are never changed.
 4. Everything is by scope and key. Texts of callers may contain any character, NUL included.
-5. A driver for one process says `""` for each holder that it reads: nobody else holds anything. One for
+5. Push configs and the outbox are no rows of this protocol: `StoreBase` keeps them in memory, unless it is
+   given others, which write with the same groups (`sql/push.py`). The store in memory is no driver either:
+   rows and groups would cost it a third more CPU per short task.
+6. A driver for one process says `""` for each holder that it reads: nobody else holds anything. One for
    several processes names the live one.
 """
 
@@ -48,7 +51,7 @@ class TaskRow(NamedTuple):
     last: int
     #: the number of the last event that the body contains
     applied: int
-    #: the process that works on the task; in a row that is read: see rule 5
+    #: the process that works on the task; in a row that is read: see rule 6
     holder: str
     #: the serialized task after event `applied`; None in a change that leaves it as it is
     body: bytes | None
@@ -88,7 +91,7 @@ class SentRow(NamedTuple):
     task_id: str
     #: the serialized direct answer; may be empty
     answer: bytes
-    #: the process that works on it; in a row that is read: see rule 5
+    #: the process that works on it; in a row that is read: see rule 6
     holder: str
     checksum: int | None
 
