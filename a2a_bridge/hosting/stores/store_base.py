@@ -179,7 +179,7 @@ class StoreBase:
             async with asyncio.timeout(self.writer.ack_timeout):
                 await lease.synced()
         except BaseException as error:
-            # Without a release: if it is written after all, this process has the task, and nobody works on it.
+            # Without a release: if it is written after all, this process has it, and nobody works on it.
             self.writer.forget(lease)
             for callback in self._on_orphans:
                 callback()
