@@ -44,7 +44,7 @@ from a2a_bridge.core.errors import (
 )
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Operation, Req, Res, Streaming, Unary
-from a2a_bridge.core.resume import asked_after, is_id
+from a2a_bridge.core.resume import is_id, resume_id
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import (
     GRPC,
@@ -218,7 +218,6 @@ __all__ = [
     "UpstreamOptions",
     "add_profile",
     "asgi_gateway",
-    "asked_after",
     "binding_names",
     "by_version",
     "caller",
@@ -240,6 +239,7 @@ __all__ = [
     "request_of",
     "request_too_large",
     "resolve",
+    "resume_id",
     "select",
     "serve_gateway",
     "serve_service",

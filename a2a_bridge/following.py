@@ -21,7 +21,7 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.core.resume import asked_after
+from a2a_bridge.core.resume import resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -105,7 +105,7 @@ class _Seen:
         self._first = True
         if call.operation is ops.SUBSCRIBE_TO_TASK:
             self.task_id = call.request.id
-            self._last = asked_after(call.context)
+            self._last = resume_id(call.context)
 
     def note(self, event: Event) -> bool:
         """Remembers an event. Returns whether it is new: a snapshot at the beginning is not."""

@@ -52,7 +52,7 @@ def is_id(text: str) -> bool:
     return (text.isascii() and text.isalnum() and len(text) <= 64) or bool(_ID.fullmatch(text))
 
 
-def asked_after(context: CallContext) -> str:
+def resume_id(context: CallContext) -> str:
     """The id after which a subscription resumes; empty if it starts with a snapshot.
 
     Raises INVALID_PARAMS naming `Last-Event-ID` for text that cannot be an id.

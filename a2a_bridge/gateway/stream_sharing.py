@@ -38,7 +38,7 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.event_log import GapError, LogReader
 from a2a_bridge.core.messages import RUNNING, TERMINAL, task_id_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.resume import RESUME_URI, asked_after, counted_on, gap_of, mark_gap
+from a2a_bridge.core.resume import RESUME_URI, counted_on, gap_of, mark_gap, resume_id
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service, refused, refused_stream
 from a2a_bridge.dialects import is_older
@@ -232,7 +232,7 @@ class StreamSharing:
     async def _subscribed(self, call: Call[Any, Any]) -> _Opened:
         context = call.context
         task_id = call.request.id
-        after = asked_after(context)
+        after = resume_id(context)
         key = self._scope_of(call), task_id
         # Agents that send the task at once need no second concurrent request.
         at_once = not after and not self._older

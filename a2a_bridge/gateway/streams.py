@@ -27,7 +27,7 @@ from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import is_terminal
-from a2a_bridge.core.resume import asked_after, event_id, number_of
+from a2a_bridge.core.resume import event_id, number_of, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, Finality, synthesise, synthesised
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -46,7 +46,7 @@ async def begun_by_a_task(
     rule 4.
     """
     subscribes = call.operation is ops.SUBSCRIBE_TO_TASK
-    resumes = subscribes and bool(asked_after(call.context))
+    resumes = subscribes and bool(resume_id(call.context))
     if subscribes and not resumes and refuses_ended:
         await _check_running(service, call)
     begun = False

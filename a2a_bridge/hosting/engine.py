@@ -24,7 +24,7 @@ from a2a_bridge.core.errors import A2AError, Reason, internal_error, invalid_par
 from a2a_bridge.core.event import Event, Events, HandedOver, no_events, opened
 from a2a_bridge.core.messages import TERMINAL, cut_history
 from a2a_bridge.core.protocols import require
-from a2a_bridge.core.resume import asked_after, event_id, number_of, offer_resume
+from a2a_bridge.core.resume import event_id, number_of, offer_resume, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.clock import Clock, SystemClock
@@ -387,7 +387,7 @@ class Engine:
         self._require_streaming()
         if self._closing:
             raise closing()
-        last_event_id = asked_after(context)
+        last_event_id = resume_id(context)
         scope = scope_of(request, context)
         task, last = await self._snapshot(scope, request.id)
         if last_event_id:

@@ -27,7 +27,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.resume import asked_after
+from a2a_bridge.core.resume import resume_id
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import KNOWN, Dialect
 from a2a_bridge.dialects.annotation import (
@@ -94,7 +94,7 @@ class _OlderCallers:
 
     async def _ending_final(self, call: Call[Any, Any], is_final: Finality) -> Events:
         known = _LastKnown(call.request)
-        resumed = call.operation is ops.SUBSCRIBE_TO_TASK and bool(asked_after(call.context))
+        resumed = call.operation is ops.SUBSCRIBE_TO_TASK and bool(resume_id(call.context))
         replayed = resumed
         subscribed = call.operation is ops.SUBSCRIBE_TO_TASK
         begun = False

@@ -18,7 +18,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.resume import asked_after, event_id, number_of
+from a2a_bridge.core.resume import event_id, number_of, resume_id
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.hosting.cluster.cluster import Cluster
 from a2a_bridge.hosting.cluster.forwarding import ForwardingService
@@ -271,7 +271,7 @@ class Replica:
     async def stream(self, call: Call[Any, Any], /) -> Events:
         if call.operation is ops.SUBSCRIBE_TO_TASK:
             snapshot = await self.snapshot_of(Scope("", ""), call.request.id)
-            last = number_of(asked_after(call.context)) or snapshot.last
+            last = number_of(resume_id(call.context)) or snapshot.last
         else:
             snapshot, last = await self._sent(call.request)
         reading = self.readers.begin(Scope("", ""), snapshot.task.id, last)

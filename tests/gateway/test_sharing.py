@@ -13,7 +13,7 @@ import pytest
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.resume import RESUME_URI, GapMark, asked_after, gap_of
+from a2a_bridge.core.resume import RESUME_URI, GapMark, gap_of, resume_id
 from a2a_bridge.dialects.annotation import BEGINNING, synthesised
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -328,7 +328,7 @@ async def test_ids_that_begin_at_0() -> None:
     events = [became(hub.TASK_STATE_WORKING), chunk("a"), became(hub.TASK_STATE_COMPLETED)]
 
     async def stream(call: Call[Any, Any], /) -> Events:
-        after = asked_after(call.context)
+        after = resume_id(call.context)
         for number in range(int(after) + 1 if after else 0, len(events)):
             yield Event(events[number], str(number))
 

@@ -13,7 +13,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.core.resume import asked_after, event_id, mark_gap, number_of
+from a2a_bridge.core.resume import event_id, mark_gap, number_of, resume_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TASK, CONTEXT = "task-1", "context-1"
@@ -105,7 +105,7 @@ class Log:
         self.calls.append(call)
         number = 0
         if call.operation is ops.SUBSCRIBE_TO_TASK:
-            asked = asked_after(call.context) if self.numbered else ""
+            asked = resume_id(call.context) if self.numbered else ""
             known = number_of(asked, self.epoch) if asked else None
             gap = bool(asked) and (known is None or not self.kept <= known <= len(self.events))
             if not asked and self.ended:

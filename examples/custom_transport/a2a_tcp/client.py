@@ -25,11 +25,11 @@ from a2a_bridge.ext import (
     Req,
     Res,
     Service,
-    asked_after,
     hub,
     is_id,
     loads,
     operations,
+    resume_id,
 )
 
 from .wire import HEADER, KIND, check, frame
@@ -155,7 +155,7 @@ class _Client:
             name: context.parameters.get(name) for name in (*self._options.forward, "a2a-extensions")
         }
         if call.operation is operations.SUBSCRIBE_TO_TASK:
-            forwarded[LAST_EVENT_PARAMETER] = asked_after(context) or None
+            forwarded[LAST_EVENT_PARAMETER] = resume_id(context) or None
         chosen = {name: value for name, value in forwarded.items() if value is not None}
         return check({**chosen, **self._options.parameters})
 

@@ -24,11 +24,11 @@ from a2a_bridge.ext import (
     Reason,
     Row,
     Service,
-    asked_after,
     detect,
     internal_error,
     operations,
     request_too_large,
+    resume_id,
 )
 
 from .wire import HEADER, KIND, Opening, check, frame, opening
@@ -152,7 +152,7 @@ class Connection:
         )
         call = Call(row.operation, request, context)
         if row.operation is operations.SUBSCRIBE_TO_TASK:
-            asked_after(context)
+            resume_id(context)
         if row.streaming:
             await self._stream(row, call)
         else:

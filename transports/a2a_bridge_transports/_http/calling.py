@@ -18,7 +18,7 @@ from a2a_bridge.core.call import (
     with_side_channel,
 )
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.resume import LAST_EVENT_ID, asked_after
+from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
 from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
@@ -113,7 +113,7 @@ class ClientSide:
     def headers(self, call: Call[Any, Any]) -> dict[str, str]:
         """The headers of a call. Raises INVALID_PARAMS for a parameter that is not valid in a header."""
         headers = request_headers(self.dialect, call.context, self.options, time.monotonic())
-        if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
+        if call.operation is ops.SUBSCRIBE_TO_TASK and (after := resume_id(call.context)):
             headers[LAST_EVENT_ID] = after
         if call.context.side_channel and self.dialect.declares:
             headers[SIDE_CHANNEL] = sealed_side_channel(call.context.side_channel, call.request)

@@ -31,7 +31,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.resume import GAP, asked_after
+from a2a_bridge.core.resume import GAP, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, newest_first
 from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
@@ -171,7 +171,7 @@ class ServerSide(Generic[Index]):
     def begun(self, call: Call[Any, Any]) -> Events:
         """The events of a streaming call. Raises INVALID_PARAMS for an invalid position to resume at."""
         if call.operation is ops.SUBSCRIBE_TO_TASK:
-            asked_after(call.context)
+            resume_id(call.context)
         events = self.service.stream(call)
         longest = caller(call.context.parameters).quirks.max_event_line
         return _with_short_tasks(events, longest) if longest else events

@@ -32,7 +32,7 @@ from a2a_bridge.core.call import (
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.resume import asked_after, counted_on, gap_of
+from a2a_bridge.core.resume import counted_on, gap_of, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import (
@@ -269,7 +269,7 @@ class _Client:
         pairs = self._metadata(call)
         if row.extras.parameters is not None:
             pairs = (*pairs, *row.extras.parameters.items())
-        if call.operation is ops.SUBSCRIBE_TO_TASK and (after := asked_after(call.context)):
+        if call.operation is ops.SUBSCRIBE_TO_TASK and (after := resume_id(call.context)):
             pairs = (*pairs, (LAST_EVENT_PARAMETER, after))
         # grpcio converts pairs in any other form, which takes longer.
         metadata = self._unchanged if pairs is self._constant else grpc.aio.Metadata(*pairs)

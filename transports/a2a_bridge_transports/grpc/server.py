@@ -32,7 +32,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
 from a2a_bridge.core.event import Event
-from a2a_bridge.core.resume import GAP, RESUME_URI, asked_after, counted_on, gap_of
+from a2a_bridge.core.resume import GAP, RESUME_URI, counted_on, gap_of, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
 from a2a_bridge.dialects.carrying import (
@@ -308,7 +308,7 @@ class _Side:
         async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> None:
             request = await self._request(row, wire, context, call_context)
             if operation is ops.SUBSCRIBE_TO_TASK:
-                asked_after(call_context)
+                resume_id(call_context)
             write = context.write
             started = False
             check: _IdCheck | None = None
@@ -319,7 +319,7 @@ class _Side:
                         reply = _first_metadata(call_context.reply, event)
                         if reply:
                             await context.send_initial_metadata(self._metadata(context, reply))
-                        if event.id and (RESUME_URI in call_context.extensions or asked_after(call_context)):
+                        if event.id and (RESUME_URI in call_context.extensions or resume_id(call_context)):
                             check = _IdCheck(event.id)
                     elif check is not None:
                         check(event)
