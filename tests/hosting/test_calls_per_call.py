@@ -15,8 +15,8 @@ from tests.patience import PATIENCE
 @pytest.mark.parametrize(
     ("row", "frames", "tasks"),
     [
-        ("message", 87, 1),
-        ("message, 0.3, blocking", 93, 1),
+        ("message", 88, 1),
+        ("message, 0.3, blocking", 94, 1),
         ("task", 180, 2),
         ("GetTask", 84, 1),
         ("gateway to gRPC", 109, 2),
