@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,13 +93,13 @@ class NatsBus:
             await self._connect()
         except BusDownError as error:
             log.warning("NATS cannot be reached (%s); this replica polls until it can", error)
-            self._doubted = self._work(self._connect_later())
+            self._doubted = self._work(self._connect_later)
 
     def rename(self, me: str, /) -> None:
         """See Bus."""
         self._me = me
         if self._client is not None:
-            self._work(self._listen_as(me))
+            self._work(self._listen_as, me)
 
     async def request(self, replica: str, data: bytes, seconds: float, /) -> bytes:
         """See Bus."""
@@ -120,7 +120,7 @@ class NatsBus:
     def publish(self, topic: str, data: bytes, /) -> None:
         """See Bus."""
         if self.live:
-            self._work(self._client.publish(f"{self._prefix}.t.{topic}", data))
+            self._work(self._client.publish, f"{self._prefix}.t.{topic}", data)
 
     def subscribe(self, topic: str, handler: Callable[[bytes], None], /) -> Callable[[], None]:
         """See Bus."""
@@ -128,14 +128,14 @@ class NatsBus:
         read = self._topics.get(subject)
         if read is None:
             read = self._topics[subject] = _Topic()
-            self._work(self._read(subject, read))
+            self._work(self._read, subject, read)
         read.handlers.append(handler)
 
         def leave() -> None:
             read.handlers.remove(handler)
             if not read.handlers and self._topics.get(subject) is read:
                 del self._topics[subject]
-                self._work(self._stop_reading(read))
+                self._work(self._stop_reading, read)
 
         return leave
 
@@ -242,11 +242,11 @@ class NatsBus:
         """The client gave up, such as after an error of authorization."""
         if client is self._client and not self._closed:
             self._client = None
-            self._doubted = self._work(self._connect_later())
+            self._doubted = self._work(self._connect_later)
 
     def _doubt(self) -> None:
         if self._doubted is None or self._doubted.done():
-            self._doubted = self._work(self._ask_self())
+            self._doubted = self._work(self._ask_self)
 
     async def _ask_self(self) -> None:
         client = self._client
@@ -281,7 +281,7 @@ class NatsBus:
 
     async def _asked(self, message: Any) -> None:
         # In a task: the next request must not wait for this one.
-        self._work(self._answer(message))
+        self._work(self._answer, message)
 
     async def _answer(self, message: Any) -> None:
         if message.data == _ARE_YOU_THERE:
@@ -302,17 +302,18 @@ class NatsBus:
         hints, self._hints = self._hints, set()
         if self.live:
             for one in hints:
-                self._work(self._client.publish(f"{self._prefix}.hint", one.value + self._me.encode()))
+                self._work(self._client.publish, f"{self._prefix}.hint", one.value + self._me.encode())
 
-    def _work(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.ensure_future(self._try(work))
+    def _work(self, function: Callable[..., Awaitable[object]], *arguments: object) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._try(function, *arguments))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
         return task
 
-    async def _try(self, work: Any) -> None:
+    async def _try(self, function: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        # The coroutine is made here: `close` may cancel this task before it begins.
         try:
-            await work
+            await function(*arguments)
         except (self._errors.Error, OSError) as error:
             # The connection has been lost meanwhile; after the next one everything counts as missed.
             log.debug("NATS: %s", type(error).__name__)
