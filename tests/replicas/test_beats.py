@@ -91,6 +91,23 @@ async def test_a_replica_declared_dead_releases_its_tasks_and_continues_under_a_
     assert _alive(fleet.url) == {one._beside.me}
 
 
+async def test_an_unexpected_error_does_not_end_the_heartbeat(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, _ = await fleet.join()
+    membership = one._beside._membership
+    with monkeypatch.context() as patch:
+
+        async def fails() -> None:
+            raise ValueError("surprise")
+
+        patch.setattr(membership, "beat", fails)
+        await until(lambda: "cannot send its heartbeat: surprise" in caplog.text)
+    assert "Traceback" in caplog.text
+    (before,) = _beats(fleet.url)
+    await until(lambda: _beats(fleet.url)[0] > before)
+
+
 async def test_a_busy_loop_is_not_death(fleet: Fleet) -> None:
     one, _ = await fleet.join()
     before = one._beside.me

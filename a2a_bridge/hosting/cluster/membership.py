@@ -118,9 +118,10 @@ class Membership:
                 if failures:
                     log.info("the database can be reached again")
                 failures = 0
-            except SessionError as error:
+            except Exception as error:  # whatever it is: a replica without heartbeats is declared dead
                 if not failures:
-                    log.warning("this replica cannot send its heartbeat: %s", error)
+                    unexpected = not isinstance(error, SessionError)
+                    log.warning("this replica cannot send its heartbeat: %s", error, exc_info=unexpected)
                 failures += 1
                 pause = min(pause, 0.1 * 2 ** min(failures, 8))
                 self._suspect_loss()
