@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from a2a_bridge.core import operations as ops
@@ -144,7 +145,7 @@ class Replica:
             session, make_bus, Heart(), lease=LEASE, new_name=lambda: f"{name}.{next(names)}", new_id=new_id
         )
         self.readers = EventReaders(self, self.snapshot_of)
-        self.service = ForwardingService(self, self.cluster.replica, self.readers)
+        self.service = ForwardingService(self, self.cluster.replica, self.readers, self.take_over)
 
     async def start(self) -> None:
         self.cluster.on_death(self.recover)
@@ -308,14 +309,18 @@ class Replica:
         self, task_id: str, change: Callable[[Row], None], ended: Callable[[str], A2AError]
     ) -> Row:
         for _ in range(3):
-            try:
-                await self.acquire(task_id)
-                if task_id not in self.leases:
-                    raise ended(task_id)
+            await self._entered(task_id)
+            if task_id not in self.leases:
+                raise ended(task_id)
+            with suppress(LostError):
                 row = await self.write(task_id, change)
                 return Row(row.id, row.holder, row.version, list(row.events), row.state, list(row.history))
-            except LostError:
-                continue
+        raise changed_hands()
+
+    async def _entered(self, task_id: str) -> None:
+        for _ in range(3):
+            with suppress(LostError):
+                return await self.acquire(task_id)
         raise changed_hands()
 
     # ------------------------------------------------------------------ runs
@@ -352,6 +357,10 @@ class Replica:
                 await self.write(task_id, step)
         except (LostError, A2AError):
             return
+
+    async def take_over(self, _: Scope, task_id: str) -> None:
+        with suppress(NotOwnerError):
+            await self._entered(task_id)
 
     def recover(self) -> None:
         if self._recovering is None or self._recovering.done():
