@@ -101,6 +101,8 @@ class ExecutorDriver:
                         await writer.room()
                     if memory.pressed and memory.exceeded:
                         await pressure.relieved(user)
+                        if writer is not None:
+                            await writer.room()  # others that waited may have gone on before
                     if timer is not None:
                         timer.ask(live.task)
             finally:
