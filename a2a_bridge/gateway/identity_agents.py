@@ -20,9 +20,10 @@ from typing import Any, cast
 from cachetools import LRUCache
 
 from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bounded import fetch_task
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, ResponseParameters
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
@@ -104,10 +105,7 @@ class LegacyAgent:
         return Call(call.operation, request, call.context)
 
     async def _fetch_task(self, scope: Scope, call: Call[Any, Any], task_id: str) -> hub.Task:
-        request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, history_length=0)
-        task = await self._service.unary(
-            Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-        )
+        task = await fetch_task(self._service, call, task_id, seconds=None, history_length=0)
         self._complete_task(scope, task)
         return task
 

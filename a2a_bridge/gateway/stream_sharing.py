@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from a2a_bridge.bindings import IMPERSONAL
+from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
@@ -55,7 +56,7 @@ from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions, unmark
 from a2a_bridge.gateway.stream_reader import ended_early, must_go_on
 from a2a_bridge.gateway.stream_registry import Beginning, Key, Stream, StreamRegistry
-from a2a_bridge.gateway.streams import call_of_get_task, task_before
+from a2a_bridge.gateway.streams import task_before
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -203,7 +204,7 @@ class StreamSharing:
         ended.
         """
         try:
-            task = await self._service.unary(call_of_get_task(call, task_id))
+            task = await fetch_task(self._service, call, task_id, seconds=None)
         except A2AError as error:
             raise ended_early() from error
         if task.status.state in RUNNING:
@@ -279,7 +280,7 @@ class StreamSharing:
         now = asyncio.get_running_loop().time
         if now() - stream.accepted < self._revalidate:
             return
-        await self._service.unary(call_of_get_task(call, call.request.id, history_length=0))
+        await fetch_task(self._service, call, call.request.id, seconds=None, history_length=0)
         stream.accepted = now()
 
     async def _subscribe_again(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
@@ -326,7 +327,7 @@ class StreamSharing:
         """The task in place of its lost last events. Raises the agent's error if it refused for another
         reason.
         """
-        task: hub.Task = await self._service.unary(call_of_get_task(call, call.request.id))
+        task = await fetch_task(self._service, call, call.request.id, seconds=None)
         if task.status.state not in TERMINAL:
             raise refused
         mark_gap(task, after, after)
