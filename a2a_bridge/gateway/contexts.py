@@ -24,7 +24,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event import Event, Events, HandedOver, opened
-from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.messages import TERMINAL, context_id_of, state_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
@@ -100,13 +100,8 @@ class Contexts:
         return task.context_id
 
     def _note_event(self, call: Call[Any, Any], event: hub.StreamResponse) -> None:
-        which = event.WhichOneof("payload")
-        if which == "task":
-            if event.task.status.state not in TERMINAL:
-                self._note(call, event.task.id, event.task.context_id)
-        elif which in ("status_update", "artifact_update"):
-            update: Any = getattr(event, which)
-            self._note(call, update.task_id, update.context_id)
+        if not event.HasField("message") and not (event.HasField("task") and state_of(event) in TERMINAL):
+            self._note(call, task_id_of(event), context_id_of(event))
 
     def _note(self, call: Call[Any, Any], task_id: str, context_id: str) -> None:
         if not context_id or call.request.message.context_id:

@@ -26,6 +26,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events
+from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Service
@@ -116,8 +117,7 @@ class LegacyAgent:
             task.context_id = self._contexts.get((scope, task.id)) or task.id
 
     async def _complete_event(self, scope: Scope, call: Call[Any, Any], event: hub.StreamResponse) -> None:
-        which = event.WhichOneof("payload")
-        payload = getattr(event, which) if which else None
+        payload = payload_of(event)
         if isinstance(payload, hub.Task):
             self._complete_task(scope, payload)
         elif isinstance(payload, (hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)):
