@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, ResponseParameters
+from a2a_bridge.bounded import fetch_task
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
@@ -91,13 +91,11 @@ class TaskLists:
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def get(seen: Seen) -> hub.Task | None:
-            request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
-            if call.request.HasField("history_length"):
-                request.history_length = call.request.history_length
-            context = call.context.replace(reply=ResponseParameters())
+            limited = call.request.HasField("history_length")
+            members = {"history_length": call.request.history_length} if limited else {}
             async with slots:
                 try:
-                    task = await self._service.unary(Call(ops.GET_TASK, request, context))
+                    task = await fetch_task(self._service, call, seen.task_id, seconds=None, **members)
                 except A2AError as error:
                     if error.reason not in _GONE:
                         raise
