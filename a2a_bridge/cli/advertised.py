@@ -41,13 +41,13 @@ _REFUSALS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED})
 _PRIVATE = "--cacert"
 
 
-async def ask(candidate: Candidate, options: DialOptions) -> A2AError | None:
-    """The error with which an interface answers the question for a task that nobody has."""
+async def ask(candidate: Candidate, options: DialOptions, limit: float = QUESTION) -> A2AError | None:
+    """The error with which an interface answers the question for a task that nobody has. limit: seconds."""
     try:
-        async with asyncio.timeout(QUESTION), dial(candidate, options) as service:
+        async with asyncio.timeout(limit), dial(candidate, options) as service:
             await service.unary(question())
     except TimeoutError:
-        silent = A2AError(Reason.DEADLINE_EXCEEDED, f"no answer in {QUESTION:g} s", blame=Blame.PEER)
+        silent = A2AError(Reason.DEADLINE_EXCEEDED, f"no answer in {limit:g} s", blame=Blame.PEER)
         silent.metadata["phase"] = "call"
         return silent
     except A2AError as error:
@@ -100,7 +100,7 @@ class Advertised:
         for pause in (0.0, *self.pauses):
             await asyncio.sleep(pause)
             error = await ask(candidate, DialOptions(timeout=QUESTION, connect_timeout=QUESTION))
-            fault = "" if error is None else _fault(error)
+            fault = "" if error is None else fault_of(error)
             if not fault:
                 return ""
         one = candidate.interface
@@ -110,7 +110,7 @@ class Advertised:
         )
 
 
-def _fault(error: A2AError) -> str:
+def fault_of(error: A2AError) -> str:
     """What an error says of the way to the agent; empty if it comes from an agent."""
     cause = cause_of(error)
     if error.reason in _REFUSALS or _PRIVATE in cause:
