@@ -34,8 +34,8 @@ QUESTION = 5.0
 _PAUSES = (1.0, 2.0, 4.0, 8.0)
 #: reasons that no agent has to refuse the question for a task
 FAULTS = frozenset({Reason.METHOD_NOT_FOUND, Reason.INVALID_AGENT_RESPONSE})
-#: of errors that a proxy may give in its own words, and that are answers all the same
-_REFUSALS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED})
+#: answers in whatever words: a proxy may ask who calls, and agents of 0.3 have no form for errors over HTTP
+_ANSWERS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED, Reason.TASK_NOT_FOUND})
 
 #: in the cause when a certificate is of an authority that this machine does not know; callers may know it
 _PRIVATE = "--cacert"
@@ -113,7 +113,7 @@ class Advertised:
 def fault_of(error: A2AError) -> str:
     """What an error says of the way to the agent; empty if it comes from an agent."""
     cause = cause_of(error)
-    if error.reason in _REFUSALS or _PRIVATE in cause:
+    if error.reason in _ANSWERS or _PRIVATE in cause:
         return ""
     is_local = hasattr(error, "__notes__") or "phase" in error.metadata
     return cause if is_local or error.reason in FAULTS else ""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,6 +63,8 @@ def check(
     from a2a_bridge.cli.check import report
     from a2a_bridge.cli.output import data, document, fail, guarded
 
+    # What fails is a finding, and no line of a log.
+    logging.getLogger("a2a_bridge").setLevel(logging.CRITICAL)
     with guarded(target, flags.output):
         findings = asyncio.run(_run(target, flags))
     if flags.output is Output.JSON:

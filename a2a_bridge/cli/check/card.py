@@ -46,7 +46,10 @@ async def card(inspection: Inspection) -> AsyncGenerator[Finding, None]:
             inspection.card, inspection.options = await found_at(inspection.target, inspection.dial_options())
             yield Finding("card", True, f"over gRPC: {_words(inspection.card)}")
     except A2AError as error:
-        yield Finding("card", False, cause_of(error), "let the agent answer the request for its card")
+        fix = "let the agent answer the request for its card"
+        if "client certificate" in cause_of(error):
+            fix = "give the certificate that the agent asks its callers for: --cert FILE --cert-key FILE"
+        yield Finding("card", False, cause_of(error), fix)
     inspection.is_over = not inspection.card.supported_interfaces
 
 

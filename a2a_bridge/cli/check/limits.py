@@ -55,12 +55,12 @@ async def _large(inspection: Inspection, one: Dialled) -> Finding | None:
         except A2AError as error:
             if error.reason is Reason.TASK_NOT_FOUND:
                 return None
-            if error.reason is Reason.REQUEST_TOO_LARGE or error.reason is Reason.RESOURCE_EXHAUSTED:
-                advice = "raise the limit of the agent and of proxies, if callers send files"
-                return Finding(name, True, f"a message of 1 MiB is refused: {cause_of(error)}", advice)
             if hasattr(error, "__notes__") or error.reason in (Reason.UNAVAILABLE, Reason.INTERNAL_ERROR):
                 fix = "raise the limit of the proxy in front of the agent (nginx: client_max_body_size)"
                 return Finding(name, False, f"a message of 1 MiB fails: {cause_of(error)}", fix)
+            if error.reason in (Reason.REQUEST_TOO_LARGE, Reason.RESOURCE_EXHAUSTED):
+                advice = "raise the limit of the agent, if callers send files"
+                return Finding(name, True, f"a message of 1 MiB is refused: {cause_of(error)}", advice)
             return None
     fix = "answer TaskNotFoundError for a message to a task that does not exist; never start another one"
     return Finding(name, False, "a message to a task that nobody has is taken", fix)

@@ -124,7 +124,18 @@ def _comparable(response: hub.SendMessageResponse | None) -> Any:
     del made.task.history[:]
     if response is not None and response.HasField("message"):
         made.message.CopyFrom(response.message)
-    return without_generated(canonical(_encode(made)))
+    return without_generated(canonical(_without_empty(_encode(made))))
+
+
+def _without_empty(tree: Any) -> Any:
+    """A tree without empty objects and times, which some SDKs write over one binding and not over another."""
+    if isinstance(tree, list):
+        return [_without_empty(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    return {
+        name: _without_empty(value) for name, value in tree.items() if value != {} and name != "timestamp"
+    }
 
 
 def _remedy(error: A2AError) -> str:

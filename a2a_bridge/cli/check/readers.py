@@ -35,21 +35,21 @@ async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     if tree is None:
         return
     known = profiles().all
-    addresses = {one.about: _dialled_by(one, tree) for one in known if _needs_bare(one)}
+    addresses = {one.name: _dialled_by(one, tree) for one in known if _needs_bare(one)}
     undialled = {name: url for name, url in addresses.items() if "://" in url}
     for url in dict.fromkeys(undialled.values()):
         who = ", ".join(name for name, found in undialled.items() if found == url)
         yield Finding("SDKs over gRPC", False, f"cannot dial {url}: {who}", _GRPC_FIX)
     unread = [one for one in known if one.grpc and not _declares(one) and "url" not in tree]
     if unread:
-        names = ", ".join(one.about for one in unread)
+        names = ", ".join(one.name for one in unread)
         advice = "serve 0.3 too, if such clients call: a gateway does (`a2a-bridge gateway`)"
         yield Finding("SDKs of 0.3", True, f"cannot read a card of 1.0 only: {names}", advice)
     refusing = [one for one in known if one.quirks.http_cards and await _refuses(inspection, one)]
     if refusing:
-        names = ", ".join(one.about.partition(",")[0] for one in refusing)
-        detail = f"refuses the whole card for an interface that is no URL at {inspection.location}: {names}"
-        yield Finding("SDKs by HTTP", True, detail, _HTTP_FIX)
+        names = ", ".join(one.name for one in refusing)
+        detail = f"refuse the whole card, because not every interface is an HTTP URL of its origin: {names}"
+        yield Finding("SDKs of HTTP", True, detail, _HTTP_FIX)
     if not undialled and not unread and not refusing:
         yield Finding("SDKs", True, f"none of the {len(known)} that are known stumbles over this card")
 
