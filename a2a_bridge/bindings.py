@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -133,6 +134,9 @@ class TlsFiles:
 
     def context(self) -> ssl.SSLContext:
         """The SSL context. Raises OSError (ssl.SSLError included) for unusable files."""
+        for path in filter(None, (self.ca, self.certificate, self.key)):
+            # OpenSSL's error names no file.
+            os.close(os.open(path, os.O_RDONLY))
         context = ssl.create_default_context(cafile=self.ca or None)
         if self.certificate:
             context.load_cert_chain(self.certificate, self.key or None)
