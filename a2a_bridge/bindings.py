@@ -241,7 +241,7 @@ class Host(Protocol):
         ...
 
 
-#: (base URL the caller used for the mount, without a trailing slash) → a JSON document
+#: (base URL the caller used for the mount, without a trailing slash) → a JSON document, or a page
 Document = Callable[[str], bytes]
 
 #: (the same, the query as it was sent, the value of A2A-Version) → a JSON document. Raises A2AError to refuse
@@ -280,6 +280,12 @@ class DocumentHost(Host, Protocol):
         """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests.
 
         variant: the document for requests with a query or A2A-Version; None: the same.
+        """
+        ...
+
+    def front(self, page: Document) -> None:
+        """Serves an HTML page at the root to people: to GET with `Accept: text/html`. Other requests are
+        answered as without it.
         """
         ...
 
