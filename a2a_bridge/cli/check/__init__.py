@@ -118,6 +118,8 @@ def _inspection(target: Target, flags: CheckFlags) -> Inspection:
     from a2a_bridge.cli.options import listen_address
     from a2a_bridge.cli.signing_options import check_card
 
+    if flags.junit is not None and not flags.junit.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {flags.junit.parent}", param_hint="--junit")
     if flags.webhook:
         listen_address(flags.webhook, "--webhook")
     if flags.card_keys or flags.card_jku_host:

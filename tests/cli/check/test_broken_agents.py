@@ -238,7 +238,7 @@ async def test_credentials() -> None:
 
 async def test_agents_that_answer_differently_each_time_are_not_compared() -> None:
     class Counting(dict[str, str]):
-        def get(self, _binding: str, _default: Any = None) -> str:  # type: ignore[override]
+        def get(self, _binding: str, _default: Any = None) -> str:
             self["n"] = self.setdefault("n", "") + "."
             return f"answer {self['n']}"
 
