@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from random import randrange
 
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError
@@ -22,8 +23,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
 
-#: orphans per query, which are taken over concurrently
-_PORTION = 10_000
+#: orphans per query, those of them that one of several replicas takes at a time, and concurrent takeovers
+_PORTION, _SHARE = 10_000, 256
 _AT_ONCE = 32
 #: seconds until the next attempt after a failure
 _AGAIN = 5.0
@@ -90,8 +91,12 @@ class Recovery:
     async def _round(self) -> bool:
         """Takes over all tasks without a live holder. Returns False after a failure."""
         try:
-            while orphans := await self._store.orphans(_PORTION):
-                self._queue = list(reversed(orphans))
+            while orphans := list(await self._store.orphans(_PORTION)):
+                if self._store.remote is not None:
+                    # Other replicas take over, too: each begins elsewhere, and looks again soon.
+                    start = randrange(len(orphans))  # noqa: S311  no secret
+                    orphans = [*orphans[start:], *orphans[:start]][:_SHARE]
+                self._queue = orphans[::-1]
                 workers = [self._work() for _ in range(min(_AT_ONCE, len(orphans)))]
                 ends = await asyncio.gather(*workers, return_exceptions=True)
                 for end in ends:

@@ -1,6 +1,9 @@
 """Hurts replicas in every way, simulated and real, and reports what was wrong: `make cluster`.
 
 .venv/bin/python -m tests.cluster [--quick] [--seed N] [--schedules N] [--minutes N]
+.venv/bin/python -m tests.cluster --figures
+
+The second form measures the figures of docs/replicas.md.
 
 The last line is `SCHEDULES schedules, FAULTS faults, WRONG wrong`; the exit code is 0 only without anything
 wrong. A simulated schedule can be repeated: `--seed N --schedules 1 --minutes 0`.
@@ -17,6 +20,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from tests.cluster.figures import figures
 from tests.cluster.schedule import Outcome, run
 from tests.nats import running
 from tests.postgres import _folder, _running
@@ -72,7 +76,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000)
     parser.add_argument("--schedules", type=int)
     parser.add_argument("--minutes", type=float)
+    parser.add_argument(
+        "--figures", action="store_true", help="measure instead (see tests/cluster/figures.py)"
+    )
     arguments = parser.parse_args()
+    if arguments.figures:
+        asyncio.run(figures())
+        return 0
     count = arguments.schedules if arguments.schedules is not None else 2000 if arguments.quick else 1_000_000
     minutes = arguments.minutes if arguments.minutes is not None else 1.0 if arguments.quick else 20.0
     print(f"seed {arguments.seed}", flush=True)

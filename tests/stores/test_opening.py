@@ -24,6 +24,7 @@ from a2a_bridge.cli.push import app
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import TaskQuery
 from a2a_bridge.hosting.stores import StoreOpenError, StoreOptions, open_store
+from a2a_bridge.hosting.stores.sql import database as sql_database
 from a2a_bridge.hosting.stores.sql import migrations
 from a2a_bridge.hosting.stores.sql import opened as opening_sql
 from a2a_bridge.hosting.stores.sql.database import Database, parse
@@ -285,3 +286,26 @@ async def test_parameters_of_a_file_are_refused(tmp_path: Path) -> None:
         async with open_store(f"sqlite:///{path}?mode=ro"):
             pass
     assert not path.exists()
+
+
+async def test_connections_that_read_nothing_are_closed(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_database, "_IDLE", 0.2)
+
+    def others() -> int:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            row = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND pid <> pg_backend_pid()"
+            ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    async with open_store(postgres_url, StoreOptions()) as store:
+        for _ in range(2):
+            await asyncio.gather(*(store.get(HERE, "t") for _ in range(40)))
+            async with asyncio.timeout(PATIENCE):
+                # The writer's, and that of the heartbeat.
+                while await asyncio.to_thread(others) > 2:  # noqa: ASYNC110  there is no notification
+                    await asyncio.sleep(0.05)

@@ -2,7 +2,7 @@
 
 Rules:
 1. A request is a row for its receiver, and so is the response. Whoever reads a row deletes it.
-2. A replica looks once a second, and sooner while it waits for a response or has got a request lately. A
+2. A replica looks every 1.2 seconds, and sooner while it waits for a response or has got a request lately. A
    single replica does not look.
 3. There are no topics and no hints: what they would say is found by looking into the tables.
 4. Rows of dead replicas are deleted by the others.
@@ -21,7 +21,7 @@ from a2a_bridge.hosting.cluster.session import Session, SessionError
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 
 #: seconds between two looks: while nothing happens, and the first ones after something has
-_POLL, _QUICK = 1.0, 0.02
+_POLL, _QUICK = 1.2, 0.02
 #: seconds of quick looks after a request
 _BUSY = 2.0
 #: seconds between two searches for rows of dead replicas

@@ -37,6 +37,8 @@ _READERS = 4
 _BUSY = 5.0
 #: seconds until a PostgreSQL without an answer counts as unreachable
 _CONNECT = 5
+#: seconds without a read after which idle connections to PostgreSQL are closed
+_IDLE = 30.0
 #: seconds that a caller waits for a read, and that `finish` waits for running reads
 _READ, _LAST_READS = 20.0, 5.0
 
@@ -67,6 +69,8 @@ class Database:
         self._anchor: Connection | None = None
         self._watch: FileWatch | None = None
         self._threads = ThreadPoolExecutor(_READERS, "a2a store reader")
+        self._last_read = 0.0
+        self._resting: asyncio.TimerHandle | None = None
 
     @property
     def path(self) -> Path | None:
@@ -93,9 +97,13 @@ class Database:
 
     async def read(self, work: Callable[[Connection], Result], /) -> Result:
         """Runs `work` in a thread, in one transaction with a consistent snapshot. Raises UNAVAILABLE."""
+        loop = asyncio.get_running_loop()
+        self._last_read = loop.time()
+        if self._resting is None and not self.sqlite:
+            self._resting = loop.call_later(_IDLE, self._rest, loop)
         try:
             async with asyncio.timeout(_READ):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, work)
+                return await loop.run_in_executor(self._threads, self._read, work)
         except TimeoutError:
             log.warning("the store does not answer")
             raise unavailable() from None
@@ -126,6 +134,8 @@ class Database:
         """Closes the database after the running reads. Waits only a short time for a database without an
         answer.
         """
+        if self._resting is not None:
+            self._resting.cancel()
         closing = asyncio.ensure_future(asyncio.to_thread(self.close))
         _, late = await asyncio.wait({closing}, timeout=_LAST_READS)
         if late:
@@ -147,6 +157,13 @@ class Database:
     def _check_path(self) -> None:
         if self._watch is not None:
             self._watch.check_path()
+
+    def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Closes idle connections, unless there was a read meanwhile: a server has few, and many replicas."""
+        left = self._last_read + _IDLE - loop.time()
+        self._resting = loop.call_later(left, self._rest, loop) if left > 0 else None
+        if left <= 0:
+            self._threads.submit(self.engine.pool.dispose)
 
     def _read(self, work: Callable[[Connection], Result]) -> Result:
         try:

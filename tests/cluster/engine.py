@@ -1,0 +1,111 @@
+"""A replica without a server: an engine in a process of its own, which works on command. No tests.
+
+.venv/bin/python -m tests.cluster.engine STORE NATS LEASE
+
+Each line on standard input is a command and its number; each response is a line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from a2a_bridge import Run, agent
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.hosting import Engine
+from a2a_bridge.hosting.stores import StoreOptions, open_store
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+#: of one replica
+_CALLERS = 12
+
+
+@agent
+async def worker(run: Run) -> Any:
+    """Ends at once; or with the text "hang" never."""
+    yield run.artifact("done")
+    if run.text == "hang":
+        await asyncio.Event().wait()
+
+
+class Commands:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def tasks(self, number: float) -> dict[str, Any]:
+        """Callers that send for a time: tasks, and CPU of this process."""
+        until, began, done = time.monotonic() + number, time.process_time(), 0
+
+        async def call() -> None:
+            nonlocal done
+            while time.monotonic() < until:
+                await self._send("quick")
+                done += 1
+
+        await asyncio.gather(*(call() for _ in range(_CALLERS)))
+        return {"tasks": done, "cpu": time.process_time() - began}
+
+    async def hang(self, number: float) -> dict[str, Any]:
+        """So many tasks that do not end by themselves."""
+        ids: list[str] = []
+        for at in range(0, int(number), 500):
+            some = await asyncio.gather(*(self._send("hang") for _ in range(min(500, int(number) - at))))
+            ids += [one.task.id for one in some]
+        return {"tasks": ids}
+
+    async def look(self, number: float) -> dict[str, Any]:
+        """New tasks one after the other for a time: the seconds that each takes, in order of size."""
+        until, took = time.monotonic() + number, []
+        while time.monotonic() < until:
+            began = time.monotonic()
+            await self._send("quick")
+            took.append(time.monotonic() - began)
+            await asyncio.sleep(0.01)
+        return {"seconds": sorted(took)}
+
+    async def cancel(self, _: float) -> dict[str, Any]:
+        """Cancels the tasks of the next line: seconds and CPU of each."""
+        ids = json.loads(sys.stdin.readline())
+        began, cpu = time.monotonic(), time.process_time()
+        for task_id in ids:
+            call: Call[Any, Any] = Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id=task_id), CallContext())
+            await self._engine.service.unary(call)
+        count = max(1, len(ids))
+        return {"wall": (time.monotonic() - began) / count, "cpu": (time.process_time() - cpu) / count}
+
+    async def cpu(self, _: float) -> dict[str, Any]:
+        """The CPU of this process so far."""
+        return {"cpu": time.process_time()}
+
+    async def _send(self, text: str) -> Any:
+        message = hub.Message(message_id=os.urandom(8).hex(), role=hub.ROLE_USER, parts=[hub.Part(text=text)])
+        request = hub.SendMessageRequest(message=message)
+        request.configuration.return_immediately = text == "hang"
+        return await self._engine.service.unary(Call(ops.SEND_MESSAGE, request, CallContext()))
+
+
+async def main(store: str, nats: str, lease: str) -> None:
+    options = StoreOptions(cluster=nats, lease=float(lease))
+    async with open_store(store, options) as opened:
+        engine = Engine(worker, store=opened)
+        await engine.start()
+        commands = Commands(engine)
+        print("{}", flush=True)
+        read: Callable[[], str] = sys.stdin.readline
+        while line := await asyncio.to_thread(read):
+            name, number = line.split()
+            print(json.dumps(await getattr(commands, name)(float(number))), flush=True)
+        await engine.close()
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(*sys.argv[1:]))
