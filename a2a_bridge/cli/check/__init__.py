@@ -65,7 +65,7 @@ def check(
 
     # What fails is a finding, and no line of a log.
     logging.getLogger("a2a_bridge").setLevel(logging.CRITICAL)
-    with guarded(target, flags.output):
+    with guarded(target):
         findings = asyncio.run(_run(target, flags))
     if flags.output is Output.JSON:
         document(report.tree(target, findings))

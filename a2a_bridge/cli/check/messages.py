@@ -10,14 +10,13 @@ from typing import Any
 from a2a_bridge import runtime
 from a2a_bridge.cli.canonical import canonical, differences, without_generated
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
-from a2a_bridge.cli.printing import state_name
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer, request_of
+from a2a_bridge.peer import Peer, Reply, request_of
 
 _encode = encoder(hub.SendMessageResponse)
 #: differences that are named, at most
@@ -84,7 +83,12 @@ async def answers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
 
 def words(response: hub.SendMessageResponse) -> str:
     """A response in two words."""
-    return "a message" if response.HasField("message") else f"task {state_name(response.task.status.state)}"
+    return "a message" if response.HasField("message") else f"task {state_of(response.task)}"
+
+
+def state_of(task: hub.Task) -> str:
+    """The state of a task in words, such as `input-required`."""
+    return Reply(task=task).state
 
 
 async def _sent(inspection: Inspection, one: Dialled) -> hub.SendMessageResponse:

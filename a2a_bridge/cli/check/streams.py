@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
-from a2a_bridge.cli.check.messages import connected, tidied
-from a2a_bridge.cli.printing import state_name
+from a2a_bridge.cli.check.messages import connected, state_of, tidied
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL, text_of
@@ -59,7 +58,7 @@ class _Received:
     def words(self) -> str:
         if self.message is not None:
             return "a message"
-        return f"{self.count} events, task {state_name(self.task.status.state)}"
+        return f"{self.count} events, task {state_of(self.task)}"
 
 
 async def _fault(inspection: Inspection, one: Dialled) -> Finding | None:
@@ -115,7 +114,7 @@ def _different(response: hub.SendMessageResponse, received: _Received) -> str:
         return _texts(text_of(received.message), text_of(response.message))
     before, after = response.task, received.task
     if before.status.state in TERMINAL and after.status.state != before.status.state:
-        return f"task {state_name(after.status.state)} as a stream, {state_name(before.status.state)} without"
+        return f"task {state_of(after)} as a stream, {state_of(before)} without"
     if before.status.state not in TERMINAL:
         return ""  # the answer is about work that goes on
     if len(before.artifacts) != len(after.artifacts):

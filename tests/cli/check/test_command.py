@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from aiohttp import ClientSession
 
 from tests.certificates import new_identity
 from tests.cli.check.scripted import Script, scripted
@@ -104,9 +105,12 @@ async def test_a_command_line_that_is_wrong(arguments: tuple[str, ...], said: st
 
 async def test_a_card_in_a_file(tmp_path: Path, code: str) -> None:
     async with serving("serve", code, *ANY_PORT) as server:
-        card = await command("card", server.http, "-o", "json")
         file = tmp_path / "card.json"
-        file.write_text(card.out)
+        async with (
+            ClientSession() as session,
+            session.get(f"{server.http}/.well-known/agent-card.json") as card,
+        ):
+            file.write_bytes(await card.read())
         done = await command("check", str(file), "-o", "json")
     assert done.code == 0, done.out
     assert "answers" in {one["name"] for one in done.json["steps"]}
