@@ -21,6 +21,7 @@ SUMMARIES = {
     "gateway": "Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "call": "Send TEXT to the agent at TARGET and print its answer.",
     "card": "Show the agent card of TARGET.",
+    "check": "Look at everything between a client and the agent at TARGET, and name what to change.",
     "usage": "Show the callers of a gateway or an agent, with the time of their last call.",
     "config": "Check configuration files, and show the effective options of a command.",
     "export": "Print configurations of other programs for a bridge.",

@@ -71,7 +71,14 @@ def part_of(content: Any) -> hub.Part:
         return hub.Part(text=content)
     if isinstance(content, _BYTES):
         return hub.Part(raw=bytes(content))
-    return data_part(content)
+    try:
+        return data_part(content)
+    except DecodeError as problem:
+        if problem.path:
+            raise
+        kind = type(content).__name__
+        text = f"{kind} is no content: give text, bytes, JSON, a Part, a list of Parts, or a Message"
+        raise DecodeError("", text) from None
 
 
 def parts_of(content: Any, name: str = "") -> list[hub.Part]:

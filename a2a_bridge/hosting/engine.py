@@ -113,7 +113,9 @@ class Engine:
         #: the operations, also on tasks of other replicas
         self.service: Service = self._here
         if self._store.remote is not None:
-            self.service = ForwardingService(self._here, self._store.remote.replica, self._readers)
+            self.service = ForwardingService(
+                self._here, self._store.remote.replica, self._readers, self._sending.recover
+            )
         self._closing = False
 
     @property

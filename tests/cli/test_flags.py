@@ -32,7 +32,20 @@ COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-define
 
 
 def test_the_commands() -> None:
-    names = ["call", "card", "config", "db", "export", "gateway", "keys", "peers", "push", "serve", "usage"]
+    names = [
+        "call",
+        "card",
+        "check",
+        "config",
+        "db",
+        "export",
+        "gateway",
+        "keys",
+        "peers",
+        "push",
+        "serve",
+        "usage",
+    ]
     assert sorted(COMMANDS) == names
 
 

@@ -179,10 +179,8 @@ class StoreBase:
             async with asyncio.timeout(self.writer.ack_timeout):
                 await lease.synced()
         except BaseException as error:
-            # Without a release: if it is written after all, this process has it, and nobody works on it.
+            # Without a release: if it is written after all, `_committed` finds that nobody works on it.
             self.writer.forget(lease)
-            for callback in self._on_orphans:
-                callback()
             if isinstance(error, TimeoutError):
                 raise unavailable() from None
             raise
@@ -341,6 +339,10 @@ class StoreBase:
         self._logs.add(committed)
         for one in committed:
             lease, row = one.lease, one.change.row
+            if not lease.released and self.writer.leases.get(lease.task_id) is not lease:
+                # Of an `open` that was given up: this process has the task, and nobody works on it.
+                for callback in self._on_orphans:
+                    callback()
             if one.ended and row.body is not None:
                 self._ended.put(lease.scope, lease.task_id, row.body, row.version, row.last, row.written)
             if lease.push and self._notifications is not None:
