@@ -128,6 +128,7 @@ generate: install ## compile proto/ into a2a_bridge/pb, write models and tables
 	$(BIN)/python proto/generate.py
 	$(BIN)/python proto/models.py
 	$(BIN)/python -m tests.docs.losses
+	$(BIN)/python -m tests.docs.client_commands
 
 checkgenerate: install ## prove that a2a_bridge/pb and the models of 0.x are what proto/ says
 	$(BIN)/python proto/generate.py --check

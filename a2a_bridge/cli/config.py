@@ -68,7 +68,7 @@ def check(
 
       a2a-bridge config check bridge.toml
     """
-    from a2a_bridge.cli.output import data, document, fail, usage_document
+    from a2a_bridge.cli.output import data, document, fail
     from a2a_bridge.cli.settings import effective
 
     try:
@@ -76,11 +76,8 @@ def check(
         command = flags.command or meant_by(read.tree)
         effective(_command(context, command).callback.group, read, {})
     except ConfigError as error:
-        shown = None
-        if flags.output is Output.JSON:
-            shown = usage_document(str(error))
-            shown["error"]["data"] = [{"line": one.line, "text": one.text} for one in error.problems]
-        raise fail(Exit.USAGE, str(error), error=shown) from None
+        problems = [{"line": one.line, "text": one.text} for one in error.problems]
+        raise fail(Exit.USAGE, str(error), data=problems) from None
     if flags.output is Output.JSON:
         document({"file": str(file), "command": command.value, "valid": True})
     else:

@@ -1,4 +1,4 @@
-"""Prints frames on stderr (`call -v`): the real bytes, with masked credentials."""
+"""Prints frames on stderr (`--debug`): the real bytes, with masked credentials."""
 
 from __future__ import annotations
 

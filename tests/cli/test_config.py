@@ -236,7 +236,7 @@ def test_a_configuration_is_checked(file: Path, tmp_path: Path) -> None:
     done = RUNNER.invoke(app, ["config", "check", str(served), "--command", "gateway", "-o", "json"])
     assert done.exit_code == 2
     error = json.loads(done.stdout)["error"]
-    assert (error["reason"], error["code"]) == ("USAGE", 2)
+    assert error["code"] == "A2ACLI_ERR_USAGE"
     assert error["data"][0]["line"] in (1, 2)
     done = RUNNER.invoke(app, ["config", "check", str(tmp_path / "none.toml")])
     assert (done.exit_code, done.stdout) == (2, "")
