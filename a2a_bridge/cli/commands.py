@@ -22,11 +22,16 @@ SUMMARIES = {
     "send": "Send a message to an agent, and show what becomes of it.",
     "task": "Look at tasks, cancel, list and follow them, save their artifacts.",
     "card": "Show the card of an agent.",
+    "chat": "Talk with an agent, message by message.",
+    "server": "Serve a demo agent over every binding, to practise on.",
     "serve": "Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "gateway": "Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "compare": "Send a message over every interface and version of a card, and compare the answers.",
     "usage": "Show the callers of a gateway or an agent, with the time of their last call.",
-    "config": "Check configuration files, and show the effective options of a command.",
+    "config": "Check configuration files, and show the effective options.",
+    "completion": "Print the completion script of a shell: bash, zsh, fish, powershell or pwsh.",
+    "help": "Show the help of a command.",
+    "skill": "Install the Agent Skill, with which coding agents use this command.",
     "export": "Print configurations of other programs for a bridge.",
     "peers": "List the peer profiles: the recognised implementations of A2A, and their quirks.",
     "keys": "Create, list and revoke the API keys of callers.",
@@ -39,7 +44,7 @@ SUMMARIES = {
 _GONE = {"call": "a2a-bridge send -a TARGET TEXT, or a2a-bridge compare -a TARGET TEXT for --binding all"}
 
 #: commands whose module is in `client`
-_CLIENT = frozenset({"card", "compare", "send", "task"})
+_CLIENT = frozenset({"card", "chat", "compare", "send", "task"})
 
 #: the class of all errors of a command line. Typer has it in a private module, older versions from click
 _UsageError: Any = typer.BadParameter.__base__

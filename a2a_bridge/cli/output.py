@@ -117,7 +117,7 @@ def wants_json() -> bool:
             return True
     names = (PREFIX, specification.PREFIX)
     asked = any(os.environ.get(f"{name}OUTPUT") == "json" for name in names)
-    return asked and sys.argv[1:2] not in (["serve"], ["gateway"])
+    return asked and sys.argv[1:2] not in (["serve"], ["gateway"], ["server"])
 
 
 def cannot_listen(error: OSError) -> typer.Exit:

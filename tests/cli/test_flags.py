@@ -33,7 +33,8 @@ COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-define
 
 def test_the_commands() -> None:
     ours = ["config", "db", "export", "gateway", "keys", "peers", "push", "serve", "usage"]
-    assert sorted(COMMANDS) == sorted([*ours, "send", "task", "card", "compare"])
+    official = ["send", "task", "card", "chat", "completion", "help", "server"]
+    assert sorted(COMMANDS) == sorted([*ours, *official, "compare", "skill"])
 
 
 @pytest.mark.parametrize("name", COMMANDS)

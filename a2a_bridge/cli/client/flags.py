@@ -264,3 +264,15 @@ class CompareFlags(ClientFlags):
     """The flags of `compare`."""
 
     stream: bool = official("stream", False, "Compare the events of streams.", group="Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatFlags(ContinueFlags):
+    """The flags of `chat`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowFlags(SendFlags):
+    """The flags of `config show`."""
+
+    origin: bool = flag(False, "Show where each value comes from.", variable="", group="Result", common=True)

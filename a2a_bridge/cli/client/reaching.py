@@ -44,6 +44,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 
 _T = TypeVar("_T")
+_LATE = Reason.DEADLINE_EXCEEDED
 _SECRETS = [OPTIONS[name].variable_name for name in ("bearer", "api_key")]
 
 
@@ -135,9 +136,9 @@ def reported(
         with guarded(where, advice, credentials=credentials):
             try:
                 yield
-            except TimeoutError:
+            except (TimeoutError, A2AError) as error:
                 known = session[-1].task if session else None
-                if known is None:
+                if known is None or getattr(error, "reason", _LATE) is not _LATE:
                     raise
                 hint = session[-1].command("task get", known.id, "--wait")
                 late = Failure(f"{ERROR}TIMEOUT", f"the time is up; task {known.id} goes on", hint)

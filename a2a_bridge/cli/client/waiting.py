@@ -57,7 +57,9 @@ async def send_and_wait(
     if session.card.capabilities.streaming:
         events = session.peer.events(request, _FOLLOWING, session.context)
         try:
-            async with aclosing(_complete(session, events, interval, whole=not streamed)) as complete:
+            asked = bool(request.message.task_id)
+            complete = _complete(session, events, interval, whole=not streamed, asked=asked)
+            async with aclosing(complete):
                 async for event in complete:
                     yield event
         except A2AError as error:
@@ -101,9 +103,16 @@ async def subscribe_and_wait(
 
 
 async def _complete(
-    session: Session, events: AsyncGenerator[object, None], interval: float, *, whole: bool
+    session: Session,
+    events: AsyncGenerator[object, None],
+    interval: float,
+    *,
+    whole: bool,
+    asked: bool = False,
 ) -> AsyncGenerator[hub.StreamResponse, None]:
-    """The events of a stream, and what follows if it breaks or ends early. whole: ends with the task."""
+    """The events of a stream, and what follows if it breaks or ends early. whole: ends with the task. asked:
+    the task may still ask in the first event, for what was just sent.
+    """
     task: hub.Task | None = None
     broken: A2AError | None = None
     try:
@@ -116,7 +125,8 @@ async def _complete(
                 task = _folded(task, message)
                 known(session, task)
                 yield message
-                if task.status.state in RESTING:
+                asks_still, asked = asked and message.HasField("task"), False
+                if task.status.state in (TERMINAL if asks_still else RESTING):
                     await _ended(events, task)
                     break
     except A2AError as error:
