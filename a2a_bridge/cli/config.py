@@ -136,7 +136,8 @@ def show(
 
 def _client_rows(context: typer.Context, flags: ShowFlags) -> Iterator[tuple[str, Any, str]]:
     """Name, value and source of each option that a variable can set."""
-    from a2a_bridge.cli.secret_values import HIDDEN, shown
+    from a2a_bridge.cli.secret_values import shown
+    from a2a_bridge.masking import HIDDEN
 
     environment = Environment.of(context)
     for name, one in options_of(ShowFlags).items():

@@ -136,7 +136,9 @@ def test_where_values_come_from(file: Path) -> None:
     assert "max_calls = 6  # environment A2A_BRIDGE_MAX_CALLS" in shown
     assert f'http = "127.0.0.1:0"  # {file}:2' in shown
     assert "linger = 30.0  # default" in shown
-    rows = json.loads(said("config", "show", "gateway", "-o", "json", "--origin", A2A_BRIDGE_CONFIG=str(file)))
+    rows = json.loads(
+        said("config", "show", "gateway", "-o", "json", "--origin", A2A_BRIDGE_CONFIG=str(file))
+    )
     assert rows["max_calls"] == {"value": 5, "origin": f"{file}:4"}
     assert rows["agents"]["value"]["traffic"]["host"] == "traffic.example"
     assert rows.keys() == {name for name, one in options_of(GatewayFlags).items() if one.described.in_file}

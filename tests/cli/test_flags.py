@@ -21,10 +21,11 @@ from a2a_bridge.bindings import Frame
 from a2a_bridge.cli import app
 from a2a_bridge.cli.commands import SUMMARIES, Command
 from a2a_bridge.cli.flags import LogLevel, flag, with_flags
-from a2a_bridge.cli.frames import lines_of, masked
+from a2a_bridge.cli.frames import lines_of
 from a2a_bridge.cli.options import listen_address, parameters
 from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.cli.variables import read_variables
+from a2a_bridge.masking import masked
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 RUNNER = CliRunner()

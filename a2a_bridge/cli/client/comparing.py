@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import typer
 
@@ -39,12 +40,14 @@ from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.options import Exit, use_bridge_key
 from a2a_bridge.cli.output import data, document, explain, print_message
 from a2a_bridge.codec import encoder
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import by_version
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer, request_of
+from a2a_bridge.recording import calls_of
 
 _encode_answer = encoder(hub.SendMessageResponse)
 _encode_event = encoder(hub.StreamResponse)
@@ -72,26 +75,52 @@ class InterfaceAnswer:
 
 def compare_interfaces(context: typer.Context, text: str | None, flags: CompareFlags) -> None:
     """Calls all interfaces, one after the other, and prints the comparison. Raises typer.Exit."""
-    if text is None:
-        raise typer.BadParameter("there is nothing to send", param_hint="TEXT")
     use_bridge_key(flags.bridge_key)
-    content = from_stdin("TEXT") if text == "-" else text
+    calls = _calls(text, flags)
     with reported(context, flags):
-        raise typer.Exit(asyncio.run(_compared(content, flags)))
+        raise typer.Exit(asyncio.run(_compared(calls, flags)))
 
 
-async def _compared(text: str, flags: CompareFlags) -> Exit:
+#: an operation and its request
+Asked = tuple[ops.Operation[Any, Any], Any]
+
+
+def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
+    """What to send: the text, or the calls of a record. Raises typer.BadParameter."""
+    if (text is None) is (flags.replay is None):
+        raise typer.BadParameter("either TEXT or --replay says what to send", param_hint="TEXT")
+    if flags.replay is None:
+        content = from_stdin("TEXT") if text == "-" else text
+        return [(ops.SEND_STREAMING_MESSAGE if flags.stream else ops.SEND_MESSAGE, request_of((content,)))]
+    try:
+        calls = calls_of(flags.replay.read_bytes().splitlines())
+    except OSError as error:
+        text_ = f"{flags.replay} cannot be read: {error.strerror}"
+        raise typer.BadParameter(text_, param_hint="--replay") from None
+    except ValueError as error:
+        raise typer.BadParameter(f"{flags.replay}: {error}", param_hint="--replay") from None
+    # A message creates a task for each interface; what follows names that of the record, which is gone.
+    sends = [one for one in calls if one[0] in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE)]
+    if not sends:
+        raise typer.BadParameter(f"{flags.replay} has no message that was sent", param_hint="--replay")
+    return sends
+
+
+async def _compared(calls: Sequence[Asked], flags: CompareFlags) -> Exit:
     target = reference(flags.agent_card)
     async with asyncio.timeout(flags.timeout), addressed(target, client_options(flags)) as (card, found):
         options = named(target, found)
         candidates = select(card, known=names(), version=version_of(flags.a2a_version))
         wanted = wanted_transports(flags)
         candidates = [one for one in candidates if not wanted or one.interface.protocol_binding in wanted]
-        answers = []
-        for one in candidates:
-            (interface,), dialling = with_credentials(card, [one.interface], options, Credentials.of(flags))
-            answers.append(await _ask(card, one, interface, dialling, text, stream=flags.stream))
-    return _shown(answers, flags.output)
+        ends = []
+        for asked in calls:
+            answers = []
+            for one in candidates:
+                (place,), dialling = with_credentials(card, [one.interface], options, Credentials.of(flags))
+                answers.append(await _ask(card, one, place, dialling, asked))
+            ends.append(_shown(answers, flags.output))
+    return max(ends)
 
 
 async def _ask(
@@ -99,9 +128,7 @@ async def _ask(
     one: Candidate,
     interface: hub.AgentInterface,
     options: DialOptions,
-    text: str,
-    *,
-    stream: bool,
+    asked: Asked,
 ) -> InterfaceAnswer:
     answer = InterfaceAnswer(one.interface)
     if options.frame_observer is not None:
@@ -110,16 +137,19 @@ async def _ask(
     async with runtime.connect(source, options=one.dial_options(options)) as peer:
         started = time.monotonic()
         try:
-            await _send(peer, text, answer, stream=stream)
+            await _send(peer, asked, answer)
         except A2AError as error:
             answer.error = error
         answer.seconds = time.monotonic() - started
     return answer
 
 
-async def _send(peer: Peer, text: str, answer: InterfaceAnswer, *, stream: bool) -> None:
-    request = request_of((text,))
-    if not stream:
+async def _send(peer: Peer, asked: Asked, answer: InterfaceAnswer) -> None:
+    operation, recorded = asked
+    request = hub.SendMessageRequest()
+    request.CopyFrom(recorded)
+    request.message.message_id = str(uuid4())  # agents may know the id of each message that they had
+    if operation is ops.SEND_MESSAGE:
         response = await peer.send_message(request)
         answer.events.append(_encode_answer(response))
         if response.HasField("task"):

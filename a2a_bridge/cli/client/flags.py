@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +20,14 @@ _T = TypeVar("_T")
 
 #: of secrets on the command line
 _VISIBLE = "other users can see it in the process table: prefer"
+
+
+class EquivalentKind(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices
+    """What `--as` prints."""
+
+    CURL = "curl"
+    GRPCURL = "grpcurl"
+    PYTHON = "python"
 
 
 def official(
@@ -98,6 +107,26 @@ class ClientFlags(AgentFlags, BridgeKeyFlags):
     verbose: bool = official("verbose", False, "Show everything of messages and tasks.", group="Result")
     debug: bool = official(
         "debug", False, "Show the frames on the wire on stderr, without credentials.", group="Result"
+    )
+    as_command: EquivalentKind | None = flag(
+        None,
+        "Print the equivalent command or program, and send nothing.",
+        None,
+        "--as",
+        variable="",
+        group="Result",
+        common=True,
+    )
+    dry_run: bool = flag(
+        False, "Print the request, and send nothing.", variable="", group="Result", common=True
+    )
+    record: Path | None = flag(
+        None,
+        "Record calls and frames in this file (NDJSON).",
+        "FILE",
+        variable="",
+        group="Result",
+        common=True,
     )
     env_file: Path | None = official(
         "env_file",
@@ -264,6 +293,14 @@ class CompareFlags(ClientFlags):
     """The flags of `compare`."""
 
     stream: bool = official("stream", False, "Compare the events of streams.", group="Result")
+    replay: Path | None = flag(
+        None,
+        "Send the calls of this record instead of TEXT.",
+        "FILE",
+        variable="",
+        group="Message",
+        common=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,35 +15,44 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import quote_plus
 
 import typer
 
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
-from a2a_bridge.cards import interface, select
+from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cli.client.credentials import place, required
-from a2a_bridge.cli.client.flags import ClientFlags
+from a2a_bridge.cli.client.equivalents import CapturedCallError, Capturing, printed, request_of_call
+from a2a_bridge.cli.client.flags import ClientFlags, EquivalentKind
+from a2a_bridge.cli.client.records import Recorded, both, recording
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.connect import addressed, dial_options, grpc_interface, named, version_of
 from a2a_bridge.cli.environment import Environment, warn_of_readable_secrets
 from a2a_bridge.cli.error_codes import Failure
 from a2a_bridge.cli.frames import show
 from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.options import Exit, file_text, known_binding, use_bridge_key
-from a2a_bridge.cli.output import fail, guarded, print_message
+from a2a_bridge.cli.options import Exit, file_text, known_binding, parameters, use_bridge_key
+from a2a_bridge.cli.output import data, fail, guarded, print_message
 from a2a_bridge.cli.specification import ERROR, OPTIONS
 from a2a_bridge.cli.target import Target, TargetKind
-from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import rewrite
+from a2a_bridge.masking import HIDDEN
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 
 _T = TypeVar("_T")
+#: bindings that a command can speak
+_AS: dict[EquivalentKind | None, list[str]] = {
+    EquivalentKind.CURL: ["JSONRPC", "HTTP+JSON"],
+    EquivalentKind.GRPCURL: ["GRPC"],
+}
 _LATE = Reason.DEADLINE_EXCEEDED
 _SECRETS = [OPTIONS[name].variable_name for name in ("bearer", "api_key")]
 
@@ -70,6 +79,9 @@ class Session:
     task: hub.Task | None = None
     #: by the monotonic clock; None: no limit
     deadline: float | None = None
+    #: the interface that is called first, and the options to dial it with; None for an agent in this process
+    candidate: Candidate | None = None
+    options: DialOptions = field(default_factory=DialOptions)
 
     @property
     def context(self) -> CallContext:
@@ -111,10 +123,36 @@ def run(context: typer.Context, flags: ClientFlags, work: Callable[[Session], Aw
         async with asyncio.timeout(flags.timeout), reached(flags, options, given) as found:
             session.append(found)
             found.deadline = None if flags.timeout is None else started + flags.timeout
-            return await work(found)
+            if not (flags.dry_run or flags.as_command):
+                return await work(found)
+            if not getattr(flags, "stream", False):
+                found.card.capabilities.streaming = False  # one call is enough to be shown
+            found.peer.service = Capturing()
+            try:
+                await work(found)
+            except CapturedCallError as captured:
+                await _show_equivalent(captured.call, found, flags, given)
+            raise typer.Exit
 
     with reported(context, flags, credentials=sends, session=session):
         return asyncio.run(whole())
+
+
+async def _show_equivalent(
+    call: Call[Any, Any], session: Session, flags: ClientFlags, given: Credentials
+) -> None:
+    """Prints a call that is not made."""
+    if session.candidate is None:
+        raise typer.BadParameter("needs an agent with an address, or --transport", param_hint="--as")
+    if isinstance(call.request, hub.SendMessageRequest) and not getattr(flags, "return_immediately", False):
+        # A command or a program waits in the call itself.
+        call.request.configuration.ClearField("return_immediately")
+    names = zip((given.bearer, given.api_key), _SECRETS, strict=True)
+    # The value may also stand in a URL.
+    secrets = {form: f"${name}" for value, name in names if value for form in (value, quote_plus(value))}
+    secrets |= {value: HIDDEN for value in parameters(flags.header).values() if value}
+    request = await request_of_call(call, session.candidate, session.options)
+    data(printed(flags.as_command, request, call, session.candidate, secrets))
 
 
 @contextmanager
@@ -164,7 +202,7 @@ def client_options(flags: ClientFlags) -> DialOptions:
 @asynccontextmanager
 async def reached(flags: ClientFlags, options: DialOptions, given: Credentials) -> AsyncIterator[Session]:
     """The agent of the flags. Raises A2AError, BadTargetError, typer.BadParameter."""
-    wanted = wanted_transports(flags)
+    wanted = wanted_transports(flags) or _AS.get(flags.as_command, [])
     version = version_of(flags.a2a_version)
     words = words_of(flags)
     async with AsyncExitStack() as stack:
@@ -174,12 +212,18 @@ async def reached(flags: ClientFlags, options: DialOptions, given: Credentials) 
             yield Session(peer, peer.card, words)
             return
         card, options = await stack.enter_async_context(found_card(flags, target, options, wanted, version))
-        interfaces = [one.interface for one in chosen(card, wanted, version)]
-        interfaces, options = with_credentials(card, interfaces, options, given)
+        candidates = chosen(card, wanted, version)
+        interfaces, options = with_credentials(card, [one.interface for one in candidates], options, given)
         source = rewrite(card, interfaces)
+        if flags.record is not None:
+            recorder = stack.enter_context(recording(flags.record))
+            options = replace(options, frame_observer=both(options, recorder))
         peer = await stack.enter_async_context(runtime.connect(source, version=version, options=options))
         peer.card = card
-        yield Session(peer, card, words)
+        if flags.record is not None:
+            peer.service = Recorded(peer.service, recorder)
+        first = replace(candidates[0], interface=interfaces[0])
+        yield Session(peer, card, words, candidate=first, options=options)
 
 
 @asynccontextmanager
