@@ -94,6 +94,14 @@ class ClientFlags(AgentFlags, BridgeKeyFlags):
         "KEY:VALUE|KEY:@FILE",
         secret=True,
     )
+    extension: list[str] | None = flag(
+        None,
+        "Declare that you know this extension of A2A; may be repeated.",
+        "URI",
+        variable="",
+        group="Agent",
+        common=True,
+    )
     insecure: bool = official("insecure", False, "Do not verify certificates; for development only.")
     timeout: float | None = official(
         "timeout",

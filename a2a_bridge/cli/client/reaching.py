@@ -25,6 +25,7 @@ import typer
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import Candidate, interface, select
+from a2a_bridge.cli.client.catalogue import is_entry, resolved
 from a2a_bridge.cli.client.credentials import place, required
 from a2a_bridge.cli.client.equivalents import CapturedCallError, Capturing, printed, request_of_call
 from a2a_bridge.cli.client.flags import ClientFlags, EquivalentKind
@@ -39,8 +40,9 @@ from a2a_bridge.cli.options import Exit, file_text, known_binding, parameters, u
 from a2a_bridge.cli.output import data, fail, guarded, print_message
 from a2a_bridge.cli.specification import ERROR, OPTIONS
 from a2a_bridge.cli.target import Target, TargetKind
-from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, CallContext, Joined
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.masking import HIDDEN
@@ -79,6 +81,8 @@ class Session:
     task: hub.Task | None = None
     #: by the monotonic clock; None: no limit
     deadline: float | None = None
+    #: those that every call declares
+    extensions: tuple[str, ...] = ()
     #: the interface that is called first, and the options to dial it with; None for an agent in this process
     candidate: Candidate | None = None
     options: DialOptions = field(default_factory=DialOptions)
@@ -86,7 +90,8 @@ class Session:
     @property
     def context(self) -> CallContext:
         """The context of a call; the agent gets the deadline, too."""
-        return CallContext(deadline=self.deadline)
+        parameters = {EXTENSIONS_PARAMETER: Joined(self.extensions)} if self.extensions else {}
+        return CallContext(deadline=self.deadline, parameters=parameters)
 
     def command(self, *words: str) -> str:
         """A command line about the same agent, for a person to copy."""
@@ -122,6 +127,7 @@ def run(context: typer.Context, flags: ClientFlags, work: Callable[[Session], Aw
     async def whole() -> _T:
         async with asyncio.timeout(flags.timeout), reached(flags, options, given) as found:
             session.append(found)
+            found.extensions = _extensions(found.card, flags)
             found.deadline = None if flags.timeout is None else started + flags.timeout
             if not (flags.dry_run or flags.as_command):
                 return await work(found)
@@ -239,6 +245,8 @@ async def found_card(
     elif target.sort is TargetKind.GRPC:
         yield _unknown(grpc_interface(target.place, version)), options
     else:
+        if is_entry(target):
+            target = await resolved(target, options)
         async with addressed(target, options) as (card, dialling):
             yield card, named(target, dialling)
 
@@ -291,6 +299,16 @@ def with_credentials(
         made.append(copy)
     # A flag of the user outweighs what is made of the credentials.
     return made, replace(options, parameters={**placed.parameters, **options.parameters})
+
+
+def _extensions(card: hub.AgentCard, flags: ClientFlags) -> tuple[str, ...]:
+    """The extensions that calls declare; says which ones the agent requires besides."""
+    declared = tuple(flags.extension or ())
+    for one in card.capabilities.extensions:
+        if one.required and one.uri not in (*declared, RESUME_URI):
+            text = f"note: the agent requires the extension {one.uri}; --extension declares that you know it"
+            print_message(text, "yellow")
+    return declared
 
 
 def wanted_transports(flags: ClientFlags) -> list[str]:
