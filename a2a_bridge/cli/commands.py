@@ -22,6 +22,7 @@ SUMMARIES = {
     "send": "Send a message to an agent, and show what becomes of it.",
     "task": "Look at tasks, cancel, list and follow them, save their artifacts.",
     "card": "Show the card of an agent.",
+    "auth": "Get a token for an agent from its identity provider.",
     "chat": "Talk with an agent, message by message.",
     "server": "Serve a demo agent over every binding, to practise on.",
     "serve": "Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
@@ -44,7 +45,7 @@ SUMMARIES = {
 _GONE = {"call": "a2a-bridge send -a TARGET TEXT, or a2a-bridge compare -a TARGET TEXT for --binding all"}
 
 #: commands whose module is in `client`
-_CLIENT = frozenset({"card", "chat", "compare", "send", "task"})
+_CLIENT = frozenset({"auth", "card", "chat", "compare", "send", "task"})
 
 #: the class of all errors of a command line. Typer has it in a private module, older versions from click
 _UsageError: Any = typer.BadParameter.__base__

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from a2a_bridge.cli.flags import AgentFlags, BridgeKeyFlags, CardTrustFlags, Output, flag
-from a2a_bridge.cli.specification import OPTIONS
+from a2a_bridge.cli.specification import OPTIONS, PREFIX
 
 _T = TypeVar("_T")
 
@@ -321,3 +321,54 @@ class ShowFlags(SendFlags):
     """The flags of `config show`."""
 
     origin: bool = flag(False, "Show where each value comes from.", variable="", group="Result", common=True)
+
+
+class LoginFlow(str, Enum):  # noqa: UP042
+    """The ways of OAuth to a token."""
+
+    DEVICE = "device"
+    CLIENT_CREDENTIALS = "client-credentials"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoginFlags(ClientFlags):
+    """The flags of `auth login`."""
+
+    flow: LoginFlow | None = flag(
+        None,
+        "The flow; default: client-credentials with --client-secret, else device.",
+        variable="",
+        common=True,
+    )
+    client_id: str = flag(
+        "", "Your client id at the provider.", "ID", variable=f"{PREFIX}CLIENT_ID", common=True
+    )
+    client_secret: str = flag(
+        "",
+        f"Your client secret; {_VISIBLE} A2ACLI_CLIENT_SECRET, or @FILE.",
+        "SECRET|@FILE",
+        variable=f"{PREFIX}CLIENT_SECRET",
+        common=True,
+        secret=True,
+    )
+    scope: list[str] | None = flag(
+        None,
+        "Scope to ask for; may be repeated. Default: all that the card names.",
+        "SCOPE",
+        variable="",
+        common=True,
+    )
+    issuer: str = flag(
+        "",
+        "Provider (OpenID Connect, OAuth 2); default: the one of the card.",
+        "URL",
+        variable="",
+        common=True,
+    )
+    resource: str = flag(
+        "",
+        "Agent that the token is for, as the provider names it (RFC 8707).",
+        "URI",
+        variable="",
+        common=True,
+    )

@@ -25,6 +25,7 @@ import typer
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import Candidate, interface, select
+from a2a_bridge.cli.client import token_store
 from a2a_bridge.cli.client.catalogue import is_entry, resolved
 from a2a_bridge.cli.client.credentials import place, required
 from a2a_bridge.cli.client.equivalents import CapturedCallError, Capturing, printed, request_of_call
@@ -219,6 +220,7 @@ async def reached(flags: ClientFlags, options: DialOptions, given: Credentials) 
             return
         card, options = await stack.enter_async_context(found_card(flags, target, options, wanted, version))
         candidates = chosen(card, wanted, version)
+        given = with_stored_token(given, options, candidates[0].interface.url)
         interfaces, options = with_credentials(card, [one.interface for one in candidates], options, given)
         source = rewrite(card, interfaces)
         if flags.record is not None:
@@ -309,6 +311,25 @@ def _extensions(card: hub.AgentCard, flags: ClientFlags) -> tuple[str, ...]:
             text = f"note: the agent requires the extension {one.uri}; --extension declares that you know it"
             print_message(text, "yellow")
     return declared
+
+
+def with_stored_token(given: Credentials, options: DialOptions, url: str) -> Credentials:
+    """The credentials with the token of `auth login` for an agent, if the user gives none."""
+    if given.bearer or "authorization" in options.parameters:
+        return given
+    try:
+        token = token_store.load(token_store.origin_of(options.named or url))
+    except (OSError, ValueError) as error:
+        print_message(f"warning: the tokens of `auth login` cannot be read: {error}", "yellow")
+        return given
+    if token is None:
+        return given
+    if not token.is_fresh:
+        print_message(
+            "note: the token of `auth login` has expired; a2a-bridge auth login gets another", "yellow"
+        )
+        return given
+    return replace(given, bearer=token.access_token)
 
 
 def wanted_transports(flags: ClientFlags) -> list[str]:
