@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.executor import AgentExecutor
@@ -11,6 +11,7 @@ from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.turns import Turns
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -28,6 +29,7 @@ class EngineContext:
     #: the executor's `reply`, called instead of `execute` for messages that name no task; None to call
     #: `execute`
     reply: Callable[[Run], Awaitable[hub.Message]] | None = None
+    turns: Turns = field(default_factory=Turns)
 
     @property
     def resumes(self) -> bool:

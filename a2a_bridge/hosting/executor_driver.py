@@ -73,8 +73,13 @@ class ExecutorDriver:
         count = 0
         try:
             try:
+                if engine.turns.spent:
+                    await engine.turns.next()
                 if live.task is not None:
                     send.run.task = task_for_agent(live.snapshot().task)
+                elif memory.limit and (full := memory.refusal()) is not None:
+                    # Hundreds may be admitted before the first of them has added anything.
+                    raise full
                 events = self._executor_events(send)
                 if engine.options.run_timeout > 0 or engine.options.silence_timeout > 0:
                     timer = RunTimer(engine.clock, engine.options, lambda timer: timed_out(send, timer))
@@ -85,6 +90,7 @@ class ExecutorDriver:
                     if send.push_config is not None and live.task is None and type(event) is not hub.Message:
                         await self._register(send)
                     apply(event, send)
+                    del event  # it may be large, and this run may have to wait
                     if live.lost:
                         raise OwnershipLostError
                     count += 1
@@ -95,6 +101,8 @@ class ExecutorDriver:
                         await writer.room()
                     if memory.pressed and memory.exceeded:
                         await pressure.relieved(user)
+                        if writer is not None:
+                            await writer.room()  # others that waited may have gone on before
                     if timer is not None:
                         timer.ask(live.task)
             finally:

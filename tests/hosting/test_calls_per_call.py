@@ -17,7 +17,7 @@ from tests.patience import PATIENCE
     [
         ("message", 88, 1),
         ("message, 0.3, blocking", 94, 1),
-        ("task", 180, 2),
+        ("task", 182, 2),
         ("GetTask", 84, 1),
         ("gateway to gRPC", 109, 2),
         (f"SSE, {EVENTS} events", 24 * EVENTS, 2),

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting import pressure
-from a2a_bridge.hosting.pressure import Pressure
+from a2a_bridge.hosting import Agent, Event, Run, pressure
+from a2a_bridge.hosting.pressure import MemoryUser, Pressure
+from a2a_bridge.hosting.stores import StoreOptions, open_store
+from a2a_bridge.hosting.stores.groups import _QUEUE_BYTES
+from a2a_bridge.hosting.stores.lease import TaskLease
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.memory import MemoryAccount
+from tests.hosting.scene import COMPLETED, Talk
 from tests.patience import PATIENCE
+
+RUNS = 20
+#: bytes
+LARGE = 4_000_000
 
 
 class User:
@@ -71,3 +81,48 @@ def test_a_task_is_measured_once_for_each_state_of_it() -> None:
     live.last = 2
     assert TaskRun.size.fget(run) == 7  # type: ignore[attr-defined]
     assert calls == 2
+
+
+class Large:
+    """Its runs have a large artifact."""
+
+    async def execute(self, run: Run) -> AsyncIterator[Event]:
+        yield run.start()
+        yield run.artifact("x" * LARGE, artifact_id="large")
+        yield run.status("completed")
+
+
+async def test_runs_that_waited_for_memory_together_do_not_fill_the_queue_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed = asyncio.Event()
+    waiting: list[MemoryUser] = []
+
+    async def relieved(_: Pressure, user: MemoryUser) -> None:
+        waiting.append(user)
+        await freed.wait()
+
+    monkeypatch.setattr(Pressure, "relieved", relieved)
+    monkeypatch.setattr(MemoryAccount, "exceeded", property(lambda _: not freed.is_set()))
+    most = 0
+    append = TaskLease.append
+
+    def measured(lease: TaskLease, *arguments: Any) -> int:
+        nonlocal most
+        number = append(lease, *arguments)
+        most = max(most, lease._writer.queued)
+        return number
+
+    monkeypatch.setattr(TaskLease, "append", measured)
+    async with open_store(f"sqlite:///{tmp_path / 'store.db'}", StoreOptions(ack_timeout=PATIENCE)) as store:
+        store.memory.pressed = True
+        talk = Talk(Agent(Large(), name="large", description=""), store=store)
+        async with asyncio.timeout(PATIENCE):
+            answers = asyncio.gather(*(talk.send("x") for _ in range(RUNS)))
+            while len(waiting) < RUNS:  # noqa: ASYNC110  a list has no event
+                await asyncio.sleep(0)
+            freed.set()
+            assert all(task.status.state == COMPLETED for task in await answers)
+        await talk.close()
+    # The bound of the queue, and a run that may exceed it.
+    assert most < _QUEUE_BYTES + 2 * LARGE < RUNS * LARGE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core.event_log import EventLog
-from a2a_bridge.hosting.stores import StoreOptions
+from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.hosting.stores.sql.opened import opened
 from a2a_bridge.testing.store_scene import COMPLETED, PATIENCE, WORKING, Author, rest, take
 
@@ -25,6 +25,28 @@ async def test_readers_that_begin_together_each_read_the_database(sqlite_url: st
         readers = [store.subscribe("t", after) for _ in range(3)]
         told = await asyncio.gather(*(take(reader, 9 - after) for reader in readers))
         assert told == [[("task", WORKING), *"01234567"][after:]] * 3
+
+
+async def test_a_reader_that_saw_a_commit_before_its_report_gets_its_events_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database has a group before the loop learns of it, and a reader may look in between."""
+    async with open_store(url, StoreOptions(ack_timeout=PATIENCE)) as store:
+        author = await Author(store).begin("t").synced()
+        writer: Any = store.writer  # type: ignore[attr-defined]
+        report, held = writer._on_committed, []
+        monkeypatch.setattr(writer, "_on_committed", held.append)
+        author.chunk("a")
+        await author.synced()
+        reader = store.subscribe("t", 0)
+        assert await take(reader, 2) == [("task", WORKING), "a"]
+        monkeypatch.setattr(writer, "_on_committed", report)
+        for committed in held:
+            report(committed)
+        author.chunk("b")
+        author.status(COMPLETED)
+        assert await rest(reader) == ["b", COMPLETED]
+        assert reader.position == 4
 
 
 async def test_readers_are_woken_once_for_all_their_events(

@@ -19,7 +19,7 @@ from time import monotonic
 from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.memory import in_work
-from a2a_bridge.offload import encode_in_worker
+from a2a_bridge.offload import SMALL, encode_in_worker
 from a2a_bridge.traffic import sent_bytes
 from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import Reply, StreamReply
@@ -39,6 +39,7 @@ class EventWriter:
         "_last",
         "_loop",
         "_out",
+        "_sent",
         "_size",
         "_timer",
         "parts",
@@ -56,6 +57,8 @@ class EventWriter:
         #: events that have been written and not yet sent
         self.parts: list[bytes] = []
         self._size = 0
+        #: bytes of the last write
+        self._sent = 0
         self._last = self._loop.time()
         #: when the first of `parts` came
         self._begun = 0.0
@@ -116,6 +119,10 @@ class EventWriter:
         """Waits for the reader. The bytes that wait with it count as in work."""
         transport = self._connection.transport
         waiting = 0 if transport is None else transport.get_write_buffer_size()
+        if waiting > SMALL:
+            # The transport holds all of what it is writing, and the source the event until it is asked for
+            # the next one.
+            waiting = 2 * max(waiting, self._sent)
         in_work.add(waiting)
         try:
             await self._connection.drain()
@@ -143,6 +150,7 @@ class EventWriter:
         elif self._out:
             data = self._out + data
         self._out = b""
+        self._sent = len(data)
         self._last = self._loop.time()
         transport = self._connection.transport
         # As Connection.write, without a call for each event.

@@ -16,12 +16,14 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.trust import Trust
 from a2a_bridge.refused import refused_connections
 from a2a_bridge.server_tls import ServerTls
+from a2a_bridge_transports._http.backlog import Backlog
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.names import HOST, TRANSFER_ENCODING
 from a2a_bridge_transports._http.origin import is_host
@@ -68,6 +70,7 @@ class HttpHost(Mounts):
         self.context = contextvars.copy_context()
         self._address = address
         self._listener: asyncio.Server | None = None
+        self._backlog: Backlog | None = None
         self._sweep: asyncio.TimerHandle | None = None
         #: valid Host headers → the base URL; empty if the headers of proxies count, too
         self.bases: dict[str, str] = {}
@@ -83,19 +86,22 @@ class HttpHost(Mounts):
         loop = asyncio.get_running_loop()
         options = self.options
         self.context = contextvars.copy_context()
-        listen = partial(
-            loop.create_server,
-            partial(Connection, self),
-            backlog=options.backlog,
-            ssl=options.tls.context() if isinstance(options.tls, ServerTls) else options.tls,
-            ssl_handshake_timeout=options.header_timeout if options.tls else None,
-            ssl_shutdown_timeout=_TLS_SHUTDOWN if options.tls else None,
-        )
+        make = partial(Connection, self)
+        tls: dict[str, Any] = {}
+        if options.tls:
+            tls = {
+                "ssl": options.tls.context() if isinstance(options.tls, ServerTls) else options.tls,
+                "ssl_handshake_timeout": options.header_timeout,
+                "ssl_shutdown_timeout": _TLS_SHUTDOWN,
+            }
+        listen = partial(loop.create_server, make, backlog=options.backlog, **tls)
         if options.listener is not None:
             self._listener = await listen(sock=socket.socket(fileno=options.listener.descriptor))
         else:
             shared = options.reuse_port or None  # False is an error where the system has no SO_REUSEPORT
             self._listener = await listen(host=self._address.host, port=self._address.port, reuse_port=shared)
+        if type(loop).__module__.startswith("uvloop"):
+            self._backlog = Backlog(self._listener, make, tls)
         port = self._listener.sockets[0].getsockname()[1]
         self._address = ListenAddress(self._address.host, port)
         self._sweep_late()
@@ -162,6 +168,8 @@ class HttpHost(Mounts):
                 await asyncio.sleep(LAST_ACCEPT)
                 if not waiting.select(0):
                     break
+        if self._backlog is not None:
+            self._backlog.close()
         listener.close()
         await asyncio.sleep(LAST_ACCEPT)  # a connection is known here some turns after it is accepted
 
@@ -190,6 +198,8 @@ class HttpHost(Mounts):
         """
         if self._is_closed:
             return False
+        if self._backlog is not None:
+            self._backlog.opened()
         limit = self.options.max_connections
         full = 0 < limit <= len(self.connections)
         if full:
