@@ -24,6 +24,7 @@ SUMMARIES = {
     "card": "Show the card of an agent.",
     "auth": "Get a token for an agent from its identity provider.",
     "chat": "Talk with an agent, message by message.",
+    "conformance": "Check a live agent with A2A's conformance documents.",
     "server": "Serve a demo agent over every binding, to practise on.",
     "serve": "Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "gateway": "Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
@@ -45,7 +46,7 @@ SUMMARIES = {
 _GONE = {"call": "a2a-bridge send -a TARGET TEXT, or a2a-bridge compare -a TARGET TEXT for --binding all"}
 
 #: commands whose module is in `client`
-_CLIENT = frozenset({"auth", "card", "chat", "compare", "send", "task"})
+_CLIENT = frozenset({"auth", "card", "chat", "compare", "conformance", "send", "task"})
 
 #: the class of all errors of a command line. Typer has it in a private module, older versions from click
 _UsageError: Any = typer.BadParameter.__base__

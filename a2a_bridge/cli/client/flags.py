@@ -372,3 +372,15 @@ class LoginFlags(ClientFlags):
         variable="",
         common=True,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConformanceFlags(ClientFlags):
+    """The flags of `conformance`."""
+
+    suite: Path | None = flag(
+        None, "Documents to run: a file, or a folder with *.acts.yaml.", "PATH", variable="", common=True
+    )
+    only: list[str] | None = flag(
+        None, "Only tests whose id begins so; may be repeated.", "ID", variable="", common=True
+    )
