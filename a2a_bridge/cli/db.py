@@ -80,7 +80,7 @@ def check(store: StoreUrl, *, flags: OutputFlags) -> None:
         text += f"\ndamaged: {row.table} {row.key}, of task {row.task}"
     _say({"found": found, "needed": HEAD, "damaged": [row._asdict() for row in broken]}, text, flags.output)
     if found != HEAD or broken:
-        raise typer.Exit(Exit.TASK_FAILED)
+        raise typer.Exit(Exit.FAILURE)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def retry(
         data(f"{count} to be sent again")
     if numbers and count < len(set(numbers)):
         print_message(f"{len(set(numbers)) - count} of these numbers are not dead letters")
-        raise typer.Exit(Exit.TASK_FAILED)
+        raise typer.Exit(Exit.FAILURE)
 
 
 @app.command(cls=Command)

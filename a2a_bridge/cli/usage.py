@@ -61,7 +61,7 @@ def usage(
 
     window = _window(flags.since)
     options = DialOptions(connect_timeout=flags.connect_timeout, parameters=parameters(flags.header))
-    with guarded(source, flags.output):
+    with guarded(source):
         counts, now = _read(source, options)
         oldest = now - window if window is not None else float("-inf")
         chosen = [

@@ -23,7 +23,6 @@ from a2a_bridge.hosting import Engine
 from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-
 #: of one replica
 _CALLERS = 12
 

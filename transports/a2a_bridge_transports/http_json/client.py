@@ -49,7 +49,8 @@ class HttpJsonClient(ClientSide):
     ) -> None:
         super().__init__(HTTP_JSON, interface, dialect, options, exchanger)
         self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
-        self._base = url_of(interface.url, options.tls).rstrip("/")
+        base, _, self._query = url_of(interface.url, options.tls).partition("?")
+        self._base = base.rstrip("/")
         parsed(self._base)  # refuses an invalid URL here, before any call
         # An agent that supports the verb for another method only may read the path as a task's id.
         self._wrong = (
@@ -156,8 +157,8 @@ class HttpJsonClient(ClientSide):
         return [(target, None if target.body is None else dumps(target.body)) for target in targets]
 
     def _url(self, target: wire.Target) -> URL:
-        query = f"?{target.query}" if target.query else ""
-        return parsed(f"{self._base}{target.path}{query}")
+        query = "&".join(filter(None, (self._query, target.query)))
+        return parsed(f"{self._base}{target.path}{'?' if query else ''}{query}")
 
     def _error(
         self, row: Row[Any, Any], target: wire.Target, status: int, headers: Mapping[str, str], data: bytes
