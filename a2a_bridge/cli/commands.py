@@ -83,6 +83,18 @@ class Group(_TakesAsIs, TyperGroup):
     """A group of commands."""
 
 
+def command_group(name: str, explanation: str) -> typer.Typer:
+    """A group of commands below a name. explanation: for `--help`."""
+    return typer.Typer(
+        cls=Group,
+        add_completion=False,
+        rich_markup_mode=None,
+        name=name,
+        help=explanation,
+        no_args_is_help=True,
+    )
+
+
 class Commands(Group):
     """The group of all commands."""
 

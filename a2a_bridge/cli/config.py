@@ -14,20 +14,13 @@ from typing import Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile
 from a2a_bridge.cli.flags import Output, OutputFlags, flag, with_flags
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.reading import Reading
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    name="config",
-    help="Check configuration files, and show the effective options of a command.",
-    no_args_is_help=True,
-)
+app = command_group("config", "Check configuration files, and show the effective options of a command.")
 
 
 class Served(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices
