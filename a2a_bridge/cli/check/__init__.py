@@ -62,18 +62,20 @@ def check(
     """
     from a2a_bridge.cli.check import report
     from a2a_bridge.cli.output import data, document, fail, guarded
+    from a2a_bridge.cli.secret_values import without_query_secrets
 
     # What fails is a finding, and no line of a log.
     logging.getLogger("a2a_bridge").setLevel(logging.CRITICAL)
     with guarded(target):
         findings = asyncio.run(_run(target, flags))
+    shown = without_query_secrets(target)
     if flags.output is Output.JSON:
-        document(report.tree(target, findings))
+        document(report.tree(shown, findings))
     else:
         data(report.summary(findings))
     if flags.junit is not None:
         try:
-            report.write_junit(flags.junit, target, findings)
+            report.write_junit(flags.junit, shown, findings)
         except OSError as error:
             raise fail(Exit.USAGE, f"{flags.junit} cannot be written: {error.strerror}", "--junit") from None
     if not report.is_ok(findings):
