@@ -66,7 +66,7 @@ def parse(text: str) -> Target:
         return Target(TargetKind.URL, f"http://127.0.0.1{text}")
     head, colon, tail = text.rpartition(":")
     place, name = (head, tail) if colon and _OBJECT.fullmatch(tail) else (text, "")
-    if place.endswith(".py") or (place and Path(place).is_dir()):
+    if place.endswith(".py") or (text and not name and Path(text).is_dir()):
         return Target(TargetKind.FILE, place, name)
     if text.endswith(".json") or Path(text).is_file():
         return Target(TargetKind.CARD, text)

@@ -62,18 +62,20 @@ def check(
     """
     from a2a_bridge.cli.check import report
     from a2a_bridge.cli.output import data, document, fail, guarded
+    from a2a_bridge.cli.secret_values import without_query_secrets
 
     # What fails is a finding, and no line of a log.
     logging.getLogger("a2a_bridge").setLevel(logging.CRITICAL)
     with guarded(target):
         findings = asyncio.run(_run(target, flags))
+    shown = without_query_secrets(target)
     if flags.output is Output.JSON:
-        document(report.tree(target, findings))
+        document(report.tree(shown, findings))
     else:
         data(report.summary(findings))
     if flags.junit is not None:
         try:
-            report.write_junit(flags.junit, target, findings)
+            report.write_junit(flags.junit, shown, findings)
         except OSError as error:
             raise fail(Exit.USAGE, f"{flags.junit} cannot be written: {error.strerror}", "--junit") from None
     if not report.is_ok(findings):
@@ -112,12 +114,19 @@ async def _inspected(inspection: Inspection, flags: CheckFlags) -> list[Finding]
 
 
 def _inspection(target: Target, flags: CheckFlags) -> Inspection:
-    """Raises typer.BadParameter."""
+    """Raises BadTargetError, typer.BadParameter."""
     from a2a_bridge.cli.check.inspection import Inspection
     from a2a_bridge.cli.connect import dial_options, named
     from a2a_bridge.cli.options import listen_address
     from a2a_bridge.cli.signing_options import check_card
+    from a2a_bridge.cli.target import BadTargetError, TargetKind
 
+    if target.sort is TargetKind.CARD:
+        try:
+            Path(target.place).read_bytes()
+        except OSError as error:
+            text = f"{target.place} cannot be read: {error.strerror}; name a card file or the URL of an agent"
+            raise BadTargetError(text) from None
     if flags.junit is not None and not flags.junit.absolute().parent.is_dir():
         raise typer.BadParameter(f"there is no folder {flags.junit.parent}", param_hint="--junit")
     if flags.webhook:

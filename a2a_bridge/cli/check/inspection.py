@@ -8,15 +8,22 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from a2a_bridge.bindings import CheckCard, DialOptions, Fetched
 from a2a_bridge.cards import Candidate
+from a2a_bridge.cli.secret_values import HIDDEN, without_query_secrets
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: user and password in a URL
+_USER = re.compile(r"//[^/@\s]+@")
+#: characters of a header's value that may be one; shorter ones are words that occur anywhere
+_SECRET = 6
 
 #: errors that ask for other credentials
 REFUSALS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED})
@@ -110,6 +117,14 @@ class Inspection:
         if len(some) == len(self.dialled) > 1:
             return f"over all {len(some)} interfaces"
         return f"over {', '.join(one.name for one in some)}"
+
+    def without_secrets(self, text: str) -> str:
+        """A text for reports of faults, which people paste into public places."""
+        for value in self.options.parameters.values():
+            for secret in (value, value.rpartition(" ")[2]):
+                if len(secret) >= _SECRET:
+                    text = text.replace(secret, HIDDEN)
+        return without_query_secrets(_USER.sub(f"//{HIDDEN}@", text))
 
     def dial_options(self, *, anonymous: bool = False) -> DialOptions:
         """The options for one call. anonymous: without the headers of the user."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 
 from a2a_bridge.cli.check.authentication import authentication
 from a2a_bridge.cli.check.card import card, serving
@@ -42,9 +43,12 @@ STEPS: Sequence[Step] = (
 
 
 async def inspect(inspection: Inspection, steps: Sequence[Step] = STEPS) -> AsyncGenerator[Finding, None]:
-    """The findings of all steps, as they are made. Ends early where an earlier one makes the rest useless."""
+    """The findings of all steps, as they are made, without secrets. Ends early where an earlier one makes the
+    rest useless.
+    """
+    hide = inspection.without_secrets
     for step in steps:
         async for finding in step(inspection):
-            yield finding
+            yield replace(finding, detail=hide(finding.detail), fix=hide(finding.fix))
         if inspection.is_over:
             return

@@ -145,3 +145,20 @@ async def test_through_a_gateway(code: str) -> None:
     ):
         done = await command("check", gateway.http, "-o", "json")
     assert done.code == 0, done.out
+
+
+async def test_secrets_are_in_no_report(tmp_path: Path) -> None:
+    """An agent that repeats what it was sent, and a URL with a key."""
+    report = tmp_path / "report.xml"
+    said = {"code": -32603, "message": "you sent Bearer s3cret-token to http://me:passw0rd@127.0.0.1/"}
+    path = "/.well-known/agent-card.json"
+    async with scripted(Script(refusal=said)) as url:
+        target = f"{url}{path}?api_key=k3y-of-mine"
+        headers = ("-H", "Authorization: Bearer s3cret-token")
+        done = await command("check", target, *headers, "-o", "json", "--junit", str(report))
+        text = await command("check", target, *headers)
+    assert done.code == text.code == 1
+    for output in (done.out, done.err, text.out, text.err, report.read_text()):
+        for secret in ("s3cret-token", "passw0rd", "k3y-of-mine"):
+            assert secret not in output
+    assert "you sent ***" in text.out
