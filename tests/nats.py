@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import re
 import shutil
 import signal
@@ -14,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.patience import PATIENCE
 
@@ -29,7 +33,7 @@ class Nats:
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self._folder = folder
-        self._arguments = arguments
+        self.arguments = arguments
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -51,7 +55,7 @@ class Nats:
                 str(self.port or -1),
                 "--ports_file_dir",
                 str(ports),
-                *self._arguments,
+                *self.arguments,
             ],
             stderr=subprocess.DEVNULL,
         )
@@ -61,7 +65,7 @@ class Nats:
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             for file in ports.glob("*.ports"):
-                found = re.search(r"nats://127\.0\.0\.1:(\d+)", file.read_text())
+                found = re.search(r"(?:nats|tls)://127\.0\.0\.1:(\d+)", file.read_text())
                 if found:
                     return int(found[1])
             assert self.process is not None
@@ -106,3 +110,65 @@ def own_nats() -> Iterator[Nats]:
     """A server that a test may stop and start."""
     with running() as server:
         yield server
+
+
+class Key:
+    """A key pair of NATS. kind: its prefix."""
+
+    def __init__(self, kind: int) -> None:
+        self._prefix = kind << 3
+        self._private = Ed25519PrivateKey.generate()
+        self.public = _encoded(bytes([self._prefix]), self._private.public_key().public_bytes_raw())
+
+    @property
+    def seed(self) -> str:
+        prefix = bytes([18 << 3 | self._prefix >> 5, (self._prefix & 31) << 3])
+        return _encoded(prefix, self._private.private_bytes_raw())
+
+    def signed(self, subject: Key, kind: str) -> str:
+        """A JWT about a key."""
+        unlimited = {"subs": -1, "data": -1, "payload": -1}
+        limits = {"account": {"limits": {**unlimited, "conn": -1}}, "user": unlimited}
+        claims = {
+            "jti": "test",
+            "iat": 1_700_000_000,
+            "iss": self.public,
+            "sub": subject.public,
+            "name": kind,
+            "nats": {"type": kind, "version": 2} | limits.get(kind, {}),
+        }
+        head = {"typ": "JWT", "alg": "ed25519-nkey"}
+        text = ".".join(_base64(json.dumps(one).encode()) for one in (head, claims))
+        return f"{text}.{_base64(self._private.sign(text.encode()))}"
+
+
+class Accounts:
+    """A server that knows its users by JWT. settings: the path of its settings, for `-c`."""
+
+    def __init__(self, folder: Path) -> None:
+        operator, self._account = Key(14), Key(0)
+        account = operator.signed(self._account, "account")
+        self.settings = folder / "accounts.conf"
+        self.settings.write_text(
+            f"operator: {operator.signed(operator, 'operator')}\nresolver: MEMORY\n"
+            f"resolver_preload: {{ {self._account.public}: {account} }}\n"
+        )
+
+    def user(self, path: Path, *, known: bool = True) -> str:
+        """Writes the credentials file of a new user; its path. known: to the server."""
+        user, account = Key(20), self._account if known else Key(0)
+        path.write_text(
+            f"-----BEGIN NATS USER JWT-----\n{account.signed(user, 'user')}\n------END NATS USER JWT------\n\n"
+            f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
+        )
+        return str(path)
+
+
+def _encoded(prefix: bytes, key: bytes) -> str:
+    data = prefix + key
+    data += binascii.crc_hqx(data, 0).to_bytes(2, "little")
+    return base64.b32encode(data).decode().rstrip("=")
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -29,6 +29,7 @@ SUMMARIES = {
     "serve": "Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "gateway": "Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "compare": "Send a message over every interface and version of a card, and compare the answers.",
+    "check": "Look at everything between a client and the agent at TARGET, and name what to change.",
     "usage": "Show the callers of a gateway or an agent, with the time of their last call.",
     "config": "Check configuration files, and show the effective options.",
     "completion": "Print the completion script of a shell: bash, zsh, fish, powershell or pwsh.",
@@ -109,6 +110,18 @@ class Command(_TakesAsIs, Helpful, TyperCommand):
 
 class Group(_TakesAsIs, TyperGroup):
     """A group of commands."""
+
+
+def command_group(name: str, explanation: str) -> typer.Typer:
+    """A group of commands below a name. explanation: for `--help`."""
+    return typer.Typer(
+        cls=Group,
+        add_completion=False,
+        rich_markup_mode=None,
+        name=name,
+        help=explanation,
+        no_args_is_help=True,
+    )
 
 
 class Commands(Group):

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from a2a_bridge.cli.client.flags import ShowFlags
-from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile
 from a2a_bridge.cli.declared import options_of
 from a2a_bridge.cli.environment import Environment
@@ -24,14 +24,7 @@ from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.specification import PREFIX
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    name="config",
-    help="Check configuration files, and show the effective options.",
-    no_args_is_help=True,
-)
+app = command_group("config", "Check configuration files, and show the effective options.")
 
 
 class Served(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices

@@ -9,7 +9,6 @@ import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import typer
 
@@ -18,6 +17,7 @@ from a2a_bridge.cli.options import Exit, file_text
 from a2a_bridge.cli.output import fail
 from a2a_bridge.cli.serve_flags import ServeFlags
 from a2a_bridge.hosting import Agent
+from a2a_bridge.hosting.cluster.nats_login import split_server
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.push import PushOptions
 from a2a_bridge.push.signing import Signer
@@ -63,15 +63,11 @@ def with_cluster(options: StoreOptions, store: str, flags: ServeFlags) -> StoreO
         if flags.cluster_credentials or flags.cluster_ca:
             raise typer.BadParameter("the addresses of NATS are missing", param_hint="--cluster")
         return options
-    for one in flags.cluster.split(","):
-        try:
-            parts = urlsplit(one.strip())
-            named = parts.scheme in ("nats", "tls") and parts.hostname and (parts.port or True)
-        except ValueError:
-            named = False
-        if not named:
-            text = "not an address like nats://HOST:4222 or tls://HOST:4222"
-            raise typer.BadParameter(text, param_hint="--cluster")
+    try:
+        for one in flags.cluster.split(","):
+            split_server(one.strip())
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--cluster") from None
     if not store.startswith("postgresql:"):
         raise typer.BadParameter("replicas need --store postgresql://…", param_hint="--cluster")
     for path, name in (

@@ -103,7 +103,8 @@ def _read(source: str, options: DialOptions) -> tuple[list[Count], float]:
         try:
             content = Path(source).read_bytes()
         except OSError as error:
-            raise BadTargetError(f"{source} cannot be read: {error.strerror}") from None
+            text = f"{source} cannot be read: {error.strerror}; give a URL, :PORT, or a file of counts"
+            raise BadTargetError(text) from None
     try:
         tree: Any = loads(content)
         counts = counts_of(tree)

@@ -90,6 +90,7 @@ class Upstream:
         self._dial = dial
         self._clock = clock
         self._stack = AsyncExitStack()
+        self._closed = False
         self._service: Service | None = None
         #: when a fault was last logged, and how many came since
         self._warned = -QUIET
@@ -172,12 +173,19 @@ class Upstream:
             raise
 
     async def aclose(self) -> None:
-        """Closes the client side. Running calls fail."""
-        self._service = None
+        """Closes the client side. Running calls and later ones fail."""
+        self._service, self._closed = None, True
         await self._stack.aclose()
 
     async def _dialled(self) -> Service:
         # Entering does not connect, so two first calls at once cost at most a spare client side.
+        if self._closed:
+            raise A2AError(
+                Reason.UNAVAILABLE,
+                "the connection to the agent is closed",
+                metadata={"phase": "connect"},
+                blame=Blame.SELF,
+            )
         try:
             service = await self._stack.enter_async_context(self._dial(self.candidate, self._options))
         except (ValueError, LookupError) as error:

@@ -134,6 +134,10 @@ async def test_the_card_and_the_probes(server: str) -> None:
         forwarded = {"x-forwarded-proto": "https", "x-forwarded-host": "agent.example"}
         shown = (await http.get("/.well-known/agent-card.json", headers=forwarded)).json()
         assert "https://agent.example" in {one["url"].rstrip("/") for one in shown["supportedInterfaces"]}
+        page = await http.get("/", headers={"accept": "text/html"})
+        assert page.status_code == 200
+        assert f"http://{server}/message:send" in page.text
+        assert (await http.get("/")).status_code == 405
 
 
 async def test_a_body_beyond_the_limit_is_an_error_of_the_bridge(server: str) -> None:

@@ -125,7 +125,7 @@ class Machines:
         return None
 
     def _caller(self) -> Caller:
-        return self.chance.choice(self.chance.choice(self.places).callers)
+        return self.chance.choice([one for place in self.places for one in place.callers])
 
     async def _writes(self) -> None:
         while self._working:
@@ -263,6 +263,7 @@ class Machines:
             await served.ended()
         else:
             await served.stop()
+        place.callers = []
         await place.stack.aclose()
         place.stack = AsyncExitStack()
         await self._start(place)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from a2a_bridge.core import operations as ops
@@ -128,6 +129,8 @@ class Replica:
         self._working: dict[str, asyncio.Task[None]] = {}
         self._recovering: asyncio.Task[None] | None = None
         self._locks: dict[str, asyncio.Lock] = {}
+        #: tasks whose lease is being acquired for a caller
+        self._opening: set[str] = set()
         chance = world.chance
         session = SimulatedSession(world, self.database_link)
         new_id = lambda: chance.getrandbits(128).to_bytes(16, "big")  # noqa: E731
@@ -144,7 +147,7 @@ class Replica:
             session, make_bus, Heart(), lease=LEASE, new_name=lambda: f"{name}.{next(names)}", new_id=new_id
         )
         self.readers = EventReaders(self, self.snapshot_of)
-        self.service = ForwardingService(self, self.cluster.replica, self.readers)
+        self.service = ForwardingService(self, self.cluster.replica, self.readers, self.take_over)
 
     async def start(self) -> None:
         self.cluster.on_death(self.recover)
@@ -178,48 +181,64 @@ class Replica:
         return found
 
     async def write(self, task_id: str, change: Callable[[Row], None]) -> Row:
-        """Changes a task with the lease. Repeats the transaction until its outcome is known. Raises LostError."""
-        lock = self._locks.setdefault(task_id, asyncio.Lock())
-        async with lock:
-            doubt = False
-            while True:
-                version = self.leases.get(task_id)
-                if version is None:
-                    # Lost with its outcome unknown: whoever does it again may do it twice.
-                    raise unavailable() if doubt else LostError
-                me = self.cluster.me
+        """Changes a task with the lease. Raises LostError."""
 
-                def execute() -> Row | None:
-                    row = self.world.database.tasks[task_id]
-                    if doubt and row.version == version + 1 and row.holder in (me, ""):  # noqa: B023
-                        return row
-                    if row.version != version or row.holder != me:  # noqa: B023
-                        return None
-                    change(row)
-                    row.version += 1
-                    if row.ended:
-                        row.holder = ""
-                    return row
-
-                try:
-                    row = await self.world.statement(self.database_link, execute, READ)
-                except SessionError:
-                    doubt = True
-                    await asyncio.sleep(0.3)
-                    continue
-                if row is None:
-                    self.leases.pop(task_id, None)
-                    self.woken([task_id])
-                    raise unavailable() if doubt else LostError
-                if task_id in self.leases:
-                    self.leases[task_id] = version + 1
-                data = [row.events[-1].SerializeToString()] if row.events else []
-                committed = Committed(task_id, version + 1, len(row.events), data, row.ended, row.ended)
-                self.extend(task_id, len(row.events), data, row.ended)
-                self.cluster.committed([committed], deliveries=False)
-                if row.ended:
-                    self.leases.pop(task_id, None)
+        def execute(doubt: bool) -> Row | None:
+            row = self.world.database.tasks[task_id]
+            if doubt and row.version == version + 1 and row.holder in (me, ""):
                 return row
+            if row.version != version or row.holder != me:
+                return None
+            change(row)
+            row.version += 1
+            if row.ended:
+                row.holder = ""
+            return row
+
+        async with self._locks.setdefault(task_id, asyncio.Lock()):
+            me, version = self.cluster.me, self.leases.get(task_id)
+            if version is None:
+                raise LostError
+            row, doubt = await self._commit(execute)
+            if row is None:
+                self.leases.pop(task_id, None)
+                self.woken([task_id])
+                # Lost with its outcome unknown: whoever does it again may do it twice.
+                raise unavailable() if doubt else LostError
+            if task_id in self.leases:
+                self.leases[task_id] = version + 1
+            data = [row.events[-1].SerializeToString()] if row.events else []
+            committed = Committed(task_id, version + 1, len(row.events), data, row.ended, row.ended)
+            self.extend(task_id, len(row.events), data, row.ended)
+            self.cluster.committed([committed], deliveries=False)
+            if row.ended:
+                self.leases.pop(task_id, None)
+            return row
+
+    async def _commit(self, execute: Callable[[bool], Any]) -> tuple[Any, bool]:
+        """Repeats a transaction until its outcome is known, as the writer of groups does. The result, and
+        whether an earlier outcome was in doubt.
+        """
+        doubt = False
+        while True:
+            try:
+                return await self.world.statement(
+                    self.database_link, lambda doubt=doubt: execute(doubt), READ
+                ), doubt
+            except SessionError:
+                doubt = True
+                await asyncio.sleep(0.3)
+
+    async def _patient(self, work: Any, given_up: Callable[[], None] = lambda: None) -> Any:
+        """Waits for a commit as callers do: it continues without them. Raises UNAVAILABLE."""
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            async with asyncio.timeout(READ):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            given_up()
+            raise unavailable() from None
 
     async def acquire(self, task_id: str) -> None:
         """Gets the lease. Raises NotOwnerError, LostError, A2AError."""
@@ -231,29 +250,50 @@ class Replica:
         me = self.cluster.me
         if row.holder and row.holder != me:
             raise NotOwnerError(row.holder, row.task())
-        if row.ended:
-            return
+        if not row.ended:
+            await self._open(task_id, me, row.version)
 
-        def take() -> bool:
+    async def _open(
+        self, task_id: str, me: str, version: int, make: Callable[[], None] | None = None
+    ) -> None:
+        """Gets the lease on a task with this version, which is made if there is none."""
+        if task_id in self._opening or task_id in self.leases:
+            raise LostError
+        wanted = True
+
+        def execute(doubt: bool) -> bool:
+            if make is not None and task_id not in self.world.database.tasks:
+                make()
+                return True
             now = self.world.database.tasks[task_id]
+            if doubt and now.version == version + (make is None) and now.holder == me:
+                return True
             free = now.holder in ("", me) or now.holder not in self.world.database.replicas
-            if now.version != row.version or not free:
+            if make is not None or now.version != version or not free:
                 return False
             now.version += 1
             now.holder = me
             return True
 
-        try:
-            taken = await self.transaction(take)
-        except A2AError:
-            self.recover()  # it may be this replica's now
-            raise
-        if not taken:
+        async def take() -> bool:
+            async with self._locks.setdefault(task_id, asyncio.Lock()):
+                taken, _ = await self._commit(execute)
+            if not wanted:
+                self.recover()  # this replica has it, and nobody works on it
+            return bool(taken)
+
+        def give_up() -> None:
+            nonlocal wanted
+            wanted = False
+            self._opening.discard(task_id)
+
+        self._opening.add(task_id)
+        taken = await self._patient(take(), give_up)
+        self._opening.discard(task_id)
+        if not taken or me != self.cluster.me:
             raise LostError
-        if me != self.cluster.me:
-            raise LostError
-        self.leases[task_id] = row.version + 1
-        self._work(task_id)
+        self.leases[task_id] = version + (make is None)
+        self._working[task_id] = asyncio.ensure_future(self._steps(task_id))
 
     # ------------------------------------------------------------------ Service
 
@@ -308,34 +348,31 @@ class Replica:
         self, task_id: str, change: Callable[[Row], None], ended: Callable[[str], A2AError]
     ) -> Row:
         for _ in range(3):
-            try:
-                await self.acquire(task_id)
-                if task_id not in self.leases:
-                    raise ended(task_id)
-                row = await self.write(task_id, change)
+            await self._entered(task_id)
+            if task_id not in self.leases:
+                raise ended(task_id)
+            with suppress(LostError):
+                row = await self._patient(self.write(task_id, change))
                 return Row(row.id, row.holder, row.version, list(row.events), row.state, list(row.history))
-            except LostError:
-                continue
+        raise changed_hands()
+
+    async def _entered(self, task_id: str) -> None:
+        for _ in range(3):
+            with suppress(LostError):
+                return await self.acquire(task_id)
         raise changed_hands()
 
     # ------------------------------------------------------------------ runs
 
     async def begin(self, task_id: str) -> None:
         """Makes a task, and works on it."""
+        me = self.cluster.me
 
         def make() -> None:
-            if task_id not in self.world.database.tasks:
-                row = self.world.database.tasks[task_id] = Row(task_id, me)
-                row.events.append(status(task_id, row.state))
+            row = self.world.database.tasks[task_id] = Row(task_id, me)
+            row.events.append(status(task_id, row.state))
 
-        me = self.cluster.me
-        await self.transaction(make)
-        if me == self.cluster.me:
-            self.leases[task_id] = 1
-            self._work(task_id)
-
-    def _work(self, task_id: str) -> None:
-        self._working[task_id] = asyncio.ensure_future(self._steps(task_id))
+        await self._open(task_id, me, 1, make)
 
     async def _steps(self, task_id: str) -> None:
         def step(row: Row) -> None:
@@ -347,11 +384,17 @@ class Replica:
                 row.events.append(status(row.id, row.state))
 
         try:
-            while task_id in self.leases:
+            while True:
                 await asyncio.sleep(PACE * self.world.chance.uniform(0.2, 2))
+                if self._working.get(task_id) is not asyncio.current_task():
+                    return  # this replica lost the task, and may have taken it over again
                 await self.write(task_id, step)
         except (LostError, A2AError):
             return
+
+    async def take_over(self, _: Scope, task_id: str) -> None:
+        with suppress(NotOwnerError):
+            await self._entered(task_id)
 
     def recover(self) -> None:
         if self._recovering is None or self._recovering.done():
@@ -375,8 +418,9 @@ class Replica:
     def _left(self) -> list[str]:
         """Tasks of the dead, and those whose lease this replica got without learning of it."""
         rows = self.world.database.tasks.values()
-        mine = [one.id for one in rows if one.holder == self.cluster.me and one.id not in self.leases]
-        return self.world.database.orphans() + mine
+        mine = [one.id for one in rows if one.holder == self.cluster.me]
+        known = self.leases.keys() | self._opening
+        return [one for one in self.world.database.orphans() + mine if one not in known]
 
     # ------------------------------------------------------------------ readers
 

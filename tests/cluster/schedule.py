@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import number_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.cluster.replica import Replica
+from tests.cluster.replica import LostError, Replica
 from tests.cluster.virtual_loop import VirtualLoop
 from tests.cluster.world import CUT, HOLED, UP, World
 
@@ -104,10 +105,8 @@ class Schedule:
         one = self.chance.choice(alive)
 
         async def begin() -> None:
-            try:
+            with suppress(A2AError, LostError):
                 await one.begin(f"t{self._tasks}")
-            except A2AError:
-                one.recover()  # it may exist
 
         task = self.loop.spawn(one.owner, begin())
         await asyncio.wait({task}, timeout=1.0)

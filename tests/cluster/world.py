@@ -69,9 +69,10 @@ class Database:
             rows[me] = 0
             return [(me,)]
         if statement is membership.BURY:
-            if rows.get(values["id"]) == values["beat"]:
-                del rows[values["id"]]
-            return []
+            if rows.get(values["id"]) != values["beat"]:
+                return []
+            del rows[values["id"]]
+            return [(values["id"],)]
         if statement is membership.LEAVE:
             rows.pop(me, None)
             return []

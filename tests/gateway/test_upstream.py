@@ -289,6 +289,19 @@ async def test_an_error_an_agent_answers_is_a_sign_of_life() -> None:
     await upstream.aclose()
 
 
+async def test_a_closed_upstream_is_not_dialled_again() -> None:
+    agent = Agent("a")
+    upstream = Upstream(candidates(agent)[0], OPTIONS, dial=agents_by_url(agent))
+    await upstream.unary(get_task())
+    await upstream.aclose()
+    for call in (upstream.unary(get_task()), anext(aiter(upstream.stream(streaming())))):
+        with pytest.raises(A2AError) as caught:
+            await call
+        assert caught.value.reason is Reason.UNAVAILABLE
+        assert failed_to_connect(caught.value)
+    assert agent.dials == 1
+
+
 async def test_an_agent_that_is_gone_is_one_warning_and_its_return_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -487,9 +487,13 @@ async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
         with pytest.raises(A2AError):
             await store.open(HERE, waiting, lambda: None)
         assert await store.orphans(9) == []
+        told: list[str] = []
+        store.on_orphans(lambda: told.append("orphans"))
+        told.clear()
         works.set()
         async with asyncio.timeout(PATIENCE):
             await store.settled()
+        assert told  # only now: an earlier look would have found nothing
         assert await store.orphans(9) == [(HERE, "t")]
         author = await Author(store).reopen("t")
         assert await store.orphans(9) == []

@@ -7,7 +7,8 @@ Rules:
    then that replica gets the call. If it dies meanwhile, this one looks again, and may take the task over
    itself.
 2. A forwarded message counts as accepted if the task's history contains it once more than before. Then it is
-   not sent again, and the response is the result of the task.
+   not sent again, and the response is the result of the task. Its holder may commit until the task is taken
+   over, even if it was declared dead: so this replica takes the task over before it looks.
 3. A forwarded stream is read here, from the log.
 """
 
@@ -20,13 +21,14 @@ from typing import Any, Protocol, TypeVar
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.messages import state_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import event_id, number_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.ports import OwnerLostError, Replica, Scope, scope_of
 from a2a_bridge.hosting.refusals import changed_hands
 from a2a_bridge.hosting.run_registry import NotOwnerError
-from a2a_bridge.hosting.views import AT_REST, QueuePosition, TaskSnapshot, state_of
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 T = TypeVar("T")
@@ -71,12 +73,23 @@ class _Begun:
 
 
 class ForwardingService:
-    """Implements Service. local: the engine; replica: another replica by its name; readers: of the engine."""
+    """Implements Service.
 
-    def __init__(self, local: Service, replica: Callable[[str], Replica], readers: Readers) -> None:
+    local: the engine; replica: another replica by its name; readers: of the engine; recover: takes over a
+    task of a dead replica, raises A2AError UNAVAILABLE.
+    """
+
+    def __init__(
+        self,
+        local: Service,
+        replica: Callable[[str], Replica],
+        readers: Readers,
+        recover: Callable[[Scope, str], Awaitable[object]],
+    ) -> None:
         self._local = local
         self._replica = replica
         self._readers = readers
+        self._recover = recover
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         try:
@@ -166,8 +179,9 @@ class ForwardingService:
         request = call.request
         if other.task is None or not isinstance(request, hub.SendMessageRequest):
             return None
-        message_id = request.message.message_id
-        snapshot = await self._readers.snapshot_of(scope_of(request, call.context), other.task.id)
+        message_id, scope = request.message.message_id, scope_of(request, call.context)
+        await self._recover(scope, other.task.id)
+        snapshot = await self._readers.snapshot_of(scope, other.task.id)
         before, now = (
             sum(one.message_id == message_id for one in task.history) for task in (other.task, snapshot.task)
         )

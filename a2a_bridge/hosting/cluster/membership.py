@@ -167,12 +167,13 @@ class Membership:
         }
         for name, (beat, since) in list(self._seen.items()):
             if now - since >= self._lease:
-                log.warning(
-                    "replica %s had no heartbeat for %.1f s: its tasks are taken over", name, now - since
-                )
-                await self._session.run(BURY, {"id": name, "beat": beat})
-                del self._seen[name]  # it may have recovered meanwhile: then its next heartbeat adds it again
-                self._post(self._listener.tell)
+                if await self._session.run(BURY, {"id": name, "beat": beat}):
+                    text = "replica %s had no heartbeat for %.1f s: its tasks are taken over"
+                    log.warning(text, name, now - since)
+                    del self._seen[name]
+                    self._post(self._listener.tell)
+                else:  # it has a newer heartbeat, or another replica was faster: the next look shows it
+                    self._seen[name] = beat, now
         left = frozenset(self._seen)
         if self._others - left:
             self._post(self._listener.orphaned)

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
-from a2a_bridge.core.extras import load
 from a2a_bridge.hosting.cluster.bus import BusDownError, BusListener, Hint, NobodyError
+from a2a_bridge.hosting.cluster.nats_login import NatsLogin, cause
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 
@@ -43,28 +40,17 @@ _LATE = 5.0
 _ARE_YOU_THERE = b"?"
 
 
-@dataclass(frozen=True, slots=True)
-class NatsOptions:
-    """How to reach NATS. servers: `nats://` or `tls://` addresses. cluster: the name in the subjects."""
-
-    servers: tuple[str, ...]
-    cluster: str
-    #: the path of a credentials file (JWT and key); empty for none
-    credentials: str = field(default="", repr=False)
-    #: the path of the certificates to trust; empty for those of the system
-    ca: str = ""
-
-
 class NatsBus:
-    """Implements Bus."""
+    """Implements Bus. cluster: the name in the subjects."""
 
     pushes = True
 
-    def __init__(self, options: NatsOptions) -> None:
-        self._options = options
-        self._prefix = f"a2a.{options.cluster}"
-        self._nats = load("nats", "cluster")
-        self._errors = load("nats.errors", "cluster")
+    def __init__(self, login: NatsLogin, cluster: str) -> None:
+        self._login = login
+        self._prefix = f"a2a.{cluster}"
+        self._errors = login.errors
+        #: the failures that were logged since there was a connection
+        self._told: set[str] = set()
         self._client: Any = None
         self._me = ""
         self._listener: BusListener | None = None
@@ -91,8 +77,7 @@ class NatsBus:
         self._me, self._listener = me, listener
         try:
             await self._connect()
-        except BusDownError as error:
-            log.warning("NATS cannot be reached (%s); this replica polls until it can", error)
+        except BusDownError:
             self._doubted = self._work(self._connect_later)
 
     def rename(self, me: str, /) -> None:
@@ -158,20 +143,13 @@ class NatsBus:
     # ------------------------------------------------------------------ the connection
 
     async def _connect(self) -> None:
-        options = self._options
-        more: dict[str, Any] = {}
-        if options.credentials:
-            more["user_credentials"] = options.credentials
-        if options.ca or any(urlsplit(one).scheme == "tls" for one in options.servers):
-            more["tls"] = ssl.create_default_context(cafile=options.ca or None)
-        client = self._nats.NATS()
+        client = self._login.client()
 
         async def gone() -> None:
             await self._gone(client)
 
         try:
             await client.connect(
-                list(options.servers),
                 name="a2a-bridge",
                 error_cb=self._failed,
                 disconnected_cb=self._lost,
@@ -182,10 +160,12 @@ class NatsBus:
                 connect_timeout=_CONNECT,
                 reconnect_time_wait=_AGAIN,
                 max_reconnect_attempts=1,
-                **more,
+                **self._login.arguments(),
             )
-        except (self._errors.Error, OSError, ValueError) as error:
-            raise BusDownError(type(error).__name__) from None
+        except (self._errors.Error, OSError) as error:
+            if not self._told:  # else this error says only that no server is left
+                self._tell(cause(error))
+            raise BusDownError from None
         # The client takes the limit for the first connection, too.
         client.options["max_reconnect_attempts"] = -1
         self._client = client
@@ -195,7 +175,9 @@ class NatsBus:
         for subject, read in list(self._topics.items()):
             await self._read(subject, read)
         with suppress(self._errors.Error, TimeoutError):
-            await client.flush(_CONNECT)
+            # The ping of the first one overtakes subscriptions that the client has not sent yet.
+            for _ in range(2):
+                await client.flush(_CONNECT)
 
     async def _listen_as(self, me: str) -> None:
         before, client = self._own, self._client
@@ -222,8 +204,18 @@ class NatsBus:
 
     async def _failed(self, error: Exception) -> None:
         log.debug("NATS: %s", type(error).__name__)
+        if not self.live:
+            self._tell(cause(error))
+        elif "permissions" in str(error).lower() and "permissions" not in self._told:
+            self._told.add("permissions")
+            log.warning("the account at NATS lacks rights, so replicas do not hear each other: %s", error)
         if isinstance(error, self._errors.SlowConsumerError) and self._listener is not None:
             self._listener.missed()
+
+    def _tell(self, why: str) -> None:
+        if why not in self._told:
+            self._told.add(why)
+            log.warning("NATS cannot be reached: %s; this replica polls until it can", why)
 
     async def _lost(self) -> None:
         if not self._closed:
@@ -235,6 +227,7 @@ class NatsBus:
 
     async def _back(self) -> None:
         log.warning("the connection to NATS works again")
+        self._told.clear()
         if self._listener is not None:
             self._listener.missed()
 
@@ -269,8 +262,7 @@ class NatsBus:
         while not self._closed:
             try:
                 await self._connect()
-            except BusDownError as error:
-                log.debug("NATS cannot be reached: %s", error)
+            except BusDownError:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LATE)
             else:

@@ -179,10 +179,8 @@ class StoreBase:
             async with asyncio.timeout(self.writer.ack_timeout):
                 await lease.synced()
         except BaseException as error:
-            # Without a release: if it is written after all, this process has it, and nobody works on it.
+            # Without a release: if it is written after all, `_committed` finds that nobody works on it.
             self.writer.forget(lease)
-            for callback in self._on_orphans:
-                callback()
             if isinstance(error, TimeoutError):
                 raise unavailable() from None
             raise
@@ -228,12 +226,7 @@ class StoreBase:
         return Stored(task, row.version, row.last, row.holder, row.applied)
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
-        name = repr((*scope, query.context_id, int(query.state), query.since))
-        after: tuple[int, str] | None = None
-        if query.page_token:
-            time, _, task_id = self._tokens.read(query.page_token, name).partition(" ")
-            after = int(time), task_id
-        filling = _Filling(scope, query, after)
+        filling = _Filling(scope, query, self._tokens.after(scope, query))
         total: int | None = None
         while True:
             found = await self._read(self.records.find(scope, filling.query, filling.end))
@@ -243,7 +236,7 @@ class StoreBase:
                 break
         token = ""
         if filling.end is not None and (filling.full or found.more):
-            token = self._tokens.issue(f"{filling.end[0]} {filling.end[1]}", name)
+            token = self._tokens.following(scope, query, filling.end)
         return TaskPage(filling.page.tasks, token, total, filling.left_out)
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
@@ -346,6 +339,10 @@ class StoreBase:
         self._logs.add(committed)
         for one in committed:
             lease, row = one.lease, one.change.row
+            if not lease.released and self.writer.leases.get(lease.task_id) is not lease:
+                # Of an `open` that was given up: this process has the task, and nobody works on it.
+                for callback in self._on_orphans:
+                    callback()
             if one.ended and row.body is not None:
                 self._ended.put(lease.scope, lease.task_id, row.body, row.version, row.last, row.written)
             if lease.push and self._notifications is not None:

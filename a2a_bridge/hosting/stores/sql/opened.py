@@ -24,6 +24,7 @@ from sqlalchemy.exc import OperationalError
 
 from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.hosting.cluster.bus import Bus
+from a2a_bridge.hosting.cluster.nats_login import NatsLogin
 from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, inserting, parse, shown
@@ -132,28 +133,23 @@ async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator
 
 @asynccontextmanager
 async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator[SqlStore]:
+    login = _login(options) if options.cluster else None
     with reached(url) as database:
         page_key = await asyncio.to_thread(_look, database)
     # Imported here, because they need packages that SQLite does not.
     from a2a_bridge.hosting.cluster.cluster import Cluster, HeartThread
-    from a2a_bridge.hosting.cluster.nats_bus import NatsBus, NatsOptions
+    from a2a_bridge.hosting.cluster.nats_bus import NatsBus
     from a2a_bridge.hosting.cluster.polling import PollingBus
     from a2a_bridge.hosting.cluster.session import PostgresSession, SessionError
 
     session = PostgresSession(url.set(drivername="postgresql").render_as_string(hide_password=False))
 
     def make_bus(alone: Callable[[], bool]) -> Bus:
-        if not options.cluster:
+        if login is None:
             return PollingBus(session, alone, lambda: os.urandom(16))
-        servers = tuple(one.strip() for one in options.cluster.split(","))
-        name = blake2b(page_key, digest_size=8, person=b"a2a cluster").hexdigest()
-        return NatsBus(NatsOptions(servers, name, options.cluster_credentials, options.cluster_ca))
+        return NatsBus(login, blake2b(page_key, digest_size=8, person=b"a2a cluster").hexdigest())
 
-    try:
-        beside = Cluster(session, make_bus, HeartThread(), lease=options.lease)
-    except MissingExtraError as error:
-        await session.close()
-        raise StoreOpenError(error.text, error.remedy) from None
+    beside = Cluster(session, make_bus, HeartThread(), lease=options.lease)
     database = Database(url)
     try:
         async with _running(database, beside, options, page_key, vault) as store:
@@ -165,6 +161,16 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
     finally:
         await beside.close()
         await database.finish()
+
+
+def _login(options: StoreOptions) -> NatsLogin:
+    servers = tuple(one.strip() for one in options.cluster.split(","))
+    try:
+        return NatsLogin(servers, options.cluster_credentials, options.cluster_ca)
+    except MissingExtraError as error:
+        raise StoreOpenError(error.text, error.remedy) from None
+    except ValueError as error:
+        raise StoreOpenError(f"NATS cannot be used: {error}") from None
 
 
 @asynccontextmanager
