@@ -195,6 +195,13 @@ VER_002 3 11.3 declares the extensions that a server requires
 #: by identifier
 REQUIREMENTS = _requirements()
 
+#: what a passing requirement does not cover
+NOTES = {
+    "A2ACLI_AUTH_003": "--insecure is for HTTP; the library of gRPC always verifies, and the command says so",
+    "A2ACLI_CONFORM_001": "ACTS documents, a draft; raw requests other than POST are skipped",
+    "A2ACLI_VER_002": "the user names the extensions (--extension); that of resuming is declared by itself",
+}
+
 #: defaults that DEFAULT_001 names -> the flag that overrides each
 DEFAULTS = {
     "transport_server_preference_order": "--transport",

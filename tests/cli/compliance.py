@@ -23,7 +23,16 @@ from typing import Any
 import pytest
 import yaml
 
-from a2a_bridge.cli.specification import CODES, DEFAULTS, ERROR, PREFIX, REQUIREMENTS, REVISION, VERSION
+from a2a_bridge.cli.specification import (
+    CODES,
+    DEFAULTS,
+    ERROR,
+    NOTES,
+    PREFIX,
+    REQUIREMENTS,
+    REVISION,
+    VERSION,
+)
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "cli-compliance.yaml"
@@ -75,6 +84,7 @@ def report(outcomes: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     requirements = {}
     for name, one in REQUIREMENTS.items():
         status, note = status_of(outcomes.get(name, {}))
+        note = note or NOTES.get(name)
         tests = sorted({test.partition("::")[2].partition("[")[0] for test in outcomes.get(name, {})})
         requirements[name] = {
             "tier": one.tier,

@@ -161,13 +161,13 @@ TOKENS = "--upstream-auth client-credentials --upstream-client-id bridge --upstr
 
 #: the gateway does not start
 STARTS = [
-    Mistake("no card", "gateway {upstream} {any}", ("no agent card at", "answered 404"), "--card FILE", code=4, prepare=agent("no card")),
-    Mistake("a card that is HTML", "gateway {upstream} {any}", ("is not JSON",), "--card FILE", code=4, prepare=agent("card is html")),
+    Mistake("no card", "gateway {upstream} {any}", ("no agent card at", "answered 404"), "--card FILE", code=3, prepare=agent("no card")),
+    Mistake("a card that is HTML", "gateway {upstream} {any}", ("is not JSON",), "--card FILE", code=1, prepare=agent("card is html")),
     Mistake("a certificate of an unknown authority", "gateway {upstream} {any}", ("certificate",), "--cacert names the authority", code=3, prepare=tls_agent()),
     Mistake("a certificate for another name", "gateway {upstream} {any} --cacert {authority}", ("is for other names than this host's",), "use a name that is in it", code=3, prepare=tls_agent(address="127.0.0.2")),
     Mistake("the agent's certificate has expired", "gateway {upstream} {any} --cacert {authority}", ("has expired",), "renew it", code=3, prepare=tls_agent(begins=-3, ends=-2)),
-    Mistake("a card without a signature", "gateway {upstream} {any} --card-keys {keys} --require-signed-card", ("is not signed",), "--card-keys", code=4, prepare=trusting),
-    Mistake("an interface that nobody speaks", "gateway {upstream} {any}", ("the binding 'QUEUE' is unknown",), "--binding", code=4, prepare=agent(supportedInterfaces=[{"url": "http://127.0.0.1:9/", "protocolBinding": "QUEUE", "protocolVersion": "1.0"}])),
+    Mistake("a card without a signature", "gateway {upstream} {any} --card-keys {keys} --require-signed-card", ("is not signed",), "--card-keys", code=1, prepare=trusting),
+    Mistake("an interface that nobody speaks", "gateway {upstream} {any}", ("the binding 'QUEUE' is unknown",), "--binding", code=1, prepare=agent(supportedInterfaces=[{"url": "http://127.0.0.1:9/", "protocolBinding": "QUEUE", "protocolVersion": "1.0"}])),
 ]  # fmt: skip
 
 ROWS = [

@@ -62,7 +62,7 @@ def check(
     """
     from a2a_bridge.cli.check import report
     from a2a_bridge.cli.output import data, document, fail, guarded
-    from a2a_bridge.cli.secret_values import without_query_secrets
+    from a2a_bridge.masking import without_query_secrets
 
     # What fails is a finding, and no line of a log.
     logging.getLogger("a2a_bridge").setLevel(logging.CRITICAL)

@@ -15,9 +15,9 @@ from typing import Any
 
 from a2a_bridge.bindings import CheckCard, DialOptions, Fetched
 from a2a_bridge.cards import Candidate
-from a2a_bridge.cli.secret_values import HIDDEN, without_query_secrets
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.masking import HIDDEN, without_query_secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: user and password in a URL

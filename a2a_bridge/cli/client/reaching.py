@@ -231,6 +231,10 @@ async def reached(flags: ClientFlags, options: DialOptions, given: Credentials) 
         if flags.record is not None:
             peer.service = Recorded(peer.service, recorder)
         first = replace(candidates[0], interface=interfaces[0])
+        if flags.insecure and first.interface.protocol_binding == "GRPC":
+            print_message(
+                "note: gRPC verifies certificates all the same; --cacert names an authority", "yellow"
+            )
         yield Session(peer, card, words, candidate=first, options=options)
 
 

@@ -87,3 +87,12 @@ def theirs(agent: Agent, binding: str) -> Live:
 def lines(done: Done) -> list[Any]:
     """Standard output, a JSON document a line."""
     return [json.loads(line) for line in done.out.splitlines()]
+
+
+def states(done: Done) -> list[str]:
+    """The states in the events of a stream."""
+    found = []
+    for event in lines(done):
+        inner = event.get("task") or event.get("statusUpdate")
+        found += [inner["status"]["state"].removeprefix("TASK_STATE_").lower()] if inner else []
+    return found
