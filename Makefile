@@ -12,7 +12,7 @@ PEERS := 0.2 0.3
 PYTEST_ARGS ?=
 # Tests wait for other processes half of their time: two cores are busy with four workers.
 PYTEST_WORKERS ?= 4
-# Arguments of the programs behind `cluster`, `crash`, `frameworks`, `sdks`, `soak` and `tck`.
+# Arguments of the programs behind `cli`, `cluster`, `crash`, `frameworks`, `sdks`, `soak` and `tck`.
 ARGS ?=
 SOURCES := a2a_bridge transports proto tests benchmarks examples
 # Folders that do not exist yet are not an error.
@@ -26,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install demo test check bench generate checkgenerate format checkformat lint breaking types layers \
-	docs dist compat interpreters lock clean peers matrix frameworks sdks tck crash soak cluster
+	docs dist compat interpreters lock clean peers matrix cli frameworks sdks tck crash soak cluster
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -88,6 +88,10 @@ interpreters: install ## the fast part of the tests on every other supported Pyt
 matrix: install peers ## every client version and binding through a gateway to every agent's, as a grid
 	$(BIN)/python -m tests.matrix
 
+# Minutes: about five. A status of the report is the outcome of tests.
+cli: install peers ## the specification of an A2A command line against live agents; writes docs/cli-compliance.yaml
+	$(BIN)/python -m tests.cli.compliance $(ARGS)
+
 # The toolchains are those of the machine (go, cargo, npm, mvn); what is absent is said and skipped.
 sdks: install peers ## clients and agents of other languages: directly, on serve, through gateways (ARGS: see tests/sdks)
 	$(BIN)/python -m tests.sdks $(ARGS)
@@ -128,6 +132,7 @@ generate: install ## compile proto/ into a2a_bridge/pb, write models and tables
 	$(BIN)/python proto/generate.py
 	$(BIN)/python proto/models.py
 	$(BIN)/python -m tests.docs.losses
+	$(BIN)/python -m tests.docs.client_commands
 
 checkgenerate: install ## prove that a2a_bridge/pb and the models of 0.x are what proto/ says
 	$(BIN)/python proto/generate.py --check

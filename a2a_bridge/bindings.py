@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -133,6 +134,9 @@ class TlsFiles:
 
     def context(self) -> ssl.SSLContext:
         """The SSL context. Raises OSError (ssl.SSLError included) for unusable files."""
+        for path in filter(None, (self.ca, self.certificate, self.key)):
+            # OpenSSL's error names no file.
+            os.close(os.open(path, os.O_RDONLY))
         context = ssl.create_default_context(cafile=self.ca or None)
         if self.certificate:
             context.load_cert_chain(self.certificate, self.key or None)
@@ -237,7 +241,7 @@ class Host(Protocol):
         ...
 
 
-#: (base URL the caller used for the mount, without a trailing slash) → a JSON document
+#: (base URL the caller used for the mount, without a trailing slash) → a JSON document, or a page
 Document = Callable[[str], bytes]
 
 #: (the same, the query as it was sent, the value of A2A-Version) → a JSON document. Raises A2AError to refuse
@@ -276,6 +280,12 @@ class DocumentHost(Host, Protocol):
         """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests.
 
         variant: the document for requests with a query or A2A-Version; None: the same.
+        """
+        ...
+
+    def front(self, page: Document) -> None:
+        """Serves an HTML page at the root to people: to GET with `Accept: text/html`. Other requests are
+        answered as without it.
         """
         ...
 

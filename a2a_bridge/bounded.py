@@ -11,11 +11,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, ResponseParameters
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.service import Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
 
 T = TypeVar("T")
+
+#: seconds to wait for GetTask where a call needs a look at its task
+PATIENCE = 10.0
+
+
+async def fetch_task(
+    service: Service, call: Call[Any, Any], task_id: str, *, seconds: float | None = PATIENCE, **members: Any
+) -> hub.Task:
+    """A task as the caller of a call gets it. members: further ones of the request.
+
+    Raises the errors of GetTask, and UNAVAILABLE after so many seconds; None for no limit.
+    """
+    request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, **members)
+    asking = Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
+    try:
+        async with asyncio.timeout(seconds):
+            return await service.unary(asking)
+    except TimeoutError:
+        raise A2AError(Reason.UNAVAILABLE, "the agent does not answer", blame=Blame.PEER) from None
 
 
 async def answered(answer: Awaitable[T], bound: asyncio.Timeout, late: Callable[[], A2AError]) -> T:

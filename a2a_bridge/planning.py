@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from types import NoneType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from a2a_bridge.auth import Authentication, Rule
 from a2a_bridge.bindings import HostOptions, ListenAddress, find
 from a2a_bridge.cards import GrpcUrls, Mounted, interface
+from a2a_bridge.core.kinds import NUMBER, Kinds, check_kinds
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, by_version
 from a2a_bridge.gateway import REMEMBERED, ReplayOptions, UpstreamOptions
@@ -26,6 +28,33 @@ from a2a_bridge.push import PushOptions
 from a2a_bridge.server_tls import ServerTls
 
 TaskAccess = Literal["own", "unowned", "all"]
+
+
+_ADDRESS = 'an address such as ListenAddress("127.0.0.1", 8080)'
+_TEXT, _TEXTS = "text", 'a tuple such as ("JSONRPC",)'
+_KINDS: Kinds = {
+    "http": ((ListenAddress,), _ADDRESS),
+    "grpc": ((ListenAddress,), _ADDRESS),
+    "admin": ((ListenAddress, NoneType), _ADDRESS),
+    "host": ((HostOptions,), "HostOptions(…)"),
+    "public_url": ((str,), _TEXT),
+    "public_grpc": ((str,), _TEXT),
+    "card_signing_keys": ((tuple, list), "a tuple of keys (PEM or JWK)"),
+    "grace": (NUMBER, "a number of seconds"),
+    "middleware": ((tuple, list), "a tuple of functions such as (f,)"),
+    "tls": ((ServerTls, NoneType), "ServerTls(certificate, key)"),
+    "advertise": ((tuple, list, frozenset), _TEXTS),
+    "card_versions": ((tuple, list, frozenset), 'a tuple such as ("1.0",)'),
+    "push_options": ((PushOptions,), "PushOptions(…)"),
+    "push_relay": ((str,), _TEXT),
+    "store_options": ((StoreOptions,), "StoreOptions(…)"),
+    "engine": ((EngineOptions,), "EngineOptions(…)"),
+    "authentication": ((Authentication, NoneType), "Authentication([…])"),
+    "access_rules": ((tuple, list), "a tuple of rules"),
+    "limits": ((Limits, LiveLimits), "Limits(…)"),
+    "replay": ((ReplayOptions,), "ReplayOptions(…)"),
+    "upstream": ((UpstreamOptions,), "UpstreamOptions(…)"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +130,19 @@ class ServeOptions:
     #: "own": those that it began; "unowned": also those without a known owner; "all": not checked
     task_access: TaskAccess = "own"
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for a field of another type, ValueError for a value that cannot be served."""
+        check_kinds(self, _KINDS)
+        for one in self.middleware:
+            if not callable(one):
+                raise TypeError(f"ServeOptions.middleware has {type(one).__name__}, which is no function")
+        if self.grace < 0:
+            raise ValueError("ServeOptions.grace is a number of seconds, 0 or more")
+        if self.public_url and not self.public_url.startswith(("http://", "https://")):
+            raise ValueError(
+                f"ServeOptions.public_url is no URL: write https://{self.public_url.lstrip('/')}"
+            )
+
     def host_of(self, family: str) -> HostOptions:
         """The options of the hosts of a binding family."""
         host = self.host
@@ -146,7 +188,9 @@ def placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
     binding = find(declared.protocol_binding)
     dialect = by_version(declared.protocol_version)
     if dialect is None or dialect.form(binding.kind) is None:
-        raise ValueError(f"{declared.protocol_binding} {declared.protocol_version} cannot be served")
+        known = ", ".join(one.version for one in KNOWN if one.form(binding.kind) is not None)
+        text = f"{declared.protocol_binding} {declared.protocol_version} cannot be served"
+        raise ValueError(f"{text}; versions over {declared.protocol_binding}: {known}")
     default = options.http if binding.family == "http" else options.grpc
     url = declared.url
     if url.startswith("/") or not url:

@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol
 
 from a2a_bridge.bindings import DialOptions, ListenAddress
 from a2a_bridge.core.extras import load
+from a2a_bridge.core.kinds import check_options
+from a2a_bridge.given_agent import check_agent
 from a2a_bridge.hosting import Agent
 from a2a_bridge.loop_watch import watched_loop
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -47,6 +49,8 @@ def run(
     and gRPC on
     127.0.0.1:50051. Raises the errors of `serve`, and MissingExtraError for a loop that is not installed.
     """
+    check_agent(agent)
+    check_options(options, ServeOptions)
     options = options or _DEFAULTS
     _run(lambda: serve_agent(agent, interfaces, options), options.grace, loop)
 
@@ -64,6 +68,7 @@ def run_gateway(
     target: as for `connect`. dial_options: how the agent is called; by default without a time limit of its
     own. Raises the errors of `connect` and of `serve`.
     """
+    check_options(options, ServeOptions)
     options = options or _DEFAULTS
 
     @asynccontextmanager

@@ -16,6 +16,7 @@ from a2a_bridge.bindings import (
     ApplicationHost,
     DialOptions,
     asgi_host,
+    find,
     grpc_attach,
     http_fetch,
     names,
@@ -24,8 +25,10 @@ from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.kinds import check_options
+from a2a_bridge.core.protocols import require
 from a2a_bridge.core.resume import offers_resume
-from a2a_bridge.dialects import KNOWN
+from a2a_bridge.dialects import KNOWN, by_version
 from a2a_bridge.gateway import (
     REMEMBERED,
     Dial,
@@ -36,12 +39,14 @@ from a2a_bridge.gateway import (
 )
 from a2a_bridge.gateway.card_refresh import CardReading
 from a2a_bridge.gateway.credentials import TokenExchange, note_mismatch, sending
-from a2a_bridge.gateway.destinations import Destinations
+from a2a_bridge.gateway.destinations import Destinations, place_of
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway_app import GatewayApp, gateway_app, offered, refreshed
 from a2a_bridge.gauges import agent_gauges, gateway_gauges
+from a2a_bridge.given_agent import check_agent, check_interfaces, check_target
 from a2a_bridge.hosting import Agent, Engine
+from a2a_bridge.hosting.ports import Store
 from a2a_bridge.observation import observed, observed_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
@@ -85,10 +90,14 @@ async def serve_agent(
     """Serves a hosted agent on the declared interfaces while the context is open.
 
     interfaces: see `a2a_bridge.cards.interface`. host, shared: see `serve_service`. Raises ValueError or
-    LookupError for a declaration that cannot be served, OSError for an address that cannot be listened on,
+    LookupError for a declaration that cannot be served, TypeError for something else than an agent,
+    interfaces or options, OSError for an address that cannot be listened on,
     StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a card that demands
     credentials which nothing here checks.
     """
+    check_agent(agent)
+    check_interfaces(interfaces)
+    check_options(options, ServeOptions)
     options = observed(options or ServeOptions())
     check_credentials(agent.card, options)
     remembered = Remembered(declared_dialects(interfaces), registers=False)
@@ -129,6 +138,9 @@ async def serve_gateway(
     """Serves a remote agent. candidates: its interfaces to dial, best first. host, shared: see
     `serve_service`. Raises ValueError for contradictory options.
     """
+    check_interfaces(interfaces)
+    check_options(options, ServeOptions)
+    check_options(dial_options, DialOptions, "dial_options")
     options = observed(options or ServeOptions())
     dial_options = dial_options or DialOptions(timeout=None)
     if options.authentication is not None and not options.pass_credentials:
@@ -207,6 +219,8 @@ def asgi(
     ValueError or LookupError for a declaration that cannot be served; further errors of `serve_agent` fail
     the start: the lifespan's startup, or else each request, with UNAVAILABLE and the reason in the log.
     """
+    check_agent(agent)
+    check_options(options, ServeOptions)
     options = options or ServeOptions()
     check_credentials(agent.card, options)
     return _application(interfaces, options, lambda host: serve_agent(agent, interfaces, options, host=host))
@@ -220,6 +234,8 @@ def asgi_gateway(
     dial_options: DialOptions | None = None,
 ) -> Any:
     """A gateway to a remote agent as an ASGI 3 application: see `asgi` and `serve_gateway`."""
+    check_options(options, ServeOptions)
+    check_options(dial_options, DialOptions, "dial_options")
     options = options or ServeOptions()
     return _application(
         interfaces,
@@ -233,6 +249,9 @@ def _application(
     options: ServeOptions,
     serve: Callable[[ApplicationHost], AbstractAsyncContextManager[Server]],
 ) -> ApplicationHost:
+    check_interfaces(interfaces)
+    if options.store is not None and not isinstance(options.store, str):
+        require(options.store, Store)  # now, and not at the first request
     for one in interfaces:
         if placed(one, options).family not in ("http", "grpc"):
             raise ValueError(f"{one.protocol_binding} cannot be served by an ASGI application")
@@ -257,6 +276,8 @@ def add_to_server(
     health, reflection: add these services too. Returns the engine; await its `close(grace)` after the
     server has stopped to let running tasks finish. Raises ValueError for `options.admin`.
     """
+    check_agent(agent)
+    check_options(options, ServeOptions)
     options = options or ServeOptions()
     if options.admin is not None:
         raise ValueError("the server of the application has no `admin` of ours: set ServeOptions.metrics")
@@ -293,10 +314,16 @@ async def connect(
     fails.
 
     Raises A2AError: UNAVAILABLE or INVALID_AGENT_RESPONSE when there is no card to be had,
-    UNSUPPORTED_OPERATION when it offers nothing usable. Raises ValueError for an invalid target or entry of
-    `DialOptions.credentials_for`.
+    UNSUPPORTED_OPERATION when it offers nothing usable. Raises TypeError for a target that is none of these,
+    ValueError for an invalid one or an invalid entry of `DialOptions.credentials_for`, LookupError for an
+    unknown binding or version.
     """
+    check_target(target)
+    check_options(options, DialOptions)
     options = options or DialOptions()
+    binding = find(binding).kind.name if binding else ""
+    if version and by_version(version) is None:
+        raise LookupError(f"no version {version!r}; known: {', '.join(one.version for one in KNOWN)}")
     if isinstance(target, Agent):
         async with agent_app(target, ServeOptions(), sends=False) as one:
             yield Peer(guarded(one.service, one.card, one.options), one.card)
@@ -351,6 +378,8 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
                 found.location,
             )
         return found.card, options.recognised(found.profile)
+    if not scheme and place_of(target) is None and not target.startswith(("dns:", "unix:")):
+        raise ValueError(f"{target!r} names no port: write https://… for a URL, or host:port for gRPC")
     if scheme in ("", "grpc", "grpcs", "dns", "unix"):
         return hub.AgentCard(supported_interfaces=[interface("GRPC", target)]), options
     raise ValueError(f"{target!r} is neither an http(s) URL nor a gRPC address")

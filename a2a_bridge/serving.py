@@ -30,6 +30,7 @@ from a2a_bridge.bindings import (
 )
 from a2a_bridge.card_signing import card_signer, check_signable, with_keys
 from a2a_bridge.cards import Advertisement
+from a2a_bridge.cards.page import agent_page
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.resume import offers_resume
@@ -362,6 +363,7 @@ def _addressed(
 def _publish(host: DocumentHost, advertisement: Advertisement) -> None:
     for path in advertisement.paths():
         host.publish(path, advertisement.at(path), advertisement.variant_at(path))
+    host.front(lambda base_url: agent_page(advertisement.card(base_url), base_url))
 
 
 def log_rounding(path: str) -> None:

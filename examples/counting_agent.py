@@ -1,7 +1,7 @@
 """An agent whose work outlives its process: after a restart it continues to count where it stopped.
 
     a2a-bridge serve examples/counting_agent.py
-    a2a-bridge call :8080 40 --stream
+    a2a-bridge send -a :8080 40 --stream
 
 Kill it while it counts, with `kill -9` if you like, and start it again: `resume` is called with the current
 task, and readers continue after the last number that they have seen.

@@ -1,7 +1,7 @@
 """An agent that repeats its message; it reads more than the text from the Run.
 
     a2a-bridge serve examples/echo_agent.py
-    a2a-bridge call :8080 "hello" --binding all
+    a2a-bridge compare -a :8080 "hello"
 
 In code, without the command:
 

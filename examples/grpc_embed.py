@@ -1,7 +1,7 @@
 """An agent on a grpc.aio server that is already there, next to its other services.
 
 python examples/grpc_embed.py [HOST:PORT]
-a2a-bridge call 127.0.0.1:50051 Oslo --stream
+a2a-bridge send -a grpc://127.0.0.1:50051 Oslo --stream
 """
 
 from __future__ import annotations

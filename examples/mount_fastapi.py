@@ -1,7 +1,7 @@
 """An agent inside a FastAPI application that also serves other paths.
 
     uvicorn --app-dir examples mount_fastapi:app --port 8080
-    a2a-bridge call :8080/agents/weather Oslo
+    a2a-bridge send -a :8080/agents/weather Oslo
 
 Both HTTP bindings and the card are under the mount path. The agent needs no lifespan of its own; the
 addresses in its card follow the path, and the forwarded headers of the proxies that `ServeOptions` trusts.

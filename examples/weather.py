@@ -1,7 +1,7 @@
 """The smallest agent: a function.
 
     a2a-bridge serve examples/weather.py
-    a2a-bridge call :8080 Oslo --stream
+    a2a-bridge send -a :8080 Oslo --stream
 
 Name, description and skill of the card come from the function. Because it yields, an answer is a task whose
 artifact arrives in pieces; had it returned its text, an answer would be one message.

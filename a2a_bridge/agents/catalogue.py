@@ -8,6 +8,7 @@ from typing import Any
 from a2a_bridge.agents.entry import PATH
 from a2a_bridge.agents.member import Member
 from a2a_bridge.cards.build import host_of
+from a2a_bridge.cards.page import list_page
 from a2a_bridge.codec import dumps
 
 CATALOG_PATH = "/.well-known/ai-catalog.json"
@@ -22,6 +23,15 @@ def catalogue(members: Iterable[Member], base_url: str) -> bytes:
     """The AI Catalog (ai-catalog.io, 1.0): one entry for each available agent."""
     found = [_entry(one, base_url) for one in members if one.server is not None]
     return dumps({"specVersion": "1.0", "host": {"displayName": host_of(base_url)}, "entries": found})
+
+
+def front_page(members: Iterable[Member], base_url: str) -> bytes:
+    """The page for people at the root: the available agents, with their own pages."""
+    available = [one for one in members if one.server is not None]
+    cards = [(one.entry.name, one.server.card) for one in available if one.server is not None]
+    return list_page(
+        (card.name or name, card.description, f"{base_url}{PATH}/{name}/") for name, card in cards
+    )
 
 
 def _card_url(member: Member, base_url: str) -> str:

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any
 
 from a2a_bridge.admin import admin_listener, announced
-from a2a_bridge.agents.catalogue import CATALOG_PATH, catalogue, listing
+from a2a_bridge.agents.catalogue import CATALOG_PATH, catalogue, front_page, listing
 from a2a_bridge.agents.directory import Directory
 from a2a_bridge.agents.entry import PATH, SHARED, AgentEntry
 from a2a_bridge.agents.member import GrpcPart, Member
@@ -82,6 +82,7 @@ class Agents:
         documents: DocumentHost = self._http
         documents.publish(PATH, lambda base_url: listing(self._members.values(), base_url))
         documents.publish(CATALOG_PATH, lambda base_url: catalogue(self._members.values(), base_url))
+        documents.front(lambda base_url: front_page(self._members.values(), base_url))
         dialects = [one for one in KNOWN if one.form(GRPC) is not None]
         if grpc:
             find("GRPC").mount(self._grpc, "", Directory(self._members), dialects)

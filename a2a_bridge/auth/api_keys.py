@@ -34,6 +34,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 _log = logging.getLogger("a2a_bridge.auth")
 
 FORMAT = 1
+#: what makes a file of keys, for messages
+_MAKES = "; `a2a-bridge keys create` makes one"
 HEADER = "X-API-Key"
 #: seconds between two looks at the file
 _INTERVAL = 1.0
@@ -90,9 +92,9 @@ class KeyFile:
         try:
             document = json.loads(self.path.read_bytes())
         except ValueError:
-            raise ValueError(f"{self.path} is no file of API keys: it is not JSON") from None
+            raise ValueError(f"{self.path} is no file of API keys: it is not JSON{_MAKES}") from None
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise ValueError(f"{self.path} is no file of API keys of format {FORMAT}")
+            raise ValueError(f"{self.path} is no file of API keys of format {FORMAT}{_MAKES}")
         rows = document.get("keys")
         if not isinstance(rows, list):
             raise ValueError(f"{self.path}: keys: expected an array")  # noqa: TRY004  a file is at fault

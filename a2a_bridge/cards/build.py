@@ -34,7 +34,7 @@ from a2a_bridge.cards.dual import dual, without_mutual_tls
 from a2a_bridge.cards.schemes import expressible, note_inexpressible
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core.errors import invalid_params
-from a2a_bridge.dialects import GRPC, HTTP_JSON, KNOWN, V1_0, Dialect, by_version
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.carrying import dumps
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, without_carrier
@@ -42,6 +42,9 @@ from a2a_bridge.dialects.v0_3.card_interfaces import is_old, main_interface, pla
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, never listened on
+
+#: our bindings by name, however they are written
+_OWN = {module_name(one.name): one.name for one in (JSONRPC, HTTP_JSON, GRPC)}
 
 #: documents in the cache, at most; callers choose the Host header, so the cache is bounded
 _REMEMBERED = 64
@@ -71,7 +74,8 @@ def interface(binding: str, url: str = "", *, version: str = "1.0", tenant: str 
     "0.3". url: address and path to listen on, such as `http://127.0.0.1:8080/a2a` or `127.0.0.1:50051`. Empty
     means the server's default address and the root path; a path alone (`/a2a`) means the default address.
     """
-    return hub.AgentInterface(url=url, protocol_binding=binding, protocol_version=version, tenant=tenant)
+    name = _OWN.get(module_name(binding), binding)
+    return hub.AgentInterface(url=url, protocol_binding=name, protocol_version=version, tenant=tenant)
 
 
 @dataclass(frozen=True, slots=True)

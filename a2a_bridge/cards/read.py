@@ -31,24 +31,30 @@ _UNSAID = "0.2"
 _SECURE = ("https://", "grpcs://")
 
 
+class CardError(A2AError):
+    """INVALID_AGENT_RESPONSE of a document that should be a card. absent: there is no document."""
+
+    def __init__(self, message: str, *, absent: bool = False) -> None:
+        super().__init__(Reason.INVALID_AGENT_RESPONSE, message, blame=Blame.PEER)
+        self.absent = absent
+
+
 def parse_bytes(body: bytes, location: str) -> hub.AgentCard:
-    """The card in a JSON document. Raises A2AError INVALID_AGENT_RESPONSE."""
+    """The card in a JSON document. Raises CardError."""
     try:
         return _parse(loads(body), location)
     except JsonSyntaxError as error:
-        text = f"the document at {location} is not JSON: {error}"
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from None
+        raise CardError(f"the document at {location} is not JSON: {error}") from None
 
 
 def parse_tree(tree: Json, location: str) -> hub.AgentCard:
-    """The card in a JSON tree. Raises A2AError INVALID_AGENT_RESPONSE."""
+    """The card in a JSON tree. Raises CardError."""
     return parse_bytes(codec.dumps(tree), location)
 
 
 def _parse(tree: Json, location: str) -> hub.AgentCard:
     if type(tree) is not dict:
-        text = f"the document at {location} is not an agent card"
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+        raise CardError(f"the document at {location} is not an agent card")
     old = _old(tree)
     if old is None:
         card = V1_0.card.decode(tree)
@@ -61,8 +67,7 @@ def _parse(tree: Json, location: str) -> hub.AgentCard:
             one.protocol_version = _own_version(tree, old)
     if card.supported_interfaces:
         return card
-    text = f"the card at {location} names no interface"
-    raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+    raise CardError(f"the card at {location} names no interface")
 
 
 def _own_version(tree: JsonObject, old: Dialect | None) -> str:

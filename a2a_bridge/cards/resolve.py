@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 from cachetools import FIFOCache
 
 from a2a_bridge.bindings import CheckCard, Fetch, Fetched
-from a2a_bridge.cards.read import parse_bytes, parse_tree
+from a2a_bridge.cards.read import CardError, parse_bytes, parse_tree
 from a2a_bridge.codec import loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import KNOWN
@@ -112,6 +112,7 @@ class Resolver:
 
     async def _search(self, url: str, *, exact: bool) -> Located:
         tried: list[str] = []
+        absent = True
         own = card_locations(url, exact=True)
         *earlier, last = own if exact else card_locations(url)
         for location in earlier:
@@ -122,15 +123,14 @@ class Resolver:
                 if error.reason is not Reason.INVALID_AGENT_RESPONSE:
                     raise
                 tried.append(error.message)
+                absent = False
             else:
                 if found is not None:
                     return self._located(location, own, found)
         found = await self._at(last, tried)
         if found is not None:
             return self._located(last, own, found)
-        raise A2AError(
-            Reason.INVALID_AGENT_RESPONSE, f"no agent card at {url}: {'; '.join(tried)}", blame=Blame.PEER
-        )
+        raise CardError(f"no agent card at {url}: {'; '.join(tried)}", absent=absent)
 
     def _located(self, location: str, own: Sequence[str], found: tuple[hub.AgentCard, Profile]) -> Located:
         entry = self._entries.get(location)

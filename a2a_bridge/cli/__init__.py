@@ -39,7 +39,8 @@ def _print_version(requested: bool) -> None:
 def root(
     context: typer.Context,
     _: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("-v", "--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """The flags before a command."""

@@ -34,20 +34,20 @@ QUESTION = 5.0
 _PAUSES = (1.0, 2.0, 4.0, 8.0)
 #: reasons that no agent has to refuse the question for a task
 FAULTS = frozenset({Reason.METHOD_NOT_FOUND, Reason.INVALID_AGENT_RESPONSE})
-#: of errors that a proxy may give in its own words, and that are answers all the same
-_REFUSALS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED})
+#: answers in whatever words: a proxy may ask who calls, and agents of 0.3 have no form for errors over HTTP
+_ANSWERS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED, Reason.TASK_NOT_FOUND})
 
 #: in the cause when a certificate is of an authority that this machine does not know; callers may know it
 _PRIVATE = "--cacert"
 
 
-async def ask(candidate: Candidate, options: DialOptions) -> A2AError | None:
-    """The error with which an interface answers the question for a task that nobody has."""
+async def ask(candidate: Candidate, options: DialOptions, limit: float = QUESTION) -> A2AError | None:
+    """The error with which an interface answers the question for a task that nobody has. limit: seconds."""
     try:
-        async with asyncio.timeout(QUESTION), dial(candidate, options) as service:
+        async with asyncio.timeout(limit), dial(candidate, options) as service:
             await service.unary(question())
     except TimeoutError:
-        silent = A2AError(Reason.DEADLINE_EXCEEDED, f"no answer in {QUESTION:g} s", blame=Blame.PEER)
+        silent = A2AError(Reason.DEADLINE_EXCEEDED, f"no answer in {limit:g} s", blame=Blame.PEER)
         silent.metadata["phase"] = "call"
         return silent
     except A2AError as error:
@@ -100,7 +100,7 @@ class Advertised:
         for pause in (0.0, *self.pauses):
             await asyncio.sleep(pause)
             error = await ask(candidate, DialOptions(timeout=QUESTION, connect_timeout=QUESTION))
-            fault = "" if error is None else _fault(error)
+            fault = "" if error is None else fault_of(error)
             if not fault:
                 return ""
         one = candidate.interface
@@ -110,10 +110,10 @@ class Advertised:
         )
 
 
-def _fault(error: A2AError) -> str:
+def fault_of(error: A2AError) -> str:
     """What an error says of the way to the agent; empty if it comes from an agent."""
     cause = cause_of(error)
-    if error.reason in _REFUSALS or _PRIVATE in cause:
+    if error.reason in _ANSWERS or _PRIVATE in cause:
         return ""
     is_local = hasattr(error, "__notes__") or "phase" in error.metadata
     return cause if is_local or error.reason in FAULTS else ""

@@ -33,7 +33,7 @@ from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.gateway_options import gateway_options
 from a2a_bridge.cli.gateway_setup import found
 from a2a_bridge.cli.listen_options import ListenOptions, limits_of
-from a2a_bridge.cli.options import HEADER
+from a2a_bridge.cli.options import HEADER, known_binding
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import run, serving
 from a2a_bridge.cli.serve_options import hosted_agent
@@ -218,7 +218,7 @@ def _remote(
         options = options_of(name, listening.options, shared.options)
         version = version_of(flags.a2a_version)
         async with found(
-            target, options, dialling, file=flags.card, binding=flags.binding, version=version
+            target, options, dialling, file=flags.card, binding=known_binding(flags.binding), version=version
         ) as (card, candidates, served, dial_options):
             interfaces = interfaces_of(name, _interfaces(settings, listening), names, at_root=only)
             async with serve_gateway(

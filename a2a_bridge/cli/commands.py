@@ -11,18 +11,30 @@ from typing import Any, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command
+from typer.main import get_command, get_group
 
+from a2a_bridge.cli.declared import is_client
 from a2a_bridge.cli.help_text import Helpful
+from a2a_bridge.cli.specification import COMMANDS
 
 #: name of a command, which is that of its module and its function (or of `app`) → its help in the list
 SUMMARIES = {
+    "send": "Send a message to an agent, and show what becomes of it.",
+    "task": "Look at tasks, cancel, list and follow them, save their artifacts.",
+    "card": "Show the card of an agent.",
+    "auth": "Get a token for an agent from its identity provider.",
+    "chat": "Talk with an agent, message by message.",
+    "conformance": "Check a live agent with A2A's conformance documents.",
+    "server": "Serve a demo agent over every binding, to practise on.",
     "serve": "Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "gateway": "Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
-    "call": "Send TEXT to the agent at TARGET and print its answer.",
-    "card": "Show the agent card of TARGET.",
+    "compare": "Send a message over every interface and version of a card, and compare the answers.",
+    "check": "Look at everything between a client and the agent at TARGET, and name what to change.",
     "usage": "Show the callers of a gateway or an agent, with the time of their last call.",
-    "config": "Check configuration files, and show the effective options of a command.",
+    "config": "Check configuration files, and show the effective options.",
+    "completion": "Print the completion script of a shell: bash, zsh, fish, powershell or pwsh.",
+    "help": "Show the help of a command.",
+    "skill": "Install the Agent Skill, with which coding agents use this command.",
     "export": "Print configurations of other programs for a bridge.",
     "peers": "List the peer profiles: the recognised implementations of A2A, and their quirks.",
     "keys": "Create, list and revoke the API keys of callers.",
@@ -30,6 +42,12 @@ SUMMARIES = {
     "push": "List push notifications and dead letters, and send dead letters again.",
 }
 
+
+#: commands of earlier versions -> what to use now
+_GONE = {"call": "a2a-bridge send -a TARGET TEXT, or a2a-bridge compare -a TARGET TEXT for --binding all"}
+
+#: commands whose module is in `client`
+_CLIENT = frozenset({"auth", "card", "chat", "compare", "conformance", "send", "task"})
 
 #: the class of all errors of a command line. Typer has it in a private module, older versions from click
 _UsageError: Any = typer.BadParameter.__base__
@@ -75,11 +93,35 @@ def _value(parameter: Any, process: Callable[[Any, Any], Any], kind: Any, contex
 
 
 class Command(_TakesAsIs, Helpful, TyperCommand):
-    """A command."""
+    """A command. A client command also reads .env files."""
+
+    def parse_args(self, context: Any, args: list[str]) -> list[str]:
+        if is_client(getattr(self.callback, "options", {})) and not context.resilient_parsing:
+            from a2a_bridge.cli.environment import take_environment
+
+            take_environment(context, self.params, args)
+        left: list[str] = super().parse_args(context, args)
+        if "output" in context.params:
+            from a2a_bridge.cli.output import decide_json
+
+            decide_json(getattr(context.params["output"], "value", None) == "json")
+        return left
 
 
 class Group(_TakesAsIs, TyperGroup):
     """A group of commands."""
+
+
+def command_group(name: str, explanation: str) -> typer.Typer:
+    """A group of commands below a name. explanation: for `--help`."""
+    return typer.Typer(
+        cls=Group,
+        add_completion=False,
+        rich_markup_mode=None,
+        name=name,
+        help=explanation,
+        no_args_is_help=True,
+    )
 
 
 class Commands(Group):
@@ -91,14 +133,29 @@ class Commands(Group):
 
     def invoke(self, context: Any) -> Any:
         """Runs a command. An error of its command line is also a JSON document, if that asks for JSON."""
+        from a2a_bridge.cli.output import decide_json
+
+        decide_json(None)
         try:
             return super().invoke(context)
         except _UsageError as error:
-            from a2a_bridge.cli.output import document, usage_document, wants_json
+            from a2a_bridge.cli.error_codes import local
+            from a2a_bridge.cli.options import Exit
+            from a2a_bridge.cli.output import document, wants_json
 
             if wants_json():
-                document(usage_document(error.format_message()))
+                path = getattr(getattr(error, "ctx", None), "command_path", "a2a-bridge")
+                document(local(Exit.USAGE, error.format_message(), f"{path} --help").document)
             raise
+
+    def get_command(self, context: Any, name: str) -> Any:
+        """A command, by its newest name or an older one."""
+        if name in _GONE:
+            from a2a_bridge.cli.options import Exit
+            from a2a_bridge.cli.output import fail
+
+            raise fail(Exit.USAGE, f"there is no command {name} any more", _GONE[name])
+        return super().get_command(context, COMMANDS.get(name, name))
 
     def list_commands(self, _context: Any) -> list[str]:
         return list(SUMMARIES)
@@ -134,11 +191,14 @@ class _Loaded(dict[str, Any]):
 
 
 def _load(name: str) -> Any:
-    module = importlib.import_module(f"a2a_bridge.cli.{name}")
+    folder = "client." if name in _CLIENT else ""
+    module = importlib.import_module(f"a2a_bridge.cli.{folder}{name.replace('-', '_')}")
     group: typer.Typer | None = getattr(module, "app", None)
-    if group is None:
+    if group is not None:
+        command: Any = get_group(group)
+    else:
         group = typer.Typer(add_completion=False, rich_markup_mode=None)
         group.command(name, cls=Command)(getattr(module, name))
-    command = get_command(group)
+        command = get_command(group)
     command.name = name
     return command

@@ -6,7 +6,7 @@ It serves nothing and opens no store.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -14,20 +14,17 @@ from typing import Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.client.flags import ShowFlags
+from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile
+from a2a_bridge.cli.declared import options_of
+from a2a_bridge.cli.environment import Environment
 from a2a_bridge.cli.flags import Output, OutputFlags, flag, with_flags
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.reading import Reading
+from a2a_bridge.cli.specification import PREFIX
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    name="config",
-    help="Check configuration files, and show the effective options of a command.",
-    no_args_is_help=True,
-)
+app = command_group("config", "Check configuration files, and show the effective options.")
 
 
 class Served(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices
@@ -46,14 +43,6 @@ class CheckFlags(OutputFlags):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShowFlags(OutputFlags):
-    """The flags of `config show`."""
-
-    config: Path | None = flag(None, "The configuration file.", "FILE")
-    origin: bool = flag(False, "Show where each value comes from.", variable="")
-
-
 @app.command(cls=Command)
 @with_flags
 def check(
@@ -68,7 +57,7 @@ def check(
 
       a2a-bridge config check bridge.toml
     """
-    from a2a_bridge.cli.output import data, document, fail, usage_document
+    from a2a_bridge.cli.output import data, document, fail
     from a2a_bridge.cli.settings import effective
 
     try:
@@ -76,11 +65,8 @@ def check(
         command = flags.command or meant_by(read.tree)
         effective(_command(context, command).callback.group, read, {})
     except ConfigError as error:
-        shown = None
-        if flags.output is Output.JSON:
-            shown = usage_document(str(error))
-            shown["error"]["data"] = [{"line": one.line, "text": one.text} for one in error.problems]
-        raise fail(Exit.USAGE, str(error), error=shown) from None
+        problems = [{"line": one.line, "text": one.text} for one in error.problems]
+        raise fail(Exit.USAGE, str(error), data=problems) from None
     if flags.output is Output.JSON:
         document({"file": str(file), "command": command.value, "valid": True})
     else:
@@ -91,34 +77,78 @@ def check(
 @with_flags
 def show(
     context: typer.Context,
-    command: Annotated[Served, typer.Argument(help="The command.", metavar="COMMAND")] = Served.GATEWAY,
+    command: Annotated[
+        Served | None,
+        typer.Argument(help="serve or gateway; without one: of client commands.", metavar="COMMAND"),
+    ] = None,
     *,
     flags: ShowFlags,
 ) -> None:
-    """Show the options that `gateway` or `serve` would have here, from the environment and the file.
+    """Show the effective options: of client commands, with the source of each, or of `serve` and `gateway`.
+
+    Nothing is changed. Secrets are not shown. With COMMAND, --config names its configuration file.
 
     For example:
 
-      a2a-bridge config show --origin --config bridge.toml
+      a2a-bridge config show
+
+      a2a-bridge config show gateway --origin --config bridge.toml
     """
-    from a2a_bridge.cli.config_text import literal, rows
     from a2a_bridge.cli.output import data, document
 
+    if command is None and (flags.env_file is None or flags.env_file.suffix != ".toml"):
+        found = list(_client_rows(context, flags))
+        if flags.output is Output.JSON:
+            document({name: {"value": value, "source": source} for name, value, source in found})
+        else:
+            data(
+                "\n".join(
+                    f"{name}: {'' if value is None else value} ({source})" for name, value, source in found
+                )
+            )
+        return
+    from a2a_bridge.cli.config_text import literal, rows
+
+    command = command or Served.GATEWAY
     shown = _command(context, command)
-    arguments = [] if flags.config is None else ["--config", str(flags.config)]
+    arguments = [] if flags.env_file is None else ["--config", str(flags.env_file)]
     inner = shown.make_context(command.value, arguments, parent=context.parent)
     values = {name: value for name, value in inner.params.items() if name in shown.callback.options}
-    found = list(rows(Reading.of(inner, shown.callback.group, values)))
+    listed = list(rows(Reading.of(inner, shown.callback.group, values)))
     if flags.output is Output.JSON:
         document(
             {
                 row[0]: dict(zip(("value", "origin"), row[1:], strict=True)) if flags.origin else row[1]
-                for row in found
+                for row in listed
             }
         )
         return
-    for name, value, origin in found:
+    for name, value, origin in listed:
         data(f"{name} = {literal(value)}" + (f"  # {origin}" if flags.origin else ""))
+
+
+def _client_rows(context: typer.Context, flags: ShowFlags) -> Iterator[tuple[str, Any, str]]:
+    """Name, value and source of each option that a variable can set."""
+    from a2a_bridge.cli.secret_values import shown
+    from a2a_bridge.masking import HIDDEN
+
+    environment = Environment.of(context)
+    for name, one in options_of(ShowFlags).items():
+        variable = one.variable
+        if variable is None or not variable.startswith(PREFIX):
+            continue
+        value = getattr(flags, name)
+        if value and one.described.secret:
+            value = HIDDEN
+        elif value is not None and not isinstance(value, bool):
+            value = shown(one, getattr(value, "value", value))
+            value = str(value) if isinstance(value, Path) else value
+        source = getattr(context.get_parameter_source(name), "name", "DEFAULT")
+        file = environment.source(variable)
+        words = {"COMMANDLINE": "flag", "ENVIRONMENT": f"variable {variable}"}.get(source, "default")
+        if source == "DEFAULT_MAP" and file is not None:
+            words = f"file {file.path}"
+        yield max(one.described.names, key=len), value, words
 
 
 @app.command(cls=Command)

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.cards import interface
+from a2a_bridge.cards.read import CardError
 from a2a_bridge.cards.resolve import Resolver, parse_bytes
 from a2a_bridge.cli.flags import AgentFlags, DialFlags
 from a2a_bridge.cli.loading import load
@@ -25,7 +25,6 @@ from a2a_bridge.dialects import KNOWN
 from a2a_bridge.gateway import synthesised
 from a2a_bridge.gateway.destinations import place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
 
 #: the errors of agents without an extended card
 _NO_CARD = frozenset(
@@ -85,11 +84,6 @@ def version_of(text: str) -> str:
     return known_dialect(text, "--a2a-version").version if text else ""
 
 
-async def card_of(target: Target, options: DialOptions, version: str = "") -> hub.AgentCard:
-    """The card of an agent. Raises the errors of `found_at`."""
-    return (await found_at(target, options, version))[0]
-
-
 async def found_at(
     target: Target, options: DialOptions, version: str = "", *, resolver: Resolver | None = None
 ) -> tuple[hub.AgentCard, DialOptions]:
@@ -126,27 +120,23 @@ async def found_at(
 
 
 async def checked_card_file(path: Path, options: DialOptions) -> hub.AgentCard:
-    """The card in a file, checked as the options say. Raises BadTargetError."""
-    if options.check_card is None:
-        return card_file(path)
-    try:
-        content = await asyncio.to_thread(path.read_bytes)
-        return parse_bytes(await options.check_card(content, str(path)), str(path))
-    except OSError as error:
-        raise BadTargetError(f"{path} cannot be read: {error.strerror}") from None
-    except A2AError as error:
-        raise BadTargetError(f"{path} holds no usable agent card: {error}") from None
+    """The card in a file, checked as the options say. Raises CardError, and the errors of the check."""
+    content = await asyncio.to_thread(_content, path)
+    if options.check_card is not None:
+        content = await options.check_card(content, str(path))
+    return parse_bytes(content, str(path))
 
 
 def card_file(path: Path) -> hub.AgentCard:
-    """The card in a file. Raises BadTargetError."""
+    """The card in a file. Raises CardError."""
+    return parse_bytes(_content(path), str(path))
+
+
+def _content(path: Path) -> bytes:
     try:
-        return parse_bytes(path.read_bytes(), str(path))
+        return path.read_bytes()
     except OSError as error:
-        raise BadTargetError(f"{path} cannot be read: {error.strerror}") from None
-    except A2AError as error:
-        text = f"{path} holds no agent card; a2a-bridge card URL -o json prints one"
-        raise BadTargetError(text) from error
+        raise CardError(f"{path} cannot be read: {error.strerror}", absent=True) from None
 
 
 def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
@@ -173,28 +163,6 @@ async def addressed(target: Target, options: DialOptions) -> AsyncIterator[tuple
             yield server.card, options
     else:
         yield await found_at(target, options)
-
-
-@asynccontextmanager
-async def reached(
-    target: Target, binding: str, options: DialOptions, version: str = ""
-) -> AsyncIterator[Peer]:
-    """A client to an agent. An agent in code is called without a socket, unless a binding is requested.
-
-    Raises A2AError, or BadTargetError.
-    """
-    async with AsyncExitStack() as stack:
-        source: Any
-        if target.is_code and not binding:
-            source = load(target)
-        elif target.sort is TargetKind.GRPC:
-            source = grpc_interface(target.place, version)
-        else:
-            source, options = await stack.enter_async_context(addressed(target, options))
-            options = named(target, options)
-        yield await stack.enter_async_context(
-            runtime.connect(source, binding=binding, version=version, options=options)
-        )
 
 
 async def _card_over_grpc(place: str, options: DialOptions, version: str) -> hub.AgentCard:

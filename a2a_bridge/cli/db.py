@@ -9,21 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import Output, OutputFlags, with_flags
 from a2a_bridge.cli.options import PREFIX, Exit
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    name="db",
-    help="Upgrade or check the tables of a store.",
-    no_args_is_help=True,
-)
+app = command_group("db", "Upgrade or check the tables of a store.")
 
 StoreUrl = Annotated[
     str,
@@ -87,7 +80,7 @@ def check(store: StoreUrl, *, flags: OutputFlags) -> None:
         text += f"\ndamaged: {row.table} {row.key}, of task {row.task}"
     _say({"found": found, "needed": HEAD, "damaged": [row._asdict() for row in broken]}, text, flags.output)
     if found != HEAD or broken:
-        raise typer.Exit(Exit.TASK_FAILED)
+        raise typer.Exit(Exit.FAILURE)
 
 
 @contextmanager

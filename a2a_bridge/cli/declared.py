@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
 from a2a_bridge.cli.options import PREFIX
+from a2a_bridge.cli.specification import PREFIX as CLIENT_PREFIX
 
 _KEY = "option"
 
@@ -43,6 +44,7 @@ class _Description:
     in_file: bool = True
     is_flag: bool = True
     unique: bool = False
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,15 @@ class Option:
         """The names on the command line; empty for a table of the file."""
         if not self.described.is_flag:
             return ()
-        return self.described.names or (f"--{self.name.replace('_', '-')}",)
+        return (self.described.names or (f"--{self.name.replace('_', '-')}",)) + self.described.aliases
 
     @property
     def variable(self) -> str | None:
         """The environment variable; None if there is none."""
         if self.described.variable == "" or not self.described.is_flag:
             return None
+        if (self.described.variable or "").startswith(CLIENT_PREFIX):
+            return self.described.variable
         return PREFIX + (self.described.variable or self.name.upper())
 
     @property
@@ -91,6 +95,7 @@ def flag(
     live: bool = False,
     in_file: bool = True,
     unique: bool = False,
+    aliases: tuple[str, ...] = (),
 ) -> _T:
     """An option of a command.
 
@@ -115,6 +120,7 @@ def flag(
         live,
         in_file,
         unique=unique,
+        aliases=aliases,
     )
     made: _T = field(default=default, metadata={_KEY: described})
     return made
@@ -157,6 +163,11 @@ def options_of(group: type) -> Mapping[str, Option]:
         required = default is MISSING
         found[name] = Option(name, types[name], None if required else default, required, one.metadata[_KEY])
     return MappingProxyType(found)
+
+
+def is_client(options: Mapping[str, Option]) -> bool:
+    """True for the options of a client command: those of `ClientFlags`."""
+    return "agent_card" in options
 
 
 def takes_file(options: Mapping[str, Option]) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import ServerFlags, ServerKind, flag, with_flags
 from a2a_bridge.cli.options import listen_address
 from a2a_bridge.cli.reading import Reading
@@ -21,14 +21,7 @@ from a2a_bridge.cli.reading import Reading
 if TYPE_CHECKING:
     from a2a_bridge.cli.envoy.front import FrontAgent, FrontOptions, Replica, ReplicaTls
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    name="export",
-    help="Print configurations of other programs for a bridge.",
-    no_args_is_help=True,
-)
+app = command_group("export", "Print configurations of other programs for a bridge.")
 
 
 @app.callback()

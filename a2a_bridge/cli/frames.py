@@ -1,4 +1,4 @@
-"""Prints frames on stderr (`call -v`): the real bytes, with masked credentials."""
+"""Prints frames on stderr (`--debug`): the real bytes, with masked credentials."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ from collections.abc import Collection, Iterable
 
 from a2a_bridge.bindings import Frame
 from a2a_bridge.cli.output import print_message
-from a2a_bridge.cli.secret_values import HIDDEN, without_query_secrets
 from a2a_bridge.codec import dumps, encoder
-
-#: headers whose value is a secret; the scheme before it is not
-SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"})
-
-#: words before a secret; any other word may be a part of it, as in a cookie
-_SCHEMES = frozenset({"basic", "bearer", "digest", "dpop", "negotiate"})
+from a2a_bridge.masking import masked, without_query_secrets
 
 LONGEST = 20_000
 
@@ -35,14 +29,6 @@ def lines_of(frame: Frame, secret: Collection[str] = ()) -> list[str]:
     if body and lines:
         lines.append("")
     return lines + body
-
-
-def masked(name: str, value: str, secret: Collection[str] = ()) -> str:
-    """A header's value, without its secret."""
-    if name.lower() not in SECRET and name.lower() not in secret:
-        return value
-    scheme, space, _ = value.partition(" ")
-    return f"{scheme} {HIDDEN}" if space and scheme.lower() in _SCHEMES else HIDDEN
 
 
 def _body(frame: Frame) -> list[str]:

@@ -11,7 +11,7 @@ from a2a_bridge.cli.edge import note_open, note_task_owners
 from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import with_flags
 from a2a_bridge.cli.gateway_flags import GatewayFlags
-from a2a_bridge.cli.options import check_binding, use_bridge_key
+from a2a_bridge.cli.options import known_binding, use_bridge_key
 from a2a_bridge.core.errors import Reason
 
 
@@ -45,7 +45,7 @@ def gateway(
     configure_logging(flags)
     reloader = reloader_of(context)
     open_logging(flags)
-    check_binding(flags.binding)
+    known_binding(flags.binding)
     if workers.requested(flags):
         if flags.push_relay and not flags.store.startswith("postgresql:"):
             raise typer.BadParameter("--push-relay needs a --store postgresql://…", param_hint="--workers")
@@ -75,7 +75,7 @@ def gateway(
                 listening,
                 options,
                 file=flags.card,
-                binding=flags.binding,
+                binding=known_binding(flags.binding),
                 version=version_of(flags.a2a_version),
                 grace=flags.timeout_graceful_shutdown,
                 reloader=reloader,
@@ -85,11 +85,15 @@ def gateway(
 
 def _advice(target: str, flags: GatewayFlags) -> dict[Reason, str]:
     """What to try if the gateway cannot start, by the reason."""
-    other = f"a2a-bridge card {target}; --card FILE takes the place of what is there"
+    show = f"a2a-bridge card get -a {target}"
+    other = f"{show}; --card FILE takes the place of what is there"
     if flags.require_signed_card:
         other = "--card-keys with the keys of the agent, or no --require-signed-card"
+    start = "the agent first, or --card FILE, with which the gateway starts without it"
+    if "://" not in target and target.count(":") == 1 and target[0] != ":":
+        start = f"http://{target} if that is an HTTP address; host:port means gRPC"
     return {
-        Reason.UNAVAILABLE: "the agent first, or --card FILE, with which the gateway starts without it",
+        Reason.UNAVAILABLE: start,
         Reason.INVALID_AGENT_RESPONSE: other,
-        Reason.UNSUPPORTED_OPERATION: f"a2a-bridge card {target}, and an interface of it with --binding",
+        Reason.UNSUPPORTED_OPERATION: f"{show}, and an interface of it with --binding",
     }

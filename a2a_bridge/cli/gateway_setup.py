@@ -140,7 +140,7 @@ async def _fault(candidate: Candidate, options: DialOptions) -> str:
     none of A2A. Empty if there is none.
     """
     error = await ask(candidate, options)
-    if error is None:
+    if error is None or error.reason is Reason.TASK_NOT_FOUND:
         return ""
     is_fault = (
         hasattr(error, "__notes__") or error.reason in FAULTS or error.reason is Reason.DEADLINE_EXCEEDED

@@ -11,10 +11,13 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
-from a2a_bridge.cli.declared import takes_file
+from a2a_bridge.cli.declared import is_client, takes_file
 
 #: the headings that come first, in this order; the other ones follow as they are declared
-_GROUPS = ("Upstream", "Listen", "Card", "Store", "Security", "Limits", "Process")
+_GROUPS = (
+    *("Agent", "Message", "Task", "Result", "Upstream"),
+    *("Listen", "Card", "Store", "Security", "Limits", "Process"),
+)
 _LAST = ("Configuration", "")
 _ALL = "a2a_bridge.help_all"
 
@@ -38,18 +41,25 @@ class Helpful:
             self._all.callback = _show_all
         return [*parameters, self._all]
 
+    def shell_complete(self, context: Any, incomplete: str) -> list[Any]:
+        """The completions, without older spellings."""
+        declared = getattr(self.callback, "options", {})
+        hidden = {name for one in declared.values() for name in one.described.aliases}
+        found: list[Any] = super().shell_complete(context, incomplete)  # type: ignore[misc]
+        return [one for one in found if one.value not in hidden]
+
     def format_options(self, context: Any, formatter: Any) -> None:
         """Writes the arguments and the options."""
         everything = context.meta.get(_ALL, False)
         declared = getattr(self.callback, "options", {})
-        has_file = takes_file(declared)
+        has_file = takes_file(declared) or is_client(declared)
         sections: dict[str, list[tuple[str, str]]] = {}
         for one in self.get_params(context):
             described = declared[one.name].described if one.name in declared else None
             if described and has_file and not everything and not described.common:
                 continue
             one.show_envvar = everything
-            record = one.get_help_record(context)
+            record = newest(one, described).get_help_record(context)
             if record is None:
                 continue
             group = (described.group or "Other") if described else ""
@@ -66,6 +76,15 @@ class Helpful:
         ):
             with formatter.section(heading or "Help"):
                 formatter.write_dl(sections[heading])
+
+
+def newest(parameter: Any, described: Any) -> Any:
+    """A parameter without the spellings that help and completion do not show."""
+    if described is None or not described.aliases:
+        return parameter
+    shown = copy(parameter)
+    shown.opts = [one for one in parameter.opts if one not in described.aliases]
+    return shown
 
 
 def _show_all(context: Any, _parameter: Any, wanted: bool) -> None:

@@ -12,18 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import Output, OutputFlags, flag, with_flags
 from a2a_bridge.cli.options import PREFIX, Exit
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    name="keys",
-    help="Create, list and revoke the API keys of callers.",
-    no_args_is_help=True,
-)
+app = command_group("keys", "Create, list and revoke the API keys of callers.")
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -69,7 +69,8 @@ class ListenOptions:
                 mounted.append(interface("GRPC", target, version=version))
         if not mounted:
             raise typer.BadParameter(
-                f"{flags.versions} cannot be served over what is left", param_hint="--versions"
+                f"{flags.versions or 'no version'} cannot be served over what is left; name one such as 1.0",
+                param_hint="--versions",
             )
         listed = tuple(filter(None, map(str.strip, flags.advertise.split(","))))
         served = dict.fromkeys(one.protocol_binding for one in mounted)

@@ -13,6 +13,9 @@ from typing import Any
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind
 from a2a_bridge.hosting import Agent
 
+#: names of the file with the agent of a folder, the first one counts
+_USUAL = ("agent.py", "app.py", "main.py")
+
 
 def load(target: Target) -> Agent:
     """The agent a target names, or the only one in its module. Raises BadTargetError, which lists the
@@ -23,8 +26,9 @@ def load(target: Target) -> Agent:
     if target.name:
         thing = _named(module, target, found)
         if not isinstance(thing, Agent):
+            advice = "; decorate it with @agent" if callable(thing) else _offer(found)
             raise BadTargetError(
-                f"{target.place}:{target.name} is a {type(thing).__name__}, not an agent{_offer(found)}"
+                f"{target.place}:{target.name} is a {type(thing).__name__}, not an agent{advice}"
             )
         return thing
     if not found:
@@ -41,7 +45,7 @@ def load_named(target: Target) -> Any:
     """The object that a target names in code. Raises BadTargetError."""
     if not target.is_code or not target.name:
         raise BadTargetError(f"{target.place!r} is not file.py:NAME or package.module:NAME")
-    return _named(_module_of(target), target, {})
+    return _named(_module_of(target), target, None)
 
 
 def agents_of(module: ModuleType) -> dict[str, Agent]:
@@ -57,23 +61,42 @@ def _module_of(target: Target) -> ModuleType:
     return _from_file(Path(target.place)) if target.sort is TargetKind.FILE else _from_name(target.place)
 
 
-def _named(module: ModuleType, target: Target, found: dict[str, Agent]) -> Any:
+def _named(module: ModuleType, target: Target, found: dict[str, Agent] | None) -> Any:
+    """The object of a name. found: the agents there, if one is wanted. Raises BadTargetError."""
     thing: Any = module
     for part in target.name.split("."):
         try:
             thing = getattr(thing, part)
         except AttributeError:
-            raise BadTargetError(f"{target.place} has no {target.name}{_offer(found)}") from None
+            offer = "" if found is None else _offer(found)
+            raise BadTargetError(f"{target.place} has no {target.name}{offer}") from None
     return thing
 
 
 def _offer(found: dict[str, Agent]) -> str:
-    return f"; agents there: {', '.join(found)}" if found else ""
+    if not found:
+        return "; there is no agent: decorate a function with @a2a_bridge.agent"
+    return f"; agents there: {', '.join(found)}"
+
+
+def _file_in(folder: Path) -> Path:
+    """The Python file with the agent of a folder. Raises BadTargetError."""
+    for name in _USUAL:
+        if (folder / name).is_file():
+            return folder / name
+    found = sorted(folder.glob("*.py"))
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(one.name for one in found[:10])
+    what = f"has several Python files ({names})" if found else "has no Python file"
+    raise BadTargetError(f"the folder {folder} {what}; name the file with the agent: FILE.py")
 
 
 def _from_file(path: Path) -> ModuleType:
+    if path.is_dir():
+        path = _file_in(path)
     if not path.is_file():
-        raise BadTargetError(f"there is no file {path}")
+        raise BadTargetError(f"there is no file {path}; name one that has an agent, from {Path.cwd()}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise BadTargetError(f"{path} is not a Python file")
@@ -91,7 +114,8 @@ def _from_name(name: str) -> ModuleType:
     except ModuleNotFoundError:
         known = False
     if not known:
-        raise BadTargetError(f"there is no module {name}")
+        text = f"there is no module {name}; name a file (FILE.py), or run this in the folder of the package"
+        raise BadTargetError(text)
     return _run(lambda: importlib.import_module(name), None, name)
 
 

@@ -22,21 +22,18 @@ PREFIX = "A2A_BRIDGE_"
 HEADER = PREFIX + "HEADER_"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
-EXIT_CODES = (
-    "Exit codes: 0 done, 1 the task failed, 2 usage, 3 unreachable, 4 protocol error, 5 auth, 124 timeout."
-)
+EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 usage, 3 unreachable, 4 authentication, 5 timeout."
 
 
 class Exit(IntEnum):
-    """Exit codes; part of the interface."""
+    """Exit codes; part of the interface. What an agent decides about a task is none of them."""
 
     OK = 0
-    TASK_FAILED = 1
+    FAILURE = 1
     USAGE = 2
     UNREACHABLE = 3
-    PROTOCOL = 4
-    AUTH = 5
-    TIMEOUT = 124
+    AUTH = 4
+    TIMEOUT = 5
 
 
 def known_dialect(text: str, flag: str) -> Dialect:
@@ -50,13 +47,23 @@ def known_dialect(text: str, flag: str) -> Dialect:
     return dialect
 
 
-def check_binding(text: str, *more: str) -> None:
-    """Checks `--binding`: empty, an installed binding, or one of `more`. Raises typer.BadParameter."""
+#: what people call the bindings, in small letters without punctuation
+_BINDINGS = {"http": "HTTP+JSON", "rest": "HTTP+JSON", "httpjson": "HTTP+JSON", "json": "JSONRPC"}
+
+
+def known_binding(text: str, flag: str = "--binding") -> str:
+    """The installed binding that a user means: `GRPC` of `grpc`, `HTTP+JSON` of `rest`; empty for an empty
+    text. Raises typer.BadParameter.
+    """
     from a2a_bridge.bindings import names  # loads protobuf, which --version does not need
 
-    known = (*names(), *more)
-    if text and text not in known:
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint="--binding")
+    known = names()
+    wanted = re.sub(r"[^a-z0-9]", "", text.lower())
+    wanted = _BINDINGS.get(wanted, text).lower().replace("-", "")
+    found = next((name for name in known if name.lower() == wanted), "")
+    if text and not found:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint=flag)
+    return found
 
 
 def known_peer(name: str, flag: str = "--peer") -> str:
@@ -85,8 +92,10 @@ def use_bridge_key(text: str) -> None:
 
 
 def listen_address(text: str, flag: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, `:PORT` (this machine only) or `[v6]:PORT`. Raises typer.BadParameter."""
-    host, colon, port = text.rpartition(":")
+    """Host and port of `HOST:PORT`, `[v6]:PORT`, or `:PORT` and `PORT` (this machine only). Raises
+    typer.BadParameter.
+    """
+    host, colon, port = (":" + text if text.isdigit() else text).rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

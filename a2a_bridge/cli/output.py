@@ -21,20 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from a2a_bridge.cli.flags import Output
+from a2a_bridge.cli import specification
+from a2a_bridge.cli.error_codes import Failure, failure, local
 from a2a_bridge.cli.options import PREFIX, Exit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 if TYPE_CHECKING:
     from a2a_bridge.hosting.stores import StoreOpenError
-
-#: reason -> exit code; all other reasons are protocol errors
-_EXITS = {
-    Reason.UNAVAILABLE: Exit.UNREACHABLE,
-    Reason.UNAUTHENTICATED: Exit.AUTH,
-    Reason.PERMISSION_DENIED: Exit.AUTH,
-    Reason.DEADLINE_EXCEEDED: Exit.TIMEOUT,
-}
 
 #: first words of messages and their levels, for a log
 _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
@@ -85,35 +78,46 @@ def print_message(text: str, style: str = "") -> None:
     sys.stderr.flush()
 
 
-def fail(code: Exit, text: str, advice: str = "", error: dict[str, Any] | None = None) -> typer.Exit:
+def fail(code: Exit, text: str, advice: str = "", error: Failure | None = None, **members: Any) -> typer.Exit:
     """Prints an error; returns the exception that ends the command with the exit code.
 
-    error: its JSON document; by default one with the name of the exit code, if the command line asks for
-    JSON.
+    error: outweighs the first three. members: of its JSON document, besides those of every error.
     """
-    if error is not None:
-        document(error)
-    elif wants_json():
-        document(usage_document(text, code))
-    print_message(f"error: {text}", "red")
-    if advice:
-        print_message(f"  try: {advice}")
-    return typer.Exit(code)
+    shown = error or local(code, text, advice)
+    if wants_json():
+        tree = shown.document
+        tree["error"].update(members)
+        document(tree)
+    print_message(f"error: {shown.message}", "red")
+    if shown.hint:
+        print_message(f"  try: {shown.hint}")
+    return typer.Exit(shown.exit)
+
+
+#: of the running command, when it is known
+_json: bool | None = None
+
+
+def decide_json(wanted: bool | None) -> None:
+    """Says whether the running command prints JSON; None: its command line decides."""
+    global _json  # noqa: PLW0603  stdout is global, too
+    _json = wanted
 
 
 def wants_json() -> bool:
     """True if the command line asks for JSON, even if it cannot be parsed otherwise."""
+    if _json is not None:
+        return _json
     for one, following in pairwise((*sys.argv[1:], "")):
         if one == "--":
             break
-        if one in ("-ojson", "--output=json") or (one in ("-o", "--output") and following == "json"):
+        if one in ("-ojson", "--output=json", "-o=json"):
             return True
-    return os.environ.get(f"{PREFIX}OUTPUT") == "json" and sys.argv[1:2] not in (["serve"], ["gateway"])
-
-
-def usage_document(text: str, code: Exit = Exit.USAGE) -> dict[str, Any]:
-    """An error of the command itself for `-o json`: the name and the number of its exit code."""
-    return {"error": {"reason": code.name, "code": int(code), "message": text}}
+        if one in ("-o", "--output") and following == "json":
+            return True
+    names = (PREFIX, specification.PREFIX)
+    asked = any(os.environ.get(f"{name}OUTPUT") == "json" for name in names)
+    return asked and sys.argv[1:2] not in (["serve"], ["gateway"], ["server"])
 
 
 def cannot_listen(error: OSError) -> typer.Exit:
@@ -134,18 +138,6 @@ def not_opened(error: StoreOpenError, remedy: str | None = None) -> typer.Exit:
     return fail(code, error.text, error.remedy if remedy is None else remedy)
 
 
-def exit_code(error: A2AError) -> Exit:
-    """The exit code for an error that ended a command."""
-    return _EXITS.get(error.reason, Exit.PROTOCOL)
-
-
-def error_document(error: A2AError) -> dict[str, Any]:
-    """An error for `-o json`: the JSON-RPC error object of 1.0 and the name of its reason."""
-    from a2a_bridge.dialects.v1_0.errors import encode_jsonrpc
-
-    return {"error": {"reason": error.name, **(encode_jsonrpc(error).body or {})}}
-
-
 def explain(error: A2AError) -> str:
     """An error in one paragraph."""
     lines = [error.message if error.name in error.message else f"{error.message} ({error.name})"]
@@ -158,11 +150,14 @@ def explain(error: A2AError) -> str:
 
 @contextmanager
 def guarded(
-    target: str, output: Output = Output.TEXT, advice: Mapping[Reason, str] = MappingProxyType({})
+    target: str,
+    advice: Mapping[Reason, str] = MappingProxyType({}),
+    *,
+    credentials: bool = True,
 ) -> Iterator[None]:
     """Turns errors into a message, a JSON document if one was requested, and an exit code.
 
-    advice: what to try, by the reason of an error that does not say it.
+    advice: what to try, by the reason of an error that does not say it. credentials: whether some were sent.
     """
     from a2a_bridge.cli.target import BadTargetError
 
@@ -171,15 +166,13 @@ def guarded(
     except BadTargetError as error:
         raise fail(Exit.USAGE, str(error)) from None
     except A2AError as error:
-        shown = error_document(error) if output is Output.JSON else None
-        raise fail(
-            exit_code(error), explain(error), _advice(error, target) or _by_reason(error, advice), shown
-        ) from None
+        hint = getattr(error, "hint", "") or _by_reason(error, advice) or _advice(error, target)
+        shown = failure(error, explain(error), hint, credentials=credentials)
+        raise fail(shown.exit, "", error=shown) from None
     except TimeoutError:
         late = A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.SELF)
-        shown = error_document(late) if output is Output.JSON else None
-        text = f"{target} did not answer in time"
-        raise fail(Exit.TIMEOUT, text, "a larger --timeout", shown) from None
+        shown = failure(late, f"{target} did not answer in time", "a larger --timeout")
+        raise fail(shown.exit, "", error=shown) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
@@ -190,17 +183,10 @@ def _by_reason(error: A2AError, advice: Mapping[Reason, str]) -> str:
 
 
 def _advice(error: A2AError, target: str) -> str:
-    if (
-        error.reason is Reason.UNAVAILABLE
-        and "://" not in target
-        and target.count(":") == 1
-        and target[0] != ":"
-    ):
-        return f"http://{target} if that is an HTTP address; host:port means gRPC"
     if error.reason is Reason.UNAUTHENTICATED:
         return "-H 'Authorization: Bearer TOKEN'"
     if error.reason is Reason.VERSION_NOT_SUPPORTED:
-        return f"a2a-bridge card {target}"
+        return f"a2a-bridge card get -a {target}"
     return ""
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import Output, OutputFlags, StoreKeyFlags, flag, with_flags
 from a2a_bridge.cli.options import PREFIX, Exit
 
@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
     from a2a_bridge.push.ports import OutboxEntry
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    name="push",
-    help="List push notifications and dead letters, and send dead letters again.",
-    no_args_is_help=True,
-)
+app = command_group("push", "List push notifications and dead letters, and send dead letters again.")
 
 StoreUrl = Annotated[
     str,
@@ -115,7 +108,7 @@ def retry(
         data(f"{count} to be sent again")
     if numbers and count < len(set(numbers)):
         print_message(f"{len(set(numbers)) - count} of these numbers are not dead letters")
-        raise typer.Exit(Exit.TASK_FAILED)
+        raise typer.Exit(Exit.FAILURE)
 
 
 @app.command(cls=Command)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
 from a2a_bridge.cli.declared import Option
-
-#: names of headers, and of members of a query, whose values are credentials
-_CREDENTIAL = re.compile(
-    r"auth|cookie|token|secret|passw|key|session|credential|signature|jwt", re.IGNORECASE
-)
-_MEMBER = re.compile(r"([?&])([^=&#\s]*)=([^&#\s]*)")
-#: what is printed instead of a secret
-HIDDEN = "***"
+from a2a_bridge.masking import CREDENTIAL, HIDDEN, without_query_secrets
 
 
 def plain_secret(one: Option, value: Any) -> bool:
@@ -37,7 +29,7 @@ def shown(one: Option, value: Any) -> Any:
 def _is_credential(header: str) -> bool:
     """Whether the name of a header says that its value is a secret. Without a name it may be one."""
     name, colon, value = header.partition(":")
-    return not colon or (not value.strip().startswith("@") and _CREDENTIAL.search(name) is not None)
+    return not colon or (not value.strip().startswith("@") and CREDENTIAL.search(name) is not None)
 
 
 def _header(text: str) -> str:
@@ -63,13 +55,3 @@ def _url(text: str) -> str:
     elif user and parts.scheme in ("http", "https"):  # a token in place of a user
         text = parts._replace(netloc=f"{HIDDEN}@{host}").geturl()
     return without_query_secrets(text)
-
-
-def without_query_secrets(text: str) -> str:
-    """A text with a URL, or its path, without the values of members of the query that are credentials."""
-    return _MEMBER.sub(_member, text)
-
-
-def _member(found: re.Match[str]) -> str:
-    start, name, value = found.groups()
-    return f"{start}{name}={HIDDEN if value and _CREDENTIAL.search(name) else value}"

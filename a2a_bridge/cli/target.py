@@ -7,6 +7,7 @@ No connection is made here. The forms:
     localhost:50051                  host:port is gRPC, as are grpc:// and grpcs://
     card.json                        a card in a file
     weather.py, weather.py:agent     an agent in a file; without a name, the only one there
+    ., folder                        the file agent.py, app.py or main.py of a folder, or its only one
     package.module:agent             an agent in a module
 """
 
@@ -65,7 +66,7 @@ def parse(text: str) -> Target:
         return Target(TargetKind.URL, f"http://127.0.0.1{text}")
     head, colon, tail = text.rpartition(":")
     place, name = (head, tail) if colon and _OBJECT.fullmatch(tail) else (text, "")
-    if place.endswith(".py"):
+    if place.endswith(".py") or (text and not name and Path(text).is_dir()):
         return Target(TargetKind.FILE, place, name)
     if text.endswith(".json") or Path(text).is_file():
         return Target(TargetKind.CARD, text)

@@ -61,7 +61,7 @@ def usage(
 
     window = _window(flags.since)
     options = DialOptions(connect_timeout=flags.connect_timeout, parameters=parameters(flags.header))
-    with guarded(source, flags.output):
+    with guarded(source):
         counts, now = _read(source, options)
         oldest = now - window if window is not None else float("-inf")
         chosen = [
@@ -103,7 +103,8 @@ def _read(source: str, options: DialOptions) -> tuple[list[Count], float]:
         try:
             content = Path(source).read_bytes()
         except OSError as error:
-            raise BadTargetError(f"{source} cannot be read: {error.strerror}") from None
+            text = f"{source} cannot be read: {error.strerror}; give a URL, :PORT, or a file of counts"
+            raise BadTargetError(text) from None
     try:
         tree: Any = loads(content)
         counts = counts_of(tree)

@@ -6,9 +6,11 @@ A command with `ConfigFlags` takes the rest from that file: see `reading.py`.
 from __future__ import annotations
 
 import inspect
+import math
+import re
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -48,16 +50,29 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+_TIME = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(ms|s|m|h)?")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+def seconds(text: str | float, *, least: float | None = None, most: float | None = None) -> float:
+    """The seconds of `2`, `0.5`, `500ms`, `5s`, `2m` or `1h`. Raises typer.BadParameter."""
+    found = _TIME.fullmatch(str(text).strip().lower())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no time such as 5s, 500ms or 2m")
+    value = float(found[1]) * _UNITS[found[2]]
+    if not (least or 0) <= value <= (most or math.inf):
+        raise typer.BadParameter(f"{text} is not in the range {least or 0:g} to {most or math.inf:g} seconds")
+    return value
+
+
 def _parameter(one: Option) -> inspect.Parameter:
     """An option as the parameter of a function, annotated for Typer."""
     described = one.described
+    limits: dict[str, Any] = {"min": described.least, "max": one.most}
+    if described.metavar == "SECONDS":
+        limits = {"parser": partial(seconds, least=described.least, most=one.most)}
     option = typer.Option(
-        *one.flags,
-        envvar=one.variable,
-        help=described.help,
-        metavar=described.metavar,
-        min=described.least,
-        max=one.most,
+        *one.flags, envvar=one.variable, help=described.help, metavar=described.metavar, **limits
     )
     return inspect.Parameter(
         one.name,

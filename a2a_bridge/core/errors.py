@@ -169,6 +169,11 @@ class A2AError(Exception):
         blame: Blame = Blame.CALLER,
         retry_after: float | None = None,
     ) -> None:
+        if not isinstance(reason, Reason):
+            raise TypeError(
+                f"the first argument of A2AError is a Reason, not {type(reason).__name__}:"
+                " write A2AError(Reason.INTERNAL_ERROR, text)"
+            )
         message = _carriable(message)
         super().__init__(message or reason.text)
         self.reason = reason

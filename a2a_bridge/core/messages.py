@@ -7,8 +7,6 @@ import mimetypes
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from google.protobuf.message import Message as ProtoMessage
-
 from a2a_bridge.codec import DecodeError, decoder
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Timestamp, Value
@@ -73,7 +71,14 @@ def part_of(content: Any) -> hub.Part:
         return hub.Part(text=content)
     if isinstance(content, _BYTES):
         return hub.Part(raw=bytes(content))
-    return data_part(content)
+    try:
+        return data_part(content)
+    except DecodeError as problem:
+        if problem.path:
+            raise
+        kind = type(content).__name__
+        text = f"{kind} is no content: give text, bytes, JSON, a Part, a list of Parts, or a Message"
+        raise DecodeError("", text) from None
 
 
 def parts_of(content: Any, name: str = "") -> list[hub.Part]:
@@ -141,25 +146,42 @@ def is_interrupted(state: hub.TaskState) -> bool:
     return state in INTERRUPTED
 
 
-def payload_of(response: hub.SendMessageResponse | hub.StreamResponse) -> ProtoMessage:
-    """The member of a response that is set. Raises ValueError if none is."""
-    which = response.WhichOneof("payload")
-    if which is None:
-        raise ValueError("a response without a payload")
-    member: ProtoMessage = getattr(response, which)
-    return member
+def payload_of(response: Any) -> Any:
+    """What a response or an event holds: a task, a message or an update; a task itself. None for nothing, and
+    for responses of other operations.
+    """
+    if isinstance(response, (hub.SendMessageResponse, hub.StreamResponse)):
+        which = response.WhichOneof("payload")
+        return None if which is None else getattr(response, which)
+    return response if isinstance(response, hub.Task) else None
 
 
-def task_id_of(response: hub.SendMessageResponse | hub.StreamResponse) -> str:
-    """The id of the task of a response; empty for a direct message."""
-    which = response.WhichOneof("payload")
-    if which == "task":
-        return response.task.id
-    if which == "message":
-        return response.message.task_id
-    if isinstance(response, hub.StreamResponse):
-        if which == "status_update":
-            return response.status_update.task_id
-        if which == "artifact_update":
-            return response.artifact_update.task_id
-    return ""
+def task_id_of(response: Any) -> str:
+    """The id of the task of a response or an event; empty without one."""
+    found = payload_of(response)
+    if found is None:
+        return ""
+    return str(found.id if isinstance(found, hub.Task) else found.task_id)
+
+
+def context_id_of(response: Any) -> str:
+    """The id of the context of a response or an event; empty without one."""
+    found = payload_of(response)
+    return "" if found is None else str(found.context_id)
+
+
+def state_of(event: hub.StreamResponse) -> hub.TaskState:
+    """The state in which an event leaves its task; UNSPECIFIED for an event without a state."""
+    which = event.WhichOneof("payload")
+    if which == "status_update":
+        return event.status_update.status.state
+    return event.task.status.state if which == "task" else hub.TASK_STATE_UNSPECIFIED
+
+
+def asked_task_id(request: Any) -> str:
+    """The id of the task that a request names; empty if it names none. Callers choose it."""
+    if isinstance(request, hub.SendMessageRequest):
+        return request.message.task_id
+    if isinstance(request, (hub.GetTaskRequest, hub.CancelTaskRequest, hub.SubscribeToTaskRequest)):
+        return request.id
+    return str(getattr(request, "task_id", ""))

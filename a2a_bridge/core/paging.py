@@ -1,5 +1,5 @@
-"""Page tokens, opaque to callers and bound to their query; and how much a page of tasks holds. Stores do the
-paging itself.
+"""Queries of ListTasks; page tokens, opaque to callers and bound to their query; and how much a page of tasks
+holds. Stores do the paging itself.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ import binascii
 import hashlib
 import hmac
 import os
+from dataclasses import dataclass
+from typing import Any
 
 from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.messages import cut_history
+from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: octets of the tasks in a page: gRPC clients refuse answers of more than 4 MiB unless told otherwise
@@ -19,6 +22,58 @@ PAGE_BYTES = 3_500_000
 
 _MAC_BYTES = 12
 _LONGEST = 1024
+#: tasks in a page, and the most that a caller may ask for
+_PAGE, _LARGEST_PAGE = 50, 100
+
+
+@dataclass(frozen=True, slots=True)
+class TaskQuery:
+    """Which tasks to list (spec 3.1.4)."""
+
+    #: only tasks of this context; empty for all
+    context_id: str = ""
+    #: only tasks in this state; UNSPECIFIED for all
+    state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
+    #: only tasks with a status of this time or later, in nanoseconds since the epoch; None for all
+    since: int | None = None
+    #: the largest number of tasks in the page; fewer if they are large, see TaskPageFiller
+    page_size: int = 50
+    #: the token of the page before; empty for the first page
+    page_token: str = ""
+    #: True to include the artifacts
+    artifacts: bool = False
+    #: the newest messages of each task to include; None for all
+    history_length: int | None = None
+
+
+def query_of(request: hub.ListTasksRequest) -> TaskQuery:
+    """What a request asks for. Raises INVALID_PARAMS for values that the specification does not allow."""
+    limit = history_limit(request, "historyLength")
+    size = request.page_size if request.HasField("page_size") else _PAGE
+    if not 1 <= size <= _LARGEST_PAGE:
+        raise invalid_params("pageSize", f"must be from 1 to {_LARGEST_PAGE}")
+    if request.status not in hub.TaskState.values():
+        raise invalid_params("status", "is not a task state")
+    since = request.status_timestamp_after if request.HasField("status_timestamp_after") else None
+    return TaskQuery(
+        context_id=request.context_id,
+        state=request.status,
+        since=None if since is None else since.seconds * 1_000_000_000 + since.nanos,
+        page_size=size,
+        page_token=request.page_token,
+        artifacts=request.include_artifacts,
+        history_length=limit,
+    )
+
+
+def history_limit(source: Any, path: str) -> int | None:
+    """The number of history messages to return; None for all. Raises INVALID_PARAMS for a negative number."""
+    if not source.HasField("history_length"):
+        return None
+    limit: int = source.history_length
+    if limit < 0:
+        raise invalid_params(path, "must not be negative")
+    return limit
 
 
 class PageTokens:
@@ -31,15 +86,18 @@ class PageTokens:
     def __init__(self, key: bytes = b"") -> None:
         self._key = key or os.urandom(32)
 
-    def issue(self, position: str, query: str) -> str:
-        """A token for `position` within the results of `query`."""
-        place = position.encode()
-        return base64.urlsafe_b64encode(self._mac(place, query) + place).decode().rstrip("=")
+    def following(self, scope: Scope, query: TaskQuery, last: tuple[int, str]) -> str:
+        """The token for the page after a task. last: its time, in nanoseconds since the epoch, and its id."""
+        place = f"{last[0]} {last[1]}".encode()
+        return base64.urlsafe_b64encode(self._mac(place, _name(scope, query)) + place).decode().rstrip("=")
 
-    def read(self, token: str, query: str) -> str:
-        """The position. Raises INVALID_PARAMS naming pageToken for a token that was not issued for
-        `query`.
+    def after(self, scope: Scope, query: TaskQuery) -> tuple[int, str] | None:
+        """Time and id of the last task of the page before; None for the first page. Raises INVALID_PARAMS
+        naming pageToken for a token of another query.
         """
+        token = query.page_token
+        if not token:
+            return None
         if len(token) > _LONGEST:
             raise _bad_token()
         try:
@@ -47,9 +105,10 @@ class PageTokens:
         except (binascii.Error, ValueError):
             raise _bad_token() from None
         mac, place = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
-        if not hmac.compare_digest(mac, self._mac(place, query)):
+        if not hmac.compare_digest(mac, self._mac(place, _name(scope, query))):
             raise _bad_token()
-        return place.decode()
+        time, _, task_id = place.decode().partition(" ")
+        return int(time), task_id
 
     def _mac(self, place: bytes, query: str) -> bytes:
         text = len(place).to_bytes(4, "big") + place + query.encode()
@@ -81,6 +140,11 @@ class TaskPageFiller:
         self._left -= size
         self.tasks.append(task)
         return True
+
+
+def _name(scope: Scope, query: TaskQuery) -> str:
+    """What all pages of a query have in common."""
+    return repr((*scope, query.context_id, int(query.state), query.since))
 
 
 def _bad_token() -> A2AError:

@@ -42,8 +42,23 @@ Middleware = Callable[[Service], Service]
 def compose(service: Service, *middleware: Middleware) -> Service:
     """Wraps `service`; the first middleware in the list is the outermost."""
     for wrap in reversed(middleware):
-        service = wrap(service)
+        service = _checked(wrap(service), wrap)
     return service
+
+
+def _checked(wrapped: Any, wrap: Middleware) -> Service:
+    """What a middleware has returned. Raises TypeError for anything but a service."""
+    if callable(getattr(wrapped, "unary", None)) and callable(getattr(wrapped, "stream", None)):
+        service: Service = wrapped
+        return service
+    name = getattr(wrap, "__qualname__", type(wrap).__name__)
+    if isinstance(wrapped, Coroutine):
+        wrapped.close()
+        raise TypeError(f"the middleware {name} is async: write a plain function, service -> service")
+    raise TypeError(
+        f"the middleware {name} returned {type(wrapped).__name__}: let it return a service, with `unary` and"
+        " `stream`, such as the one that it was given"
+    )
 
 
 async def refused(error: A2AError) -> Any:

@@ -15,6 +15,7 @@ from uuid import UUID, uuid5
 
 from google.protobuf.message import Message
 
+from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -47,19 +48,10 @@ def with_context(message: M, name: str, shown: str) -> M:
     return made
 
 
-def context_of(message: Any) -> str:
-    """The context id of a task, an answer or an event; empty without."""
-    return next((one.context_id for one in _named(message)), "")
-
-
 def _named(message: Any) -> Iterator[Any]:
     """The parts of an answer or event that have a context id, the whole first."""
-    if isinstance(message, hub.SendMessageResponse | hub.StreamResponse):
-        which = message.WhichOneof("payload")
-        if which is None:
-            return
-        message = getattr(message, which)
-    if not hasattr(message, "context_id"):
+    message = payload_of(message)
+    if message is None:
         return
     yield message
     if isinstance(message, hub.Task):

@@ -13,18 +13,18 @@ A follow-up may leave out the context id (A2A 1.0, 3.4.3), and servers made with
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 from typing import Any
 
 from cachetools import LRUCache
 
+from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, ResponseParameters
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event import Event, Events, HandedOver, opened
-from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.messages import TERMINAL, context_id_of, state_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 
 #: tasks whose contexts are remembered
 MOST = 10_000
-#: seconds to wait for GetTask
-_PATIENCE = 10.0
 
 
 class Contexts:
@@ -93,25 +91,17 @@ class Contexts:
         known = self._known.get(key)
         if known is not None:
             return known
-        request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, history_length=0)
         try:
-            async with asyncio.timeout(_PATIENCE):
-                query = Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-                task = await self._service.unary(query)
-        except (A2AError, TimeoutError) as error:
+            task = await fetch_task(self._service, call, task_id, history_length=0)
+        except A2AError as error:
             logger.debug("the context of task %s is not known: %s", task_id, error)
             return ""
         self._note(call, task_id, task.context_id)
         return task.context_id
 
     def _note_event(self, call: Call[Any, Any], event: hub.StreamResponse) -> None:
-        which = event.WhichOneof("payload")
-        if which == "task":
-            if event.task.status.state not in TERMINAL:
-                self._note(call, event.task.id, event.task.context_id)
-        elif which in ("status_update", "artifact_update"):
-            update: Any = getattr(event, which)
-            self._note(call, update.task_id, update.context_id)
+        if not event.HasField("message") and not (event.HasField("task") and state_of(event) in TERMINAL):
+            self._note(call, task_id_of(event), context_id_of(event))
 
     def _note(self, call: Call[Any, Any], task_id: str, context_id: str) -> None:
         if not context_id or call.request.message.context_id:

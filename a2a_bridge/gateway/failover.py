@@ -278,7 +278,9 @@ class Failover:
         if answered is None:
             if not was_gone and causes:
                 url = next(iter(lost)).candidate.interface.url
-                logger.warning("the agent cannot be reached: %s; a2a-bridge card %s asks it", causes, url)
+                logger.warning(
+                    "the agent cannot be reached: %s; a2a-bridge card get -a %s asks it", causes, url
+                )
             return
         if lost:
             logger.warning("an interface cannot be reached, the next one is used: %s", causes)

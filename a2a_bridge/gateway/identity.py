@@ -29,14 +29,14 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import VERSION_PARAMETER, Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.messages import task_id_of
+from a2a_bridge.core.messages import asked_task_id, context_id_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import JSONRPC, KNOWN
 from a2a_bridge.dialects.annotation import annotated_final
 from a2a_bridge.dialects.v0_1.messages import placed
-from a2a_bridge.gateway.identity_names import FINAL, Naming, context_of, wrapped
+from a2a_bridge.gateway.identity_names import FINAL, Naming, wrapped
 from a2a_bridge.gateway.identity_table import Expected, IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -234,7 +234,7 @@ class LegacyCallers:
             async with aclosing(self._service.stream(_renamed(call, name))) as events:
                 async for event in events:
                     message = event.message
-                    self._learn(scope, name, task_id_of(message), context_of(message))
+                    self._learn(scope, name, task_id_of(message), context_id_of(message))
                     for renamed in _parts(event, self._naming.for_caller(scope, name, message)):
                         yield renamed
                         if _is_final(renamed.message):
@@ -244,7 +244,7 @@ class LegacyCallers:
 
     async def _name_in(self, call: Call[Any, Any]) -> tuple[Scope, Name]:
         scope = self._scoped(call.request, call.context)
-        given = getattr(call.request, "task_id", "") or getattr(call.request, "id", "")
+        given = asked_task_id(call.request)
         return scope, await self._find(scope, given) or Name(given, given)
 
     async def _find(self, scope: Scope, given: str) -> Name | None:
@@ -360,7 +360,7 @@ class _Sending:
 
     def answered(self, response: hub.SendMessageResponse | hub.StreamResponse) -> None:
         """Learns the task id behind the name from the first answer or event."""
-        task_id, context_id = task_id_of(response), context_of(response)
+        task_id, context_id = task_id_of(response), context_id_of(response)
         begins = not self._answered or self.name is None
         self._answered = True
         if self.name is None and task_id:

@@ -20,11 +20,13 @@ from typing import Any, cast
 from cachetools import LRUCache
 
 from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bounded import fetch_task
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, ResponseParameters
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events
+from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Service
@@ -104,10 +106,7 @@ class LegacyAgent:
         return Call(call.operation, request, call.context)
 
     async def _fetch_task(self, scope: Scope, call: Call[Any, Any], task_id: str) -> hub.Task:
-        request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, history_length=0)
-        task = await self._service.unary(
-            Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-        )
+        task = await fetch_task(self._service, call, task_id, seconds=None, history_length=0)
         self._complete_task(scope, task)
         return task
 
@@ -118,8 +117,7 @@ class LegacyAgent:
             task.context_id = self._contexts.get((scope, task.id)) or task.id
 
     async def _complete_event(self, scope: Scope, call: Call[Any, Any], event: hub.StreamResponse) -> None:
-        which = event.WhichOneof("payload")
-        payload = getattr(event, which) if which else None
+        payload = payload_of(event)
         if isinstance(payload, hub.Task):
             self._complete_task(scope, payload)
         elif isinstance(payload, (hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from a2a_bridge.core.messages import TERMINAL, task_id_of
+from a2a_bridge.core.messages import TERMINAL, context_id_of, payload_of, task_id_of
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, index_of
 from a2a_bridge.gateway.identity_table import IdentityTable, Name
@@ -38,9 +38,8 @@ class Naming:
         task_id = task_id_of(event)
         name = self._table.find(scope, self._table.given(scope, task_id))
         if name is None:
-            task = (
-                event.task if event.HasField("task") else hub.Task(id=task_id, context_id=context_of(event))
-            )
+            begun = hub.Task(id=task_id, context_id=context_id_of(event))
+            task = event.task if event.HasField("task") else begun
             name = self._table.guess(scope, task)
         return self.named(scope, name or Name(task_id, task_id), event)
 
@@ -72,8 +71,7 @@ class Naming:
         return made
 
     def _name_payload(self, scope: Scope, name: Name, response: Any) -> None:
-        which = response.WhichOneof("payload")
-        payload = getattr(response, which) if which else None
+        payload = payload_of(response)
         if isinstance(payload, hub.Task):
             self._name_task(scope, name, payload)
         elif isinstance(payload, hub.Message):
@@ -144,9 +142,3 @@ def _split(task: hub.Task) -> list[hub.StreamResponse]:
     ]
     status = hub.StreamResponse(status_update=update)
     return [*made, status] if task.status.state in FINAL else [status, *made]
-
-
-def context_of(response: Any) -> str:
-    """The context id of an answer or event."""
-    which = response.WhichOneof("payload")
-    return str(getattr(response, which).context_id) if which else ""

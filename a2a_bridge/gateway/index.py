@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -73,14 +74,11 @@ class TaskIndex:
 
     def note_event(self, scope: Scope, event: hub.StreamResponse | hub.SendMessageResponse) -> None:
         """Remembers the task of an answer or an event, if it has one."""
-        which = event.WhichOneof("payload")
-        if which == "task":
-            self.note_task(scope, event.task)
-        elif isinstance(event, hub.StreamResponse) and which == "status_update":
-            update = event.status_update
-            self.note(scope, update.task_id, update.context_id, update.status)
-        elif isinstance(event, hub.StreamResponse) and which == "artifact_update":
-            self.note(scope, event.artifact_update.task_id, event.artifact_update.context_id)
+        found = payload_of(event)
+        if isinstance(found, hub.Task):
+            self.note_task(scope, found)
+        elif found is not None and not isinstance(found, hub.Message):
+            self.note(scope, found.task_id, found.context_id, getattr(found, "status", None))
 
     def note_task(self, scope: Scope, task: hub.Task) -> Seen:
         """Remembers a task."""

@@ -23,20 +23,17 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params, task_not_found
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.messages import task_id_of
+from a2a_bridge.core.messages import asked_task_id, context_id_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
-from a2a_bridge.gateway.context_names import context_of, may_be_made_here, name_for, with_context
+from a2a_bridge.gateway.context_names import may_be_made_here, name_for, with_context
 from a2a_bridge.gateway.index import TaskIndex, visible_to
 from a2a_bridge.gateway.owners import CONTEXT, TASK, Owned, Owners
 from a2a_bridge.gateway.task_lists import TaskLists
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 M = TypeVar("M", bound=Message)
-
-_SENDS = (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE)
-_BY_ID = (ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK)
 
 
 class Ownership:
@@ -93,14 +90,14 @@ class Ownership:
         """A notification of the agent for a caller, with the caller's name of its context. Raises
         TASK_NOT_FOUND for a task of somebody else.
         """
-        name, task_id = context_of(message), _task_of(message)
+        name, task_id = context_id_of(message), task_id_of(message)
         if task_id and (await self._owners.claim(TASK, task_id, Owned(scope, name))).scope != scope:
             raise task_not_found(task_id)
         return await self.shown(scope, message)
 
     async def shown(self, scope: Scope, message: M) -> M:
         """An answer or event with the caller's name of its context."""
-        name = context_of(message)
+        name = context_id_of(message)
         if not may_be_made_here(name):
             return message
         found = await self._owners.of(CONTEXT, name, scope)
@@ -173,15 +170,11 @@ class _Owning:
         those that it names.
         """
         request = call.request
+        task_id = asked_task_id(request)
         others: list[str] = []
-        if call.operation in _SENDS:
-            task_id = request.message.task_id
+        if isinstance(request, hub.SendMessageRequest):
             others += request.message.reference_task_ids
             others.append(request.configuration.task_push_notification_config.task_id)
-        elif call.operation in _BY_ID:
-            task_id = request.id
-        else:
-            task_id = getattr(request, "task_id", "")
         owned = await self._ownership.owned(call, scope, task_id) if task_id else None
         for one in dict.fromkeys(others):
             if one and one != task_id:
@@ -205,7 +198,7 @@ class _Owning:
     async def _note(self, scope: Scope, task_id: str, answer: Any) -> None:
         """Notes what an answer to a message shows for the first time."""
         named = task_id_of(answer)
-        await self._ownership.begun(scope, "" if named == task_id else named, context_of(answer))
+        await self._ownership.begun(scope, "" if named == task_id else named, context_id_of(answer))
         if self._index is not None:
             self._index.note_event(scope, answer)
 
@@ -236,7 +229,3 @@ def _alike(error: A2AError, task_id: str, owned: Owned | None) -> A2AError:
     if error.reason is Reason.TASK_NOT_FOUND and task_id and owned is None:
         return task_not_found(task_id)
     return error
-
-
-def _task_of(message: Any) -> str:
-    return str(message.id) if isinstance(message, hub.Task) else task_id_of(message)

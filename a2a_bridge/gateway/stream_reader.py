@@ -19,6 +19,7 @@ import asyncio
 import logging
 import random
 
+from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import IN_PROCESS, LAST_EVENT_PARAMETER, Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
@@ -33,8 +34,6 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
-#: seconds to wait for GetTask
-_GET_TIMEOUT = 10.0
 #: seconds in which an agent without ids has to answer a new subscription with an event
 _QUIET = 5.0
 #: states after which a stream has come to rest
@@ -304,10 +303,6 @@ class StreamReader:
 
     async def _get_task(self) -> hub.Task:
         """Raises the agent's error, and UNAVAILABLE after a timeout."""
-        request = hub.GetTaskRequest(id=self._log.task_id, tenant=self._tenant)
-        context = self.context.replace(deadline=None, origin=IN_PROCESS, reply=ResponseParameters())
-        try:
-            async with asyncio.timeout(_GET_TIMEOUT):
-                return await self._service.unary(Call(ops.GET_TASK, request, context))
-        except TimeoutError:
-            raise A2AError(Reason.UNAVAILABLE, "the agent does not answer", blame=Blame.PEER) from None
+        context = self.context.replace(deadline=None, origin=IN_PROCESS)
+        begun = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(tenant=self._tenant), context)
+        return await fetch_task(self._service, begun, self._log.task_id)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from a2a_bridge.bindings import IMPERSONAL
+from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
@@ -36,7 +37,7 @@ from a2a_bridge.core.call import (
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.event_log import GapError, LogReader
-from a2a_bridge.core.messages import RUNNING, TERMINAL, task_id_of
+from a2a_bridge.core.messages import RUNNING, TERMINAL, state_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import RESUME_URI, counted_on, gap_of, mark_gap, resume_id
 from a2a_bridge.core.scope import Scope
@@ -55,7 +56,7 @@ from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions, unmark
 from a2a_bridge.gateway.stream_reader import ended_early, must_go_on
 from a2a_bridge.gateway.stream_registry import Beginning, Key, Stream, StreamRegistry
-from a2a_bridge.gateway.streams import call_of_get_task, task_before
+from a2a_bridge.gateway.streams import task_before
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -196,14 +197,14 @@ class StreamSharing:
         """True if a stream passed on unchanged was closed too early; see rule 4 of `stream_reader`."""
         if self._is_final is None or last.HasField("message") or not task_id_of(last):
             return False
-        return must_go_on(self._is_final, last, _state_of(last))
+        return must_go_on(self._is_final, last, state_of(last))
 
     async def _final_snapshot(self, call: Call[Any, Any], task_id: str) -> Event:
         """The finished task; its changes since the last event are unknown. Raises UNAVAILABLE if it has not
         ended.
         """
         try:
-            task = await self._service.unary(call_of_get_task(call, task_id))
+            task = await fetch_task(self._service, call, task_id, seconds=None)
         except A2AError as error:
             raise ended_early() from error
         if task.status.state in RUNNING:
@@ -219,7 +220,7 @@ class StreamSharing:
             return _Opened()
         message = first.message
         task_id = task_id_of(message)
-        if not task_id or message.HasField("message") or _state_of(message) in TERMINAL:
+        if not task_id or message.HasField("message") or state_of(message) in TERMINAL:
             return _Opened([first], source)
         if message.HasField("task"):
             # A caller with a short history must not limit the history of others.
@@ -279,7 +280,7 @@ class StreamSharing:
         now = asyncio.get_running_loop().time
         if now() - stream.accepted < self._revalidate:
             return
-        await self._service.unary(call_of_get_task(call, call.request.id, history_length=0))
+        await fetch_task(self._service, call, call.request.id, seconds=None, history_length=0)
         stream.accepted = now()
 
     async def _subscribe_again(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
@@ -313,7 +314,7 @@ class StreamSharing:
             opened.first[-1].gap = bool(after)
             return opened
         known = _unmarked(message.task)
-        if _state_of(message) in TERMINAL:
+        if state_of(message) in TERMINAL:
             opened = _Opened([Event(message, first.id)], source)
         else:
             opened = self._shareable(call, task_id, Beginning(first, known), source, reply)
@@ -326,7 +327,7 @@ class StreamSharing:
         """The task in place of its lost last events. Raises the agent's error if it refused for another
         reason.
         """
-        task: hub.Task = await self._service.unary(call_of_get_task(call, call.request.id))
+        task = await fetch_task(self._service, call, call.request.id, seconds=None)
         if task.status.state not in TERMINAL:
             raise refused
         mark_gap(task, after, after)
@@ -451,14 +452,6 @@ def _following(id_: str) -> str:
     ids = counted_on(id_)
     next(ids, "")
     return next(ids, "")
-
-
-def _state_of(event: hub.StreamResponse) -> hub.TaskState:
-    if event.HasField("task"):
-        return event.task.status.state
-    if event.HasField("status_update"):
-        return event.status_update.status.state
-    return hub.TASK_STATE_UNSPECIFIED
 
 
 def _empty(first: hub.StreamResponse) -> hub.Task:

@@ -17,14 +17,14 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
+from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, ResponseParameters
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.resume import event_id, number_of, resume_id
@@ -34,8 +34,6 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
-#: seconds to wait for GetTask
-PATIENCE = 10.0
 _UPDATES = ("status_update", "artifact_update")
 
 
@@ -137,19 +135,9 @@ def _remove_announced(task: hub.Task, call: Call[Any, Any], update: Any) -> None
         return
 
 
-def call_of_get_task(call: Call[Any, Any], task_id: str, **members: Any) -> Call[Any, Any]:
-    """A call of GetTask for the caller of another call. members: further members of the request."""
-    request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, **members)
-    return Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-
-
 async def _get(service: Service, call: Call[Any, Any], task_id: str) -> hub.Task:
     members: dict[str, int] = {}
     configuration = getattr(call.request, "configuration", None)
     if configuration is not None and configuration.HasField("history_length"):
         members["history_length"] = configuration.history_length
-    try:
-        async with asyncio.timeout(PATIENCE):
-            return cast("hub.Task", await service.unary(call_of_get_task(call, task_id, **members)))
-    except TimeoutError:
-        raise A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.PEER) from None
+    return await fetch_task(service, call, task_id, **members)

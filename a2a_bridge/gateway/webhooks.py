@@ -14,7 +14,6 @@ Without the relay a config goes to the agent unchanged, and the agent posts in i
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import logging
 import secrets
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, invalid_params
@@ -360,11 +360,11 @@ class Relay:
         if relayed.context is None or relayed.service is None:
             return task_of(event)
         update: Any = getattr(event, which or "")
-        request = hub.GetTaskRequest(id=update.task_id, tenant=relayed.registration.scope.tenant)
+        tenant = relayed.registration.scope.tenant
+        begun = Call(ops.GET_TASK, hub.GetTaskRequest(tenant=tenant), relayed.context)
         try:
-            async with asyncio.timeout(_LOOK):
-                task = await relayed.service.unary(Call(ops.GET_TASK, request, relayed.context))
-        except (A2AError, TimeoutError) as error:
+            task = await fetch_task(relayed.service, begun, update.task_id, seconds=_LOOK)
+        except A2AError as error:
             logger.debug("task %s is pushed as far as its event tells: %s", update.task_id, error)
             return task_of(event)
         if isinstance(update, hub.TaskStatusUpdateEvent):

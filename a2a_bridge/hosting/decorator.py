@@ -155,8 +155,14 @@ def agent(
     """
 
     def make(decorated: Callable[..., Any]) -> Any:
-        if not callable(decorated) or inspect.isclass(decorated):
-            raise TypeError(f"{decorated!r} is no function")
+        if isinstance(decorated, str):
+            raise TypeError(f"@agent takes no text: write @agent(name={decorated!r})")
+        if inspect.isclass(decorated):
+            raise TypeError(f"{decorated.__name__} is a class: decorate its method, or a function")
+        if isinstance(decorated, Agent):
+            raise TypeError(f"{decorated!r} is an agent already: decorate its function once")
+        if not callable(decorated):
+            raise TypeError(f"{type(decorated).__name__} is no function: write @agent above an async def")
         code = code_of(decorated)
         if (
             inspect.isfunction(decorated)

@@ -20,9 +20,10 @@ from typing import Any
 
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext, left_out
-from a2a_bridge.core.errors import A2AError, Reason, internal_error, invalid_params, task_not_found
+from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.core.event import Event, Events, HandedOver, no_events, opened
 from a2a_bridge.core.messages import TERMINAL, cut_history
+from a2a_bridge.core.paging import history_limit, query_of
 from a2a_bridge.core.protocols import require
 from a2a_bridge.core.resume import event_id, number_of, offer_resume, resume_id
 from a2a_bridge.core.service import Service
@@ -38,7 +39,7 @@ from a2a_bridge.hosting.live_task import OwnershipLostError
 from a2a_bridge.hosting.modes import check_parts
 from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.pending_send import Wants
-from a2a_bridge.hosting.ports import PushSender, Scope, Store, TaskQuery, scope_of
+from a2a_bridge.hosting.ports import PushSender, Scope, Store, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader, EventReaders
 from a2a_bridge.hosting.recovery import Recovery, can_continue
@@ -53,14 +54,10 @@ from a2a_bridge.hosting.views import (
     AT_REST,
     TaskSnapshot,
     histories_cut,
-    history_limit,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
-
-_PAGE = 50
-_LARGEST_PAGE = 100
 
 
 class Engine:
@@ -339,23 +336,7 @@ class Engine:
         self, request: hub.ListTasksRequest, context: CallContext, /
     ) -> hub.ListTasksResponse:
         """Spec 3.1.4. Pages of 1 to 100 tasks, 50 by default."""
-        limit = history_limit(request, "historyLength")
-        size = request.page_size if request.HasField("page_size") else _PAGE
-        if not 1 <= size <= _LARGEST_PAGE:
-            raise invalid_params("pageSize", f"must be from 1 to {_LARGEST_PAGE}")
-        if request.status not in hub.TaskState.values():
-            raise invalid_params("status", "is not a task state")
-        since = request.status_timestamp_after if request.HasField("status_timestamp_after") else None
-        query = TaskQuery(
-            context_id=request.context_id,
-            state=request.status,
-            since=None if since is None else since.seconds * 1_000_000_000 + since.nanos,
-            page_size=size,
-            page_token=request.page_token,
-            artifacts=request.include_artifacts,
-            history_length=limit,
-        )
-        page = await self._store.list(scope_of(request, context), query)
+        page = await self._store.list(scope_of(request, context), query_of(request))
         left_out(context.reply, page.left_out)
         return hub.ListTasksResponse(
             tasks=page.tasks,

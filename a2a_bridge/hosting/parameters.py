@@ -78,7 +78,12 @@ def takes(function: Callable[..., Any]) -> Takes:
     required = [one for one in positional if one.default is one.empty]
     named = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
     if len(required) > 1 or named:
-        raise TypeError(f"{function!r} takes more than the message")
+        others = ", ".join(repr(one.name) for one in (*required[1:], *named))
+        name = getattr(code_of(function), "__qualname__", "the function")
+        raise TypeError(
+            f"{name} takes more than the message: nobody fills {others}; write a default, or one parameter of"
+            " a type with these members (a dataclass or a pydantic model), or `run: Run`"
+        )
     if not positional:
         return Takes(lambda _: ())
     (first, *_) = positional

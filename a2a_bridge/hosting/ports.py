@@ -14,13 +14,13 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.event_log import GapError
+from a2a_bridge.core.paging import TaskQuery
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.memory import MemoryAccount
@@ -81,26 +81,6 @@ class OwnerLostError(A2AError):
     def __init__(self) -> None:
         text = "the replica that worked on the task is gone; try again"
         super().__init__(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskQuery:
-    """Which tasks to list (spec 3.1.4)."""
-
-    #: only tasks of this context; empty for all
-    context_id: str = ""
-    #: only tasks in this state; UNSPECIFIED for all
-    state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
-    #: only tasks with a status of this time or later, in nanoseconds since the epoch; None for all
-    since: int | None = None
-    #: the largest number of tasks in the page; fewer if they are large, see TaskPageFiller
-    page_size: int = 50
-    #: the token of the page before; empty for the first page
-    page_token: str = ""
-    #: True to include the artifacts
-    artifacts: bool = False
-    #: the newest messages of each task to include; None for all
-    history_length: int | None = None
 
 
 class TaskPage(NamedTuple):

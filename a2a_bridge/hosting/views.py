@@ -6,11 +6,10 @@ It makes no decisions about the task and keeps no state.
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.messages import INTERRUPTED, TERMINAL, cut_history
+from a2a_bridge.core.messages import INTERRUPTED, TERMINAL, cut_history, state_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: states in which nothing happens without an action from outside
@@ -43,24 +42,6 @@ def rests(event: hub.StreamResponse, number: int, ticket: QueuePosition | None) 
     return state == hub.TASK_STATE_INPUT_REQUIRED and (
         ticket is None or (ticket.begun_at is not None and number > ticket.begun_at)
     )
-
-
-def state_of(event: hub.StreamResponse) -> hub.TaskState:
-    """The state in which an event leaves its task; UNSPECIFIED for an event without a state."""
-    which = event.WhichOneof("payload")
-    if which == "status_update":
-        return event.status_update.status.state
-    return event.task.status.state if which == "task" else hub.TASK_STATE_UNSPECIFIED
-
-
-def history_limit(source: Any, path: str) -> int | None:
-    """The number of history messages to return; None for all. Raises INVALID_PARAMS for a negative number."""
-    if not source.HasField("history_length"):
-        return None
-    limit: int = source.history_length
-    if limit < 0:
-        raise invalid_params(path, "must not be negative")
-    return limit
 
 
 async def histories_cut(events: Events, limit: int) -> Events:

@@ -14,9 +14,10 @@ from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.messages import asked_task_id
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.middleware.outcome import LONGEST, asked_task, code_of, seen_task
+from a2a_bridge.middleware.outcome import LONGEST, code_of, seen_task
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _log = logging.getLogger("a2a_bridge.access")
@@ -101,7 +102,7 @@ class _Line:
         self._agent = agent
         self._clock = clock
         self._began = clock()
-        self._task_id = asked_task(call.request)
+        self._task_id = asked_task_id(call.request)
         self._state = 0
         self.events: int | None = None
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
-from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.messages import TERMINAL, payload_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 OK = "OK"
@@ -29,25 +27,12 @@ def code_of(error: BaseException | None, last: Event | None = None) -> str:
     return OK if last is not None and _ends(last.message) else Reason.CANCELLED.name
 
 
-def asked_task(request: Any) -> str:
-    """The id of the task that a request names; empty if it names none. Callers choose it."""
-    if isinstance(request, hub.SendMessageRequest):
-        return request.message.task_id
-    if isinstance(request, (hub.GetTaskRequest, hub.CancelTaskRequest, hub.SubscribeToTaskRequest)):
-        return request.id
-    return str(getattr(request, "task_id", ""))
-
-
 def seen_task(response: object) -> tuple[str, hub.TaskState] | None:
     """The id and the state of the task in a response or an event; None if it has none."""
-    if isinstance(response, (hub.SendMessageResponse, hub.StreamResponse)):
-        which = response.WhichOneof("payload")
-        response = getattr(response, which) if which is not None else None
-    if isinstance(response, hub.Task):
-        return response.id, response.status.state
-    if isinstance(response, hub.TaskStatusUpdateEvent):
-        return response.task_id, response.status.state
-    return None
+    found = payload_of(response)
+    if isinstance(found, hub.Task):
+        return found.id, found.status.state
+    return (found.task_id, found.status.state) if isinstance(found, hub.TaskStatusUpdateEvent) else None
 
 
 def _ends(message: hub.StreamResponse) -> bool:

@@ -33,9 +33,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.messages import asked_task_id
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
-from a2a_bridge.middleware.outcome import LONGEST, OK, asked_task, code_of, seen_task
+from a2a_bridge.middleware.outcome import LONGEST, OK, code_of, seen_task
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
@@ -144,7 +145,7 @@ class _Span:
         else:
             attributes = dict(client)
         attributes["rpc.method"] = operation
-        task_id = asked_task(call.request)
+        task_id = asked_task_id(call.request)
         if task_id:
             attributes["a2a.task_id"] = task_id[:LONGEST]
         parent = _parent(call, is_server=client is None)

@@ -15,12 +15,12 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
 from contextlib import aclosing
 from typing import Any, cast
 
+from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -45,8 +45,6 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
-#: seconds that the end of a stream waits for an unknown status
-PATIENCE = 10.0
 #: most pages of push configs that are joined into one list
 PAGES = 100
 
@@ -148,13 +146,9 @@ class _OlderCallers:
 
     async def _ask(self, call: Call[Any, Any], known: _LastKnown) -> None:
         """Requests the status of a task of which only artifacts were seen. A failure is ignored."""
-        request = hub.GetTaskRequest(id=known.task_id, tenant=call.request.tenant, history_length=0)
         try:
-            async with asyncio.timeout(PATIENCE):
-                task = await self._service.unary(
-                    Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-                )
-        except (A2AError, TimeoutError) as error:
+            task = await fetch_task(self._service, call, known.task_id, history_length=0)
+        except A2AError as error:
             logger.debug("the status of task %s is unknown: %s", known.task_id, error)
         else:
             known.status = task.status

@@ -109,6 +109,12 @@ class CallerSigns:
         """The headers that decide, other than User-Agent."""
         return self.lacks | self.sends.keys()
 
+    @property
+    def example(self) -> dict[str, str]:
+        """Headers of a request with the signs."""
+        values = {name: start or "1.0" for name, start in self.sends.items()}
+        return {**values, "user-agent": f"{self.user_agent}/1"} if self.user_agent else values
+
     def match(self, user_agent: str, headers: Mapping[str, str]) -> bool:
         """Whether a request with this user agent and these headers has the signs. headers: those of the table
         only.

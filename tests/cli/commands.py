@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -40,6 +41,17 @@ class Done:
         return json.loads(self.out)
 
     @property
+    def text(self) -> str:
+        """The content of the blocks `Text:` of a client command."""
+        found = re.findall(r"^Text:\n(.*?)\n(?:\n|$)", self.out, re.MULTILINE | re.DOTALL)
+        return "\n".join(found)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of a client command; of several with one label the last one."""
+        return dict(re.findall(r"^([A-Z][A-Za-z ]*): (.*)$", self.out, re.MULTILINE))
+
+    @property
     def lines(self) -> list[Any]:
         """Standard output as one JSON document a line."""
         return [json.loads(line) for line in self.out.splitlines()]
@@ -47,7 +59,8 @@ class Done:
 
 async def spawn(*arguments: str, env: Mapping[str, str] | None = None) -> Process:
     """Starts the command. Tasks are in memory, unless a flag or `env` sets another store: see FILES."""
-    whole = {"A2A_BRIDGE_STORE": "memory://", **os.environ, **(env or {})}
+    own = {"A2A_BRIDGE_STORE": "memory://", "XDG_CONFIG_HOME": os.devnull}
+    whole = {**own, **os.environ, **(env or {})}
     if not any(name.startswith("PYTHON") for name in env or ()):
         return await prefork.spawn(arguments, whole)
     return await asyncio.create_subprocess_exec(
@@ -131,11 +144,11 @@ async def serving(*arguments: str, env: Mapping[str, str] | None = None) -> Asyn
 
 
 def card(**members: Any) -> hub.AgentCard:
+    members.setdefault("capabilities", hub.AgentCapabilities(streaming=True))
     return hub.AgentCard(
         name="Probe",
         description="Does what a test says",
         version="1",
-        capabilities=hub.AgentCapabilities(streaming=True),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         **members,

@@ -86,7 +86,7 @@ async def test_a_gateway_to_several_agents(folder: Path) -> None:
                     url = f"{running.http}/agents/{name}"
                     assert await text_of(url, binding, version) == f"{name}::nobody"
             assert await text_of(interface("GRPC", running.grpc, tenant=name)) == f"{name}::nobody"
-            done = await command("call", f"{running.http}/agents/{name}", "hi", "--binding", "all")
+            done = await command("compare", "-a", f"{running.http}/agents/{name}", "hi")
             assert (done.code, done.out.count("✓")) == (0, 7), done.out + done.err
         async with httpx.AsyncClient(base_url=running.http) as http:
             entries = (await http.get("/.well-known/ai-catalog.json")).json()["entries"]

@@ -15,8 +15,7 @@ from a2a_bridge import connect
 from a2a_bridge.auth import KeyFile
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cli import app
-from a2a_bridge.cli.frames import masked
-from a2a_bridge.cli.secret_values import without_query_secrets
+from a2a_bridge.masking import masked, without_query_secrets
 from a2a_bridge.peer import request_of
 from tests.cli.commands import ANY_PORT, Running, serving
 from tests.patience import PATIENCE
@@ -29,7 +28,9 @@ HEADERS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("printing", [("gateway", "--print-config"), ("config", "show", "--origin")])
+@pytest.mark.parametrize(
+    "printing", [("gateway", "--print-config"), ("config", "show", "gateway", "--origin")]
+)
 def test_no_printed_configuration_has_a_secret(
     printing: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,7 +136,9 @@ def test_where_values_come_from(file: Path) -> None:
     assert "max_calls = 6  # environment A2A_BRIDGE_MAX_CALLS" in shown
     assert f'http = "127.0.0.1:0"  # {file}:2' in shown
     assert "linger = 30.0  # default" in shown
-    rows = json.loads(said("config", "show", "-o", "json", "--origin", A2A_BRIDGE_CONFIG=str(file)))
+    rows = json.loads(
+        said("config", "show", "gateway", "-o", "json", "--origin", A2A_BRIDGE_CONFIG=str(file))
+    )
     assert rows["max_calls"] == {"value": 5, "origin": f"{file}:4"}
     assert rows["agents"]["value"]["traffic"]["host"] == "traffic.example"
     assert rows.keys() == {name for name, one in options_of(GatewayFlags).items() if one.described.in_file}
@@ -236,7 +238,7 @@ def test_a_configuration_is_checked(file: Path, tmp_path: Path) -> None:
     done = RUNNER.invoke(app, ["config", "check", str(served), "--command", "gateway", "-o", "json"])
     assert done.exit_code == 2
     error = json.loads(done.stdout)["error"]
-    assert (error["reason"], error["code"]) == ("USAGE", 2)
+    assert error["code"] == "A2ACLI_ERR_USAGE"
     assert error["data"][0]["line"] in (1, 2)
     done = RUNNER.invoke(app, ["config", "check", str(tmp_path / "none.toml")])
     assert (done.exit_code, done.stdout) == (2, "")

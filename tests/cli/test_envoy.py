@@ -134,6 +134,10 @@ async def test_the_card_and_the_probes(server: str) -> None:
         forwarded = {"x-forwarded-proto": "https", "x-forwarded-host": "agent.example"}
         shown = (await http.get("/.well-known/agent-card.json", headers=forwarded)).json()
         assert "https://agent.example" in {one["url"].rstrip("/") for one in shown["supportedInterfaces"]}
+        page = await http.get("/", headers={"accept": "text/html"})
+        assert page.status_code == 200
+        assert f"http://{server}/message:send" in page.text
+        assert (await http.get("/")).status_code == 405
 
 
 async def test_a_body_beyond_the_limit_is_an_error_of_the_bridge(server: str) -> None:
@@ -293,12 +297,12 @@ async def test_tls_and_client_certificates(target: str, tmp_path: Path) -> None:
         assert f"https://{running.grpc}" in {one["url"].rstrip("/") for one in shown}
         assert not any(one["url"].startswith("http://") for one in shown)
         trust = ("--cacert", files[0], "--cert", files[2], "--key", files[3])
-        done = await command("call", running.http, "hello", "--binding", "all", *trust)
+        done = await command("compare", "-a", running.http, "hello", *trust)
         assert (done.code, done.out.count("GRPC"), "✗" in done.out) == (0, 3, False), done.err
         for version in ("1.0", "0.3"):
             over = ("--binding", "GRPC", "--a2a-version", version)
-            done = await command("call", running.http, version, *over, *trust)
-            assert (done.code, done.out) == (0, f"{version}\n"), done.err
+            done = await command("send", "-a", running.http, version, *over, *trust)
+            assert (done.code, done.text) == (0, version), done.err
         path = "/grpc.health.v1.Health/Check"
         for known in (True, False):
             pair = (caller.key, caller.certificate) if known else (None, None)

@@ -21,10 +21,11 @@ from a2a_bridge.bindings import Frame
 from a2a_bridge.cli import app
 from a2a_bridge.cli.commands import SUMMARIES, Command
 from a2a_bridge.cli.flags import LogLevel, flag, with_flags
-from a2a_bridge.cli.frames import lines_of, masked
+from a2a_bridge.cli.frames import lines_of
 from a2a_bridge.cli.options import listen_address, parameters
 from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.cli.variables import read_variables
+from a2a_bridge.masking import masked
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 RUNNER = CliRunner()
@@ -32,8 +33,9 @@ COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-define
 
 
 def test_the_commands() -> None:
-    names = ["call", "card", "config", "db", "export", "gateway", "keys", "peers", "push", "serve", "usage"]
-    assert sorted(COMMANDS) == names
+    ours = ["check", "config", "db", "export", "gateway", "keys", "peers", "push", "serve", "usage"]
+    official = ["auth", "conformance", "send", "task", "card", "chat", "completion", "help", "server"]
+    assert sorted(COMMANDS) == sorted([*ours, *official, "compare", "skill"])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -133,7 +135,7 @@ def test_no_command_is_usage() -> None:
         ["fly"],
         ["serve"],
         ["serve", "x.py", "--fly"],
-        ["serve", "x.py", "--http", "8080"],
+        ["serve", "x.py", "--http", "no-port"],
         ["serve", "x.py", "--grpc", "localhost:x"],
         ["serve", "x.py", "--no-http", "--no-grpc"],
         ["serve", "x.py", "--public-url", "agent.example"],
@@ -143,7 +145,7 @@ def test_no_command_is_usage() -> None:
         ["serve", "x.py", "--keep-tasks", "inf"],
         ["gateway", ":1", "--forwarded-allow-ips", "10.0.0.0/99"],
         ["gateway", ":1", "--credentials-for", "ftp://agent.example"],
-        ["call", ":1", "x", "--credentials-for", "agent.example"],
+        ["send", "-a", ":1", "x", "--credentials-for", "agent.example"],
         ["serve", "x.py", "--log-level", "loud"],
         ["serve", "tests/cli/commands.py", "--store-key", "short"],
         ["serve", "tests/cli/commands.py", "--store-key", "@no-such-file"],
@@ -154,16 +156,22 @@ def test_no_command_is_usage() -> None:
         ["serve", "http://127.0.0.1:1"],
         ["gateway", "ftp://127.0.0.1"],
         ["gateway", ":1", "--push-signing-key", "README.md"],
-        ["gateway", "no-such-card.json"],
-        ["gateway", "127.0.0.1:1", "--card", "no-such-card.json"],
         ["gateway", "no-such-agent.py"],
-        ["call", ":1"],
-        ["call", ":1", "x", "--binding", "SOAP"],
-        ["call", ":1", "x", "-H", "no colon"],
-        ["call", ":1", "x", "--timeout", "0"],
-        ["call", ":1", "x", "--timeout", "1e300"],
-        ["call", "nonsense", "x"],
-        ["card", "no-such-agent.py"],
+        ["call", ":1", "x"],
+        ["send", "-a", ":1"],
+        ["send", "x"],
+        ["send", "-a", ":1", "x", "--transport", "SOAP"],
+        ["send", "-a", ":1", "x", "-H", "no colon"],
+        ["send", "-a", ":1", "x", "--timeout", "0"],
+        ["send", "-a", ":1", "x", "--timeout", "1e300"],
+        ["send", "-a", ":1", "x", "--timeout", "soon"],
+        ["send", "-a", ":1", "--media-type", "text/plain"],
+        ["send", "-a", ":1", "x", "--metadata", "[1]"],
+        ["send", "-a", ":1", "x", "--async", "--wait"],
+        ["send", "-a", ":99999", "x"],
+        ["send", "-e", "http://127.0.0.1:1", "x"],
+        ["task", "push-config", "create", "-a", ":1", "t"],
+        ["card", "get", "-a", "no-such-agent.py"],
     ],
     ids=" ".join,
 )
@@ -195,6 +203,7 @@ def test_the_advice_when_an_address_cannot_be_listened_on(
     [
         ("127.0.0.1:8080", ("127.0.0.1", 8080)),
         (":0", ("127.0.0.1", 0)),
+        ("8080", ("127.0.0.1", 8080)),
         ("0.0.0.0:80", ("0.0.0.0", 80)),
         ("[::1]:80", ("::1", 80)),
         ("host.example:65535", ("host.example", 65535)),
@@ -204,7 +213,7 @@ def test_a_listen_address(text: str, expected: tuple[str, int]) -> None:
     assert listen_address(text, "--http") == expected
 
 
-@pytest.mark.parametrize("text", ["", "8080", "host", "host:", "host:x", "host:65536", "::1:80", "host:-1"])
+@pytest.mark.parametrize("text", ["", "65536", "host", "host:", "host:x", "host:65536", "::1:80", "host:-1"])
 def test_invalid_listen_addresses(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         listen_address(text, "--http")

@@ -90,7 +90,7 @@ async def test_the_card_lists_the_gateways_interfaces_and_keeps_the_rest(probe: 
         agent(probe, "JSONRPC", shown=signed) as upstream,
         serving("gateway", f"http://{upstream.http}", *ANY_PORT) as gateway,
     ):
-        shown = (await command("card", gateway.http, "-o", "json")).json
+        shown = (await command("card", "get", "-a", gateway.http, "-o", "json")).json
         gateway.signal()
         done = await gateway.ended()
     listed = [
@@ -119,7 +119,7 @@ async def test_the_card_shows_the_public_addresses(probe: Probe) -> None:
         agent(probe, "JSONRPC") as upstream,
         serving("gateway", f"http://{upstream.http}", *ANY_PORT, env=public) as gateway,
     ):
-        shown = (await command("card", gateway.http, "-o", "json")).json
+        shown = (await command("card", "get", "-a", gateway.http, "-o", "json")).json
     assert {one["url"] for one in shown["supportedInterfaces"]} == {
         "https://agent.example/a/",
         "https://agent.example/a",
@@ -141,7 +141,7 @@ async def test_one_family_alone_can_be_served(probe: Probe) -> None:
 async def test_a_grpc_agent_without_a_card_gets_the_least_card_and_a_note(probe: Probe) -> None:
     probe.on_unary = answering(A2AError(Reason.UNSUPPORTED_OPERATION))
     async with agent(probe, "GRPC") as upstream, serving("gateway", str(upstream.grpc), *ANY_PORT) as gateway:
-        shown = (await command("card", gateway.http, "-o", "json")).json
+        shown = (await command("card", "get", "-a", gateway.http, "-o", "json")).json
         probe.on_unary = answering(ANSWER)
         async with connect(gateway.http, binding="HTTP+JSON") as peer:
             assert (await peer.send("hi")).text == "hello"
@@ -156,7 +156,7 @@ async def test_a_grpc_agent_may_show_its_card_over_grpc(probe: Probe) -> None:
     extended.name = "Shown over gRPC"
     probe.on_unary = answering(extended)
     async with agent(probe, "GRPC") as upstream, serving("gateway", str(upstream.grpc), *ANY_PORT) as gateway:
-        shown = (await command("card", gateway.http, "-o", "json")).json
+        shown = (await command("card", "get", "-a", gateway.http, "-o", "json")).json
     assert shown["name"] == "Shown over gRPC"
 
 
@@ -174,7 +174,7 @@ async def test_a_card_file_stands_in_for_the_card(probe: Probe, tmp_path: Path) 
             (f"http://{upstream.http}", ("--binding", "HTTP+JSON")),
         ):
             async with serving("gateway", target, "--card", str(file), *more, *ANY_PORT) as gateway:
-                shown = (await command("card", gateway.http, "-o", "json")).json
+                shown = (await command("card", "get", "-a", gateway.http, "-o", "json")).json
                 async with connect(gateway.http) as peer:
                     assert (await peer.send("hi")).text == "hello"
             assert shown["name"] == "From a file"
@@ -201,7 +201,7 @@ async def test_unusable_interfaces_of_a_card_are_skipped_with_a_warning(probe: P
         assert text in done.err
         assert text in refused.err
     assert "Traceback" not in done.err + refused.err
-    assert (refused.code, refused.out) == (4, "")
+    assert (refused.code, refused.out) == (1, "")
 
 
 async def test_the_card_lists_the_bindings_that_are_advertised_or_asked_for(probe: Probe) -> None:
@@ -210,14 +210,14 @@ async def test_the_card_lists_the_bindings_that_are_advertised_or_asked_for(prob
         serving("gateway", f"http://{upstream.http}", "--advertise", "JSONRPC,GRPC", *ANY_PORT) as gateway,
     ):
         card_url = f"{gateway.http}/.well-known/agent-card.json"
-        all_of_them = (await command("card", gateway.http, "-o", "json")).json
-        one = (await command("card", f"{card_url}?bindings=GRPC", "-o", "json")).json
-        none = await command("card", f"{card_url}?bindings=HTTP+JSON")
+        all_of_them = (await command("card", "get", "-a", gateway.http, "-o", "json")).json
+        one = (await command("card", "get", "-a", f"{card_url}?bindings=GRPC", "-o", "json")).json
+        none = await command("card", "get", "-a", f"{card_url}?bindings=HTTP+JSON")
         async with connect(interface("HTTP+JSON", gateway.http)) as peer:
             assert (await peer.send("hi")).text == "hello"
     assert {one["protocolBinding"] for one in all_of_them["supportedInterfaces"]} == {"JSONRPC", "GRPC"}
     assert {one["protocolBinding"] for one in one["supportedInterfaces"]} == {"GRPC"}
-    assert none.code == 4
+    assert none.code == 3
     refused = await command("gateway", "http://127.0.0.1:1", "--advertise", "QUEUE")
     assert refused.code == 2
 
@@ -229,9 +229,13 @@ async def test_the_card_of_the_origin_is_taken_with_a_note_or_refused(probe: Pro
             gateway.signal()
             done = await gateway.ended()
         assert f"{wrong} shows no card of its own; this is the agent 'Probe'" in done.err
-        for verb in (("gateway", wrong, *ANY_PORT), ("card", wrong), ("call", wrong, "hi")):
+        for verb in (
+            ("gateway", wrong, *ANY_PORT),
+            ("card", "get", "-a", wrong),
+            ("send", "-a", wrong, "hi"),
+        ):
             refused = await command(*verb, "--exact")
-            assert refused.code == 4
+            assert refused.code == 3
             assert "no agent card at" in refused.err
             assert refused.out == ""
 
@@ -255,11 +259,11 @@ async def test_a_card_with_another_address_is_dialled_at_the_named_host(
                     assert (await peer.send("hi")).text == "hello"
                 gateway.signal()
                 done = await gateway.ended()
-            assert (await command("call", named, "hi")).code == 0
+            assert (await command("send", "-a", named, "hi")).code == 0
             async with serving("gateway", named, "--trust-card-urls", *ANY_PORT) as gateway:
                 gateway.signal()
                 trusting = await gateway.ended()
-            refused = await command("call", named, "hi", "--trust-card-urls", "--binding", "JSONRPC")
+            refused = await command("send", "-a", named, "hi", "--trust-card-urls", "--transport", "JSONRPC")
     assert f"upstream: JSONRPC 1.0 {named}/ with your headers" in done.err
     assert f"instead of the card's http://localhost:{unused_tcp_port}/" in done.err
     assert f"http://localhost:{unused_tcp_port}/ does not answer yet" in trusting.err
@@ -291,7 +295,7 @@ async def test_headers_go_upstream_and_those_of_the_caller_if_they_are_named(pro
         serving("gateway", f"http://{upstream.http}", *flags, *ANY_PORT) as gateway,
     ):
         sent = ("-H", "X-User: me", "-H", "X-Other: no", "-H", "Authorization: Bearer t", "--binding", "GRPC")
-        assert (await command("call", gateway.http, "hi", *sent)).code == 0
+        assert (await command("send", "-a", gateway.http, "hi", *sent)).code == 0
         seen = probe.last.context.parameters
     assert (seen["x-key"], seen["x-user"], seen["authorization"]) == ("secret", "me", "Bearer t")
     assert "x-other" not in seen
@@ -398,13 +402,13 @@ async def test_a_taken_port_ends_it_with_2_and_advice(probe: Probe) -> None:
                 assert "Traceback" not in done.err
 
 
-async def test_a_card_without_a_usable_interface_ends_it_with_4(probe: Probe, tmp_path: Path) -> None:
+async def test_a_card_without_a_usable_interface_ends_it_with_1(probe: Probe, tmp_path: Path) -> None:
     shown = json.loads(dumps(encoder(hub.AgentCard)(card())))
     shown["supportedInterfaces"] = [{"url": "x://y", "protocolBinding": "SOAP", "protocolVersion": "1.0"}]
     file = tmp_path / "card.json"
     file.write_text(json.dumps(shown))
     done = await command("gateway", str(file), *ANY_PORT)
-    assert (done.code, done.out) == (4, "")
+    assert (done.code, done.out) == (1, "")
     assert "SOAP" in done.err
 
 
@@ -431,9 +435,9 @@ async def test_only_the_versions_that_are_asked_for_are_served(probe: Probe) -> 
         agent(probe, "JSONRPC") as upstream,
         serving("gateway", f"http://{upstream.http}", *ANY_PORT, "--versions", "0.3,1.0.1") as gateway,
     ):
-        shown = (await command("card", gateway.http, "-o", "json")).json
-        for version, code in (("0.3", 0), ("1.0", 0), ("0.2.5", 4)):
-            done = await command("call", gateway.http, "hi", "--a2a-version", version)
+        shown = (await command("card", "get", "-a", gateway.http, "-o", "json")).json
+        for version, code in (("0.3", 0), ("1.0", 0), ("0.2.5", 1)):
+            done = await command("send", "-a", gateway.http, "hi", "--a2a-version", version)
             assert done.code == code, done.err
         gateway.signal()
         await gateway.ended()

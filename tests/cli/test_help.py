@@ -32,18 +32,18 @@ def test_the_help_of_a_server_fits_on_a_screen(name: str) -> None:
     assert [line for line in text.splitlines() if line in ("Listen:", "Card:", "Store:", "Limits:")]
 
 
-@pytest.mark.parametrize("name", ["serve", "gateway", "call", "card", "usage"])
+@pytest.mark.parametrize("name", ["serve", "gateway", "send", "compare", "usage"])
 def test_all_help_has_every_flag_and_variable(name: str) -> None:
     text = " ".join(shown(name, "--help-all").split())
     for option in COMMANDS[name].params:
         if option.param_type_name == "option":
-            assert f"{max(option.opts, key=len)} " in text
+            assert any(f"{name} " in text for name in option.opts)
             assert option.envvar is None or option.envvar in text
             for word in option.help.split():
                 assert word in text
 
 
-@pytest.mark.parametrize("name", ["call", "card", "usage", "peers"])
+@pytest.mark.parametrize("name", ["usage", "peers"])
 def test_other_commands_show_all_flags_without_variables(name: str) -> None:
     text = shown(name, "--help")
     assert "A2A_BRIDGE_" not in text
@@ -72,7 +72,7 @@ def test_variables_of_other_commands_and_of_services_are_none() -> None:
     variables = {
         "A2A_BRIDGE_HTTP": ":0",
         "A2A_BRIDGE_STORE": "memory://",
-        "A2A_BRIDGE_TIMEOUT": "5",
+        "A2A_BRIDGE_CACERT": "ca.pem",
         "A2A_BRIDGE_HEADER_X_TEAM": "blue",
         "A2A_BRIDGE_SERVICE_HOST": "10.0.0.1",
         "A2A_BRIDGE_SERVICE_PORT": "8080",

@@ -75,8 +75,8 @@ async def test_a_gateway_as_a_program(target: str, tmp_path: Path) -> None:
             ready = dict(
                 part.split("=", 1) for part in (await process.stdout.readline()).decode().split()[1:]
             )
-            for address in (ready["http"], ready["grpc"]):
-                assert (await command("call", address, "?")).code == 0
+            for address in (ready["http"], f"grpc://{ready['grpc']}"):
+                assert (await command("send", "-a", address, "?", "--async")).code == 0
             process.terminate()
             _, err = await process.communicate()
         finally:
@@ -100,8 +100,8 @@ async def test_the_event_loop(
 ) -> None:
     env = {} if installed else without_uvloop(tmp_path)
     async with serving("serve", target, *ANY_PORT, "--log-level", "debug", *flags, env=env) as running:
-        for address in (running.http, running.grpc):
-            assert (await command("call", address, "?")).out == f"{name}\n"
+        for address in (running.http, f"grpc://{running.grpc}"):
+            assert (await command("send", "-a", address, "?")).text == name
         running.signal()
         done = await running.ended()
     assert done.code == 0, done.err
@@ -136,7 +136,7 @@ async def test_while_it_drains_it_is_not_ready_and_still_answers(target: str) ->
                     pass
             answer = await http.get("/.well-known/agent-card.json")
             assert (answer.status_code, answer.headers["connection"]) == (200, "close")
-        assert (await command("call", running.grpc, "?")).code == 0
+        assert (await command("send", "-a", f"grpc://{running.grpc}", "?")).code == 0
         running.signal()
         done = await running.ended()
     assert done.code == 128 + 15

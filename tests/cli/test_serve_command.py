@@ -204,17 +204,15 @@ async def test_a_store_that_cannot_be_opened_is_a_clear_error(
 
 async def test_an_agent_in_code_is_called_without_a_server(tmp_path: Path) -> None:
     path = written(tmp_path, TWO)
-    done = await command("call", f"{path}:shout", "hello")
-    assert (done.code, done.out) == (0, "HELLO\n")
-    assert "in-process" in done.err
+    done = await command("send", "-a", f"{path}:shout", "hello")
+    assert (done.code, done.text) == (0, "HELLO")
 
 
 async def test_an_agent_in_code_gets_a_server_for_the_bindings_asked_for(tmp_path: Path) -> None:
     path = written(tmp_path, ONE)
-    done = await command("call", path, "hello", "--binding", "GRPC")
-    assert (done.code, done.out) == (0, "hello\n")
-    assert "GRPC" in done.err
-    everything = await command("call", path, "hello", "--binding", "all")
+    done = await command("send", "-a", path, "hello", "--transport", "GRPC")
+    assert (done.code, done.text) == (0, "hello")
+    everything = await command("compare", "-a", path, "hello")
     assert everything.code == 0, everything.err
     assert everything.out.count("identical") == len(VERSIONS) * 3 - 1
 

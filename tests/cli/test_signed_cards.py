@@ -50,8 +50,8 @@ async def test_a_signed_agent_behind_a_gateway_that_signs(workers: str, target: 
             assert verified(await shown(gateway.http), ours).is_complete
             published = json.loads(await shown(gateway.http, KEYS))["keys"]
             assert [row["kid"] for row in published] == ["ours", "old"]
-            done = await command("call", gateway.http, "hello")
-            assert (done.code, done.out) == (0, "hello\n"), done.err
+            done = await command("send", "-a", gateway.http, "hello")
+            assert (done.code, done.text) == (0, "hello"), done.err
         strange = ("--card-keys", jwks(tmp_path, ours), "--require-signed-card")
         done = await command("gateway", agent.http, *ANY_PORT, *strange)
         assert done.code != 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, parse
 
 TARGETS = [
@@ -66,3 +67,20 @@ def test_a_file_of_any_name_that_exists_is_a_card(tmp_path: Path) -> None:
 
 def test_only_files_and_modules_are_code() -> None:
     assert [sort for sort in TargetKind if Target(sort, "x").is_code] == [TargetKind.FILE, TargetKind.MODULE]
+
+
+def test_a_folder_is_a_place_of_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "package").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert parse(".") == Target(TargetKind.FILE, ".")
+    assert parse("package") == Target(TargetKind.FILE, "package")
+    assert parse("package:agent") == Target(TargetKind.MODULE, "package", "agent")
+
+
+@pytest.mark.parametrize("name", ["agent.py", "app.py", "main.py", "own.py"])
+def test_the_file_of_a_folder(name: str, tmp_path: Path) -> None:
+    code = 'from a2a_bridge import agent\n\n@agent\nasync def echo(text):\n    "Says it."\n    return text\n'
+    (tmp_path / name).write_text(code)
+    if name != "own.py":
+        (tmp_path / "others.py").write_text("raise RuntimeError")
+    assert load(parse(str(tmp_path))).card.name == "echo"

@@ -78,9 +78,9 @@ async def _is_reached(url: str, grpc_address: str, authority: bytes, path: str) 
     assert set(older) == {grpc_address, f"https://{grpc_address}"}
     for version in ("1.0", "0.3", "0.2.5"):
         trust = ("--cacert", path, "--a2a-version", version)
-        done = await command("call", url, "hello", "--binding", "all", *trust)
+        done = await command("compare", "-a", url, "hello", *trust)
         assert (done.code, done.out.count("✓"), "✗" in done.out) == (0, 3, False), done.err + done.out
-    done = await command("call", url, "hello")
+    done = await command("send", "-a", url, "hello")
     assert done.code != 0
     assert "--cacert names the authority" in done.err
 
@@ -155,7 +155,7 @@ async def test_an_expired_certificate_is_a_warning_at_the_start(target: str, tmp
     async with serving(
         "serve", target, *ANY_PORT, "--ssl-certfile", certificate, "--ssl-keyfile", key
     ) as running:
-        done = await command("call", running.http, "hello", "--cacert", certificate)
+        done = await command("send", "-a", running.http, "hello", "--cacert", certificate)
         assert done.code != 0
         assert "has expired: its operator has to renew it" in done.err
         done = await running.ended_by_signal()

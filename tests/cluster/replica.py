@@ -128,6 +128,7 @@ class Replica:
         self.tails: dict[str, Tail] = {}
         self._working: dict[str, asyncio.Task[None]] = {}
         self._recovering: asyncio.Task[None] | None = None
+        self._woken = False
         self._locks: dict[str, asyncio.Lock] = {}
         #: tasks whose lease is being acquired for a caller
         self._opening: set[str] = set()
@@ -397,10 +398,16 @@ class Replica:
             await self._entered(task_id)
 
     def recover(self) -> None:
+        self._woken = True
         if self._recovering is None or self._recovering.done():
             self._recovering = asyncio.ensure_future(self._recover())
 
     async def _recover(self) -> None:
+        while self._woken:
+            self._woken = False  # a call of `recover` during a round is not lost, as in the real one
+            await self._take_over_all()
+
+    async def _take_over_all(self) -> None:
         while True:
             try:
                 found = await self.transaction(self._left)

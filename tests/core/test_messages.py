@@ -12,6 +12,8 @@ from a2a_bridge.codec import DecodeError
 from a2a_bridge.core import messages
 from a2a_bridge.core.call import Joined
 from a2a_bridge.core.messages import (
+    asked_task_id,
+    context_id_of,
     data_part,
     is_interrupted,
     is_terminal,
@@ -165,8 +167,27 @@ def test_states_have_a_kind() -> None:
 def test_responses_have_a_task_id_and_a_kind(response: Any, task_id: str) -> None:
     assert task_id_of(response) == task_id
     which = response.WhichOneof("payload")
-    if which is None:
-        with pytest.raises(ValueError, match="payload"):
-            payload_of(response)
-    else:
-        assert payload_of(response) == getattr(response, which)
+    assert payload_of(response) == (None if which is None else getattr(response, which))
+    assert context_id_of(response) == ""
+
+
+def test_a_task_is_its_own_payload_and_other_responses_have_none() -> None:
+    task = hub.Task(id="t", context_id="c")
+    assert (payload_of(task), task_id_of(task), context_id_of(task)) == (task, "t", "c")
+    config = hub.TaskPushNotificationConfig(task_id="t")
+    assert (payload_of(config), task_id_of(config), context_id_of(config)) == (None, "", "")
+
+
+@pytest.mark.parametrize(
+    ("request_", "task_id"),
+    [
+        (hub.SendMessageRequest(message=hub.Message(task_id="t")), "t"),
+        (hub.GetTaskRequest(id="t"), "t"),
+        (hub.CancelTaskRequest(id="t"), "t"),
+        (hub.SubscribeToTaskRequest(id="t"), "t"),
+        (hub.GetTaskPushNotificationConfigRequest(task_id="t", id="c"), "t"),
+        (hub.ListTasksRequest(context_id="c"), ""),
+    ],
+)
+def test_requests_name_a_task(request_: Any, task_id: str) -> None:
+    assert asked_task_id(request_) == task_id

@@ -214,7 +214,7 @@ async def test_several_agents_by_path_and_by_host(target: str, tmp_path: Path) -
     config.write_text(tables[0] + 'host = "red.example"\ngrpc = "127.0.0.1:0"\n' + tables[1])
     async with serving("serve", "--config", str(config), *ANY_PORT, *BEHIND) as one:
         # Their ports, as an operator would write them.
-        done = await command("card", f"{one.http}/agents/red", "-o", "json")
+        done = await command("card", "get", "-a", f"{one.http}/agents/red", "-o", "json")
         own = next(i["url"] for i in done.json["supportedInterfaces"] if i["protocolBinding"] == "GRPC")
         config.write_text(config.read_text().replace('grpc = "127.0.0.1:0"', f'grpc = "{own}"'))
         document = await exported(*replica(one), "--config", str(config))

@@ -13,22 +13,11 @@ import typer.main
 
 from a2a_bridge.cli import app
 from a2a_bridge.cli.options import Exit
+from tests.docs.client_commands import CLIENT, flat, written
 from tests.docs.pages import DOCS, TEXTS, blocks, name, section, table
 
 PAGE = DOCS / "cli.md"
 ROOT_COMMAND: Any = typer.main.get_command(app)
-
-
-def flat(commands: dict[str, Any]) -> dict[str, Any]:
-    """Verbs -> commands; those of a group as `group verb`."""
-    found: dict[str, Any] = {}
-    for name_, command in commands.items():
-        inner = getattr(command, "commands", None)
-        if inner is None:
-            found[name_] = command
-        else:
-            found |= {f"{name_} {verb}": one for verb, one in flat(inner).items()}
-    return found
 
 
 VERBS = flat(ROOT_COMMAND.commands)
@@ -52,16 +41,25 @@ def default(option: Any) -> str:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_flags_of_a_verb(verb: str) -> None:
-    rows = table(section(PAGE, verb), "flag", "variable", "default")
+    names = ("flag", "variable", "default")
+    text = section(PAGE, verb)
+    rows = table(text, *names) if verb not in CLIENT or "| flag |" in text else []
+    if verb in CLIENT:
+        rows = [*rows, *table(section(PAGE, "Options of client commands"), *names)]
     said = {flags: (variable, value) for flags, variable, value, _ in rows}
     assert said.pop("--help, -h") == ("", "")
     real = {flags: (str(option.envvar or ""), default(option)) for flags, option in options(verb).items()}
     assert said == real
 
 
+def test_the_client_commands_are_as_they_are_generated() -> None:
+    page = PAGE.read_text()
+    assert written(page) == page
+
+
 def test_the_verbs() -> None:
     said = [row[0] for row in table(PAGE.read_text(), "verb")]
-    assert [re.findall(r"\[(?:([a-z ]+?))(?: [A-Z]|\])", cell)[0] for cell in said] == list(VERBS)
+    assert [re.findall(r"\[(?:([a-z -]+?))(?: [A-Z]|\])", cell)[0] for cell in said] == list(VERBS)
 
 
 def test_the_flags_before_a_verb() -> None:
@@ -71,7 +69,7 @@ def test_the_flags_before_a_verb() -> None:
 
 
 def test_the_exit_codes() -> None:
-    codes = {int(code) for code, _ in table(section(PAGE, "Exit codes"), "code")}
+    codes = {int(code) for code, *_ in table(section(PAGE, "Exit codes"), "code")}
     assert codes == {int(code) for code in Exit} | {130, 141}
 
 
@@ -87,9 +85,8 @@ LINES = [
 @pytest.mark.parametrize(("page", "line"), LINES)
 def test_a_command_line_can_be_read(page: str, line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
-    verb, arguments = words[0], words[1:]
-    if verb not in VERBS:
-        verb, arguments = " ".join(words[:2]), words[2:]
+    length = next(number for number in (1, 2, 3) if " ".join(words[:number]) in VERBS)
+    verb, arguments = " ".join(words[:length]), words[length:]
     # Reads flags and arguments as the command does, and raises its errors.
     VERBS[verb].make_context(verb, arguments)
     assert page

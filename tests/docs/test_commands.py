@@ -58,4 +58,4 @@ async def test_the_commands_of_a_page(page: Path, tmp_path: Path, monkeypatch: p
                 assert done.out
                 if output.strip():
                     assert shape(done.out) == shape(output)
-    assert {"serve", "gateway", "call"} <= set(ran)
+    assert {"serve", "gateway", "send", "compare"} <= set(ran)

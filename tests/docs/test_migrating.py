@@ -70,7 +70,7 @@ async def test_every_command_of_the_page(
                 assert "JSONRPC" in done.out or "--a2a-version" in words or words[0].endswith(".json"), (
                     done.out
                 )
-    assert {"gateway", "card", "call", "usage"} <= set(verbs)
+    assert {"gateway", "card", "send", "compare", "usage"} <= set(verbs)
 
 
 def test_the_page_names_every_step_that_can_be_undone() -> None:

@@ -63,13 +63,13 @@ def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 async def test_weather_is_served_by_the_command() -> None:
     async with serving("serve", str(EXAMPLES / "weather.py"), *ANY_PORT) as server:
         assert await said(server.http, "Oslo") == "looking… Oslo: 21 °C"
-        done = await command("call", server.http, "Oslo", "--binding", "all")
+        done = await command("compare", "-a", server.http, "Oslo")
         assert done.code == 0, done.err
         # Three versions over three bindings; the first has nothing to be compared with.
         assert done.out.count("identical") == 3 * 3 - 1
-        streamed = await command("call", server.grpc, "Oslo", "--stream")
-        assert streamed.out == "looking… Oslo: 21 °C\n"
-        card = (await command("card", server.http, "-o", "json")).json
+        streamed = await command("send", "-a", f"grpc://{server.grpc}", "Oslo", "--stream")
+        assert streamed.text == "looking… \nOslo: 21 °C"
+        card = (await command("card", "get", "-a", server.http, "-o", "json")).json
     assert (card["name"], card["description"]) == ("weather", "Tells the weather of a city.")
 
 
@@ -110,8 +110,8 @@ async def test_an_agent_inside_a_fastapi_application() -> None:
         origin = line.decode().split("running on ")[1].split()[0]
         assert await said(f"{origin}/agents/weather", "Oslo") == "looking… Oslo: 21 °C"
         for binding in ("JSONRPC", "HTTP+JSON"):
-            done = await command("call", f"{origin}/agents/weather", "Oslo", "--binding", binding)
-            assert done.out == "looking… Oslo: 21 °C\n"
+            done = await command("send", "-a", f"{origin}/agents/weather", "Oslo", "--transport", binding)
+            assert done.text == "looking… Oslo: 21 °C"
     finally:
         process.terminate()
         await asyncio.wait_for(process.wait(), PATIENCE)

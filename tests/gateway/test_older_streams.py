@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import compose
 from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, annotate_final, synthesise, synthesised
-from a2a_bridge.gateway import streams
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, waiting, yielding
@@ -144,7 +144,7 @@ async def test_a_final_event_is_the_end(end: Any) -> None:
 async def test_an_agent_that_does_not_answer_delays_no_stream_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(streams, "PATIENCE", 0.05)
+    monkeypatch.setitem(fetch_task.__kwdefaults__, "seconds", 0.05)
     for request_ in (FOLLOW_UP, SUBSCRIBE):
         agent = Agent(status())
         agent.probe.on_unary = waiting

@@ -22,7 +22,7 @@ from a2a_bridge.core.scope import Scope
 from a2a_bridge.gateway.context_names import name_for
 from a2a_bridge.gateway.owners import GROUPS, TASK, MemoryOwners, Owned, StoredOwners
 from a2a_bridge.gateway.ownership import Ownership
-from a2a_bridge.hosting.stores.opening import open_store
+from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 from a2a_bridge.planning import ServeOptions
@@ -259,7 +259,7 @@ async def test_a_store_has_one_owner_and_the_newest_tasks(tmp_path: Path) -> Non
     """Two gateways that see a task at once agree on its owner. A full list loses its oldest task, which its
     owner still reaches.
     """
-    async with open_store(f"sqlite:///{tmp_path}/gateway.db") as store:
+    async with open_store(f"sqlite:///{tmp_path}/gateway.db", StoreOptions(ack_timeout=PATIENCE)) as store:
         here, there = (StoredOwners(store.push_configs) for _ in range(2))
         ann, bob = Scope("", "ann"), Scope("tenant", "bob")
         claims = [(here, ann), (there, bob)]

@@ -94,7 +94,7 @@ ROWS = [
     # ---------------------------------------------------------------- the agent behind a gateway
     Mistake("nobody listens at the agent's address", GATEWAY, ("no connection to the agent", "Connect call failed"), "--card FILE", code=3),
     Mistake("the agent's host does not exist", "gateway http://agent.invalid {any}", ("no connection to the agent", "agent.invalid"), "--card FILE", code=3),
-    Mistake("a card that is no card", "gateway {folder}/list.json {any}", ("holds no agent card",), "a2a-bridge card"),
+    Mistake("a card that is no card", "gateway {folder}/list.json {any}", ("is not an agent card",), "a2a-bridge card", code=1),
     Mistake("an authority that is missing", GATEWAY + "--cacert {folder}/absent.pem", ("absent.pem cannot be read: No such file",), "--cacert"),
     Mistake("an authority that is none", GATEWAY + "--cacert {folder}/junk.pem", ("junk.pem cannot be used",), "--cacert"),
     Mistake("a client certificate without its key", GATEWAY + "--cert {folder}/server.pem", ("server.pem cannot be used",), "--cert-key"),
@@ -118,7 +118,7 @@ ROWS = [
     Mistake("an agent and a file with agents", "gateway http://{nobody} --config {folder}/two.toml", ("the file of --config has agents already",), "leave UPSTREAM or --config out"),
     Mistake("agents of the other command", "gateway --config {folder}/served.toml {any}", ("upstream of [agents.red] is missing",), "[agents.red]"),
     # ---------------------------------------------------------------- calls by hand
-    Mistake("a gRPC address that does not answer", "call {nobody} hi", ("no connection to the agent",), "http://127.0.0.1:9 if that is an HTTP address", code=3),
+    Mistake("a gRPC address that does not answer", "gateway {nobody} {any}", ("no connection to the agent",), "http://127.0.0.1:9 if that is an HTTP address", code=3),
 ]  # fmt: skip
 
 

@@ -161,13 +161,13 @@ TOKENS = "--upstream-auth client-credentials --upstream-client-id bridge --upstr
 
 #: the gateway does not start
 STARTS = [
-    Mistake("no card", "gateway {upstream} {any}", ("no agent card at", "answered 404"), "--card FILE", code=4, prepare=agent("no card")),
-    Mistake("a card that is HTML", "gateway {upstream} {any}", ("is not JSON",), "--card FILE", code=4, prepare=agent("card is html")),
+    Mistake("no card", "gateway {upstream} {any}", ("no agent card at", "answered 404"), "--card FILE", code=3, prepare=agent("no card")),
+    Mistake("a card that is HTML", "gateway {upstream} {any}", ("is not JSON",), "--card FILE", code=1, prepare=agent("card is html")),
     Mistake("a certificate of an unknown authority", "gateway {upstream} {any}", ("certificate",), "--cacert names the authority", code=3, prepare=tls_agent()),
     Mistake("a certificate for another name", "gateway {upstream} {any} --cacert {authority}", ("is for other names than this host's",), "use a name that is in it", code=3, prepare=tls_agent(address="127.0.0.2")),
     Mistake("the agent's certificate has expired", "gateway {upstream} {any} --cacert {authority}", ("has expired",), "renew it", code=3, prepare=tls_agent(begins=-3, ends=-2)),
-    Mistake("a card without a signature", "gateway {upstream} {any} --card-keys {keys} --require-signed-card", ("is not signed",), "--card-keys", code=4, prepare=trusting),
-    Mistake("an interface that nobody speaks", "gateway {upstream} {any}", ("the binding 'QUEUE' is unknown",), "--binding", code=4, prepare=agent(supportedInterfaces=[{"url": "http://127.0.0.1:9/", "protocolBinding": "QUEUE", "protocolVersion": "1.0"}])),
+    Mistake("a card without a signature", "gateway {upstream} {any} --card-keys {keys} --require-signed-card", ("is not signed",), "--card-keys", code=1, prepare=trusting),
+    Mistake("an interface that nobody speaks", "gateway {upstream} {any}", ("the binding 'QUEUE' is unknown",), "--binding", code=1, prepare=agent(supportedInterfaces=[{"url": "http://127.0.0.1:9/", "protocolBinding": "QUEUE", "protocolVersion": "1.0"}])),
 ]  # fmt: skip
 
 ROWS = [
@@ -177,11 +177,11 @@ ROWS = [
     Fault("another site", "", call, (500, "INTERNAL"), ("does not answer as an agent", "is not a JSON-RPC response"), "--card FILE", metric=(UPSTREAM, {}), command=GATEWAY, prepare=agent("answers HTML")),
     Fault("a card that leads elsewhere", "", call, (200, "OK"), ("instead of the card's http://169.254.169.254/",), "--trust-card-urls", metric=(UPSTREAM, {"code": "OK"}), command=GATEWAY, prepare=agent(supportedInterfaces=[{"url": "http://169.254.169.254/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}])),
     # ---------------------------------------------------------------- later
-    Fault("the agent fails", "", becomes("fails"), (500, "INTERNAL"), ("SendMessage failed at", "HTTP 500 from"), "a2a-bridge call", metric=(UPSTREAM, {}), command=GATEWAY, prepare=agent()),
+    Fault("the agent fails", "", becomes("fails"), (500, "INTERNAL"), ("SendMessage failed at", "HTTP 500 from"), "a2a-bridge send", metric=(UPSTREAM, {}), command=GATEWAY, prepare=agent()),
     Fault("the agent is stopped", "--retries 0", stops, (503, "UNAVAILABLE"), ("the agent cannot be reached",), "a2a-bridge card", metric=(REACHABLE, {}), value=0.0, command=GATEWAY, prepare=agent()),
     Fault("the agent closes connections", "--retries 0", becomes("closes"), (503, "UNAVAILABLE"), (), "--card FILE", metric=(UPSTREAM, {}), command=GATEWAY, prepare=agent()),
-    Fault("the agent hangs", "--silence-timeout 0.3", becomes("hangs"), (504, "DEADLINE_EXCEEDED"), ("DEADLINE_EXCEEDED",), "a2a-bridge call", metric=("a2a_bridge_requests_total", {"code": "DEADLINE_EXCEEDED"}), command=GATEWAY, prepare=agent()),
-    Fault("a stream breaks off", "", breaks_off, (200, ""), (), "a2a-bridge call", metric=(UPSTREAM, {}), command=GATEWAY, prepare=agent()),
+    Fault("the agent hangs", "--silence-timeout 0.3", becomes("hangs"), (504, "DEADLINE_EXCEEDED"), ("DEADLINE_EXCEEDED",), "a2a-bridge send", metric=("a2a_bridge_requests_total", {"code": "DEADLINE_EXCEEDED"}), command=GATEWAY, prepare=agent()),
+    Fault("a stream breaks off", "", breaks_off, (200, ""), (), "a2a-bridge send", metric=(UPSTREAM, {}), command=GATEWAY, prepare=agent()),
     Fault("the agent speaks another version", "", becomes("speaks another version"), (400, "FAILED_PRECONDITION"), ("VERSION_NOT_SUPPORTED",), "--a2a-version", metric=(UPSTREAM, {}), command=GATEWAY, prepare=agent()),
     Fault("the agent refuses the gateway", "", becomes("refuses"), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "a2a-bridge card", metric=(UPSTREAM, {"code": "UNAUTHENTICATED"}), command=GATEWAY, prepare=agent()),
     Fault("the token endpoint is down", TOKENS + "--upstream-token-url http://{nobody}/token", call, (503, "UNAVAILABLE"), ("gives no token",), "--upstream-token-url", metric=("a2a_bridge_requests_total", {"code": "UNAVAILABLE"}), command=GATEWAY, prepare=with_secret),

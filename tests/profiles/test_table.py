@@ -177,7 +177,7 @@ def test_the_page_says_which_grpc_address_each_profile_dials() -> None:
 
 
 def test_a_name_that_is_no_profile_is_refused_before_anything_is_dialled() -> None:
-    for command in (("gateway", "http://127.0.0.1:1"), ("call", "http://127.0.0.1:1", "hello")):
+    for command in (("gateway", "http://127.0.0.1:1"), ("send", "-a", "http://127.0.0.1:1", "hello")):
         result = CliRunner().invoke(app, [*command, "--peer", "nobody"])
         assert result.exit_code == 2
         assert "no peer profile 'nobody'" in " ".join(result.output.replace("│", " ").split())

@@ -56,7 +56,7 @@ async def test_properties_of_a_peer() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"binding": "PIGEON"}, Reason.UNSUPPORTED_OPERATION),
+        ({"binding": "GRPC"}, Reason.UNSUPPORTED_OPERATION),
         ({"version": "0.3"}, Reason.UNSUPPORTED_OPERATION),
     ],
 )

@@ -13,7 +13,7 @@ from a2a_bridge.hosting.ports import GapError, Registered, Sent, TaskQuery
 from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.hosting.stores.retention import Janitor
 from a2a_bridge.hosting.stores.sql.opened import opened
-from a2a_bridge.hosting.stores.sql.schema import bodies, counts, metadata, segments
+from a2a_bridge.hosting.stores.sql.schema import bodies, metadata, segments, task_counts
 from a2a_bridge.hosting.stores.sql.store import SqlStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, PATIENCE, Author, found, pages, rest, take
@@ -97,7 +97,7 @@ async def test_tasks_are_kept_unless_asked_otherwise(url: str) -> None:
         assert await store.push_configs.list(HERE, "ended1") == []
         for table in (bodies, segments):
             assert await rows(store, table.name) == 2
-        empty = select(func.count()).select_from(counts).where(counts.c.number == 0)
+        empty = select(func.count()).select_from(task_counts).where(task_counts.c.number == 0)
         assert await store.read(lambda connection: connection.scalar(empty)) == 0
 
 
@@ -173,6 +173,6 @@ async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest
 
 def test_nothing_is_left_out() -> None:
     """For every table there is an entry here: who deletes its rows."""
-    of_tasks = {"tasks", "bodies", "segments", "push_configs", "outbox", "counts"}
+    of_tasks = {"tasks", "bodies", "segments", "push_configs", "outbox", "task_counts"}
     of_their_own = {"sends", "replicas", "messages", "settings"}
     assert set(metadata.tables) == of_tasks | of_their_own

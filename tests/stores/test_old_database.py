@@ -67,6 +67,7 @@ async def test_tasks_and_events(old_url: str) -> None:
         assert ids(await pages(store)) == ["ended", "orphan", "waiting"]
         assert [page.total for page in await pages(store, state=INPUT)] == [1]
         assert [page.total for page in await pages(store, context_id="c", since=NOON + 5)] == [2]
+        assert [page.total for page in await pages(store, since=NOON - 10**15)] == [3]
         assert (await found(store, "elsewhere", ELSEWHERE)).task.status.state == FAILED
         assert await store.get(HERE, "elsewhere") is None
 

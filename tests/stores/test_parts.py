@@ -88,7 +88,7 @@ def test_ended_tasks_that_may_be_gone_are_not_at_hand() -> None:
     clock.time += 1.0
     assert ended.get(HERE, "t0") is None
     assert not ended._entries
-    assert ended._size == 0
+    assert ended.idle == 0
 
 
 def test_the_least_recently_read_tasks_are_evicted_first() -> None:

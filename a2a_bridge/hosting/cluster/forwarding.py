@@ -21,13 +21,14 @@ from typing import Any, Protocol, TypeVar
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.messages import state_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import event_id, number_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.ports import OwnerLostError, Replica, Scope, scope_of
 from a2a_bridge.hosting.refusals import changed_hands
 from a2a_bridge.hosting.run_registry import NotOwnerError
-from a2a_bridge.hosting.views import AT_REST, QueuePosition, TaskSnapshot, state_of
+from a2a_bridge.hosting.views import AT_REST, QueuePosition, TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 T = TypeVar("T")

@@ -102,11 +102,7 @@ class TaskTable:
     def page(self, scope: Scope, query: TaskQuery, tokens: PageTokens) -> TaskPage:
         """Implements `Store.list`."""
         self._put_in_order()
-        name = repr((*scope, query.context_id, int(query.state), query.since))
-        after: tuple[int, str] | None = None
-        if query.page_token:
-            time, _, task_id = tokens.read(query.page_token, name).partition(" ")
-            after = int(time), task_id
+        after = tokens.after(scope, query)
         # The most frequent query, and the only one that need not check every task.
         unfiltered = not query.context_id and not query.state and query.since is None
         page = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
@@ -123,7 +119,9 @@ class TaskTable:
             if unfiltered:
                 total = len(self._entries)
                 break
-        token = tokens.issue(f"{last.time} {last.task_id}", name) if last is not None and left else ""
+        token = ""
+        if last is not None and left:
+            token = tokens.following(scope, query, (last.time, last.task_id))
         return TaskPage(page.tasks, token, total)
 
     def _matching(self, query: TaskQuery) -> Iterator[Entry]:

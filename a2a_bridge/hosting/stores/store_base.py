@@ -226,12 +226,7 @@ class StoreBase:
         return Stored(task, row.version, row.last, row.holder, row.applied)
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
-        name = repr((*scope, query.context_id, int(query.state), query.since))
-        after: tuple[int, str] | None = None
-        if query.page_token:
-            time, _, task_id = self._tokens.read(query.page_token, name).partition(" ")
-            after = int(time), task_id
-        filling = _Filling(scope, query, after)
+        filling = _Filling(scope, query, self._tokens.after(scope, query))
         total: int | None = None
         while True:
             found = await self._read(self.records.find(scope, filling.query, filling.end))
@@ -241,7 +236,7 @@ class StoreBase:
                 break
         token = ""
         if filling.end is not None and (filling.full or found.more):
-            token = self._tokens.issue(f"{filling.end[0]} {filling.end[1]}", name)
+            token = self._tokens.following(scope, query, filling.end)
         return TaskPage(filling.page.tasks, token, total, filling.left_out)
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:

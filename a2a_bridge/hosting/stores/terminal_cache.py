@@ -5,9 +5,10 @@ deleted.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
+
+from cachetools import LRUCache
 
 from a2a_bridge.hosting.ports import Scope, Stored
 from a2a_bridge.memory import MemoryAccount
@@ -23,6 +24,10 @@ class _Entry(NamedTuple):
     version: int
     last: int
     written: float
+
+
+def _size_of(entry: _Entry) -> int:
+    return len(entry.data) + _OVERHEAD
 
 
 class TerminalTaskCache:
@@ -43,21 +48,21 @@ class TerminalTaskCache:
         self._most = most
         self._retention = retention
         self._wall = wall
-        self._size = 0
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: LRUCache[str, _Entry] = LRUCache(most, _size_of)
         self._memory = memory or MemoryAccount()
         self._memory.holds(self)
 
     @property
     def idle(self) -> int:
-        """Octets that can be evicted: all of them."""
-        return self._size
+        """Bytes that can be evicted: all of them."""
+        return int(self._entries.currsize)
 
     def give_up(self, wanted: int, /) -> None:
         """Evicts entries in LRU order."""
-        until = max(0, self._size - wanted)
-        while self._size > until:
-            self._drop_oldest()
+        until = max(0, self.idle - wanted)
+        while self.idle > until:
+            _, oldest = self._entries.popitem()
+            self._memory.add(-_size_of(oldest))
 
     def get(self, scope: Scope, task_id: str) -> Stored | None:
         """A copy of a task; None if it is not cached or belongs to another scope."""
@@ -67,34 +72,21 @@ class TerminalTaskCache:
         if self._retention is not None and entry.written < self._wall() - self._retention:
             self.drop(task_id)
             return None
-        self._entries.move_to_end(task_id)
         return Stored(hub.Task.FromString(entry.data), entry.version, entry.last)
 
     def put(
         self, scope: Scope, task_id: str, data: bytes, version: int, last: int, written: float = 0.0
     ) -> None:
         """Adds an ended task, serialized. written: time of its last write, in seconds since the epoch."""
-        size = len(data) + _OVERHEAD
-        if size * 8 > self._most:
+        entry = _Entry(scope, data, version, last, written)
+        if _size_of(entry) * 8 > self._most:
             return
-        self.drop(task_id)
-        self._entries[task_id] = _Entry(scope, data, version, last, written)
-        self._size += size
-        self._memory.add(size)
-        while self._size > self._most:
-            self._drop_oldest()
+        before = self.idle
+        self._entries[task_id] = entry
+        self._memory.add(self.idle - before)
 
     def drop(self, task_id: str) -> None:
         """Removes a task."""
         entry = self._entries.pop(task_id, None)
         if entry is not None:
-            self._dropped(entry)
-
-    def _drop_oldest(self) -> None:
-        _, oldest = self._entries.popitem(last=False)
-        self._dropped(oldest)
-
-    def _dropped(self, entry: _Entry) -> None:
-        size = len(entry.data) + _OVERHEAD
-        self._size -= size
-        self._memory.add(-size)
+            self._memory.add(-_size_of(entry))

@@ -313,36 +313,13 @@ class _Served(AsgiRequest):
     async def read(self) -> bytes:
         check_encoding(self.headers)
         self._watches.add(self)
-        message = await self.next_part()
-        body: bytes = message.get("body", b"")
-        limit = self._host.options.max_body
-        if message.get("more_body", False):
-            body = await self._whole(body, limit)
-        elif len(body) > limit:
-            raise request_too_large(limit)
-        elif len(body) > SMALL:
-            self.hold(len(body))
-        if self._limit is not None:
-            self.body_read()
-        return body
-
-    async def _whole(self, body: bytes, limit: int) -> bytes:
         declared = self.headers.get("content-length", "")
         size = int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
-        parts = [body]
-        received = len(body)
-        self.hold(received)
-        more = True
-        while more and max(size, received) <= limit:
-            message = await self.next_part()
-            part: bytes = message.get("body", b"")
-            received += len(part)
-            self.hold(len(part))
-            parts.append(part)
-            more = message.get("more_body", False)
-        if max(size, received) > limit:
+        limit = self._host.options.max_body
+        body = await self.body(limit, size)
+        if body is None:
             raise request_too_large(limit)
-        return b"".join(parts)
+        return body
 
     async def answer(self) -> None:
         method = self.method

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from a2a_bridge.memory import HoldsInWork
+from a2a_bridge.offload import SMALL
 from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import SLOWEST_BODY, ClientLeftError, body_too_slow
 
@@ -132,6 +133,30 @@ class AsgiRequest(HoldsInWork):
             self.left = True
             raise ClientLeftError
         return message
+
+    async def body(self, most: int, declared: int = 0) -> bytes | None:
+        """The whole body; None if it is larger than `most`, or declared to be. Raises as `next_part`."""
+        message = await self.next_part()
+        body: bytes = message.get("body", b"")
+        size = len(body)
+        if message.get("more_body", False):
+            parts, more = [body], True
+            self.hold(size)
+            while more and max(size, declared) <= most:
+                message = await self.next_part()
+                part: bytes = message.get("body", b"")
+                size += len(part)
+                self.hold(len(part))
+                parts.append(part)
+                more = message.get("more_body", False)
+            body = b"".join(parts)
+        elif SMALL < size <= most:
+            self.hold(size)
+        if max(size, declared) > most:
+            return None
+        if self._limit is not None:
+            self.body_read()
+        return body
 
     async def write(self, data: bytes) -> None:
         """Writes a message of a stream; see the rules above."""

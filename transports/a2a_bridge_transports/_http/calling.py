@@ -9,24 +9,22 @@ from typing import Any, TypeVar
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import (
-    SIDE_CHANNEL,
-    Call,
-    CallContext,
-    relayable,
-    take_side_channel,
-    with_side_channel,
-)
+from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext, take_side_channel, with_side_channel
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
-from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
+from a2a_bridge.dialects.carrying import sealed_side_channel
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
-from a2a_bridge.memory import in_work
-from a2a_bridge.offload import response_needs_worker, run_in_worker
+from a2a_bridge.offload import SMALL
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_transports._http.lists import partly, without
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
+from a2a_bridge_transports._http.rows import (
+    addressed,
+    partly,
+    read_large,
+    take_parameters,
+    without,
+)
 from a2a_bridge_transports._http.session import Exchanger
 
 _log = logging.getLogger("a2a_bridge.http")
@@ -101,15 +99,6 @@ class ClientSide:
         self._rows[row.operation] = row.extras.fallback
         return answer
 
-    def addressed(self, request: Any) -> Any:
-        """The request with the interface's tenant, if it has none (spec 4.4.6)."""
-        if not self._tenant or request.tenant:
-            return request
-        copy = type(request)()
-        copy.CopyFrom(request)
-        copy.tenant = self._tenant
-        return copy
-
     def headers(self, call: Call[Any, Any]) -> dict[str, str]:
         """The headers of a call. Raises INVALID_PARAMS for a parameter that is not valid in a header."""
         headers = request_headers(self.dialect, call.context, self.options, time.monotonic())
@@ -121,7 +110,8 @@ class ClientSide:
 
     def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
         """The request on the wire, with the content beside it if the row has a place for that."""
-        wire = row.encode_request(self.addressed(call.request))
+        request = addressed(call.request, self._tenant) if self._tenant else call.request
+        wire = row.encode_request(request)
         if row.extras.explicit is not None:
             wire = row.extras.explicit(wire, is_older(call.context.origin.version))
         if row.extras.request is not None and (
@@ -176,30 +166,14 @@ class ClientSide:
                     raise
         return None
 
-    async def large(self, data: bytes, read: Callable[..., T], *arguments: Any) -> T:
-        """Runs `read`, which parses `data`, in a way that does not block the loop for long.
-
-        Raises INVALID_AGENT_RESPONSE for data with too many values.
-        """
-        in_work.add(len(data))
-        try:
-            if await response_needs_worker(data, self.options.max_values):
-                return await run_in_worker(read, *arguments)
+    async def parsed(self, data: bytes, read: Callable[..., T], *arguments: Any) -> T:
+        """The result of `read`, which parses `data`. Raises INVALID_AGENT_RESPONSE for too many values."""
+        if len(data) <= SMALL:
             return read(*arguments)
-        finally:
-            in_work.add(-len(data))
+        return await read_large(data, self.options.max_values, read, *arguments)
 
     def answered(self, call: Call[Any, Any], headers: Mapping[str, str]) -> None:
-        """Copies the response parameters from the headers of an answer, without those that other bindings
-        cannot carry.
-        """
+        """Copies the response parameters from the headers of a response."""
         found = response_parameters(headers, self.dialect)
         if found:
-            found, lossy = relayable(found)
-            for name in lossy:
-                _log.warning("the agent's header %s is no printable ASCII; it is not passed on whole", name)
-            if (given := found.pop(SIDE_CHANNEL, None)) and (
-                text := opened_side_channel(given, call.request)
-            ):
-                call.context.reply.side_channel = text
-            call.context.reply.update(found)
+            take_parameters(call, found, _log)

@@ -17,6 +17,7 @@ from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import parse_qs, quote, unquote
 
 from a2a_bridge.bindings import HTTP_ONLY, Document, HostOptions, Receive, Render, Variant
+from a2a_bridge.cards.page import CSP
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.peers import READER_HEADER, reader
 from a2a_bridge_transports._http.exchange import (
@@ -45,6 +46,16 @@ _log = logging.getLogger("a2a_bridge.http")
 MAX_AGE = 60
 #: base URLs whose entity tag is remembered for one document
 _REMEMBERED = 64
+#: the requests that the page at the root answers
+_READS, _ROOTS = frozenset({"GET", "HEAD"}), frozenset({"", "/"})
+_PAGE: Headers = (
+    ("Content-Type", "text/html; charset=utf-8"),
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", CSP),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Vary", "Accept"),
+)
 _PROBE: Headers = (("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"))
 
 
@@ -77,6 +88,8 @@ class Mounts:
         self.names: dict[str, Handler] = {}
         #: path → handler of POSTs to one further segment
         self._below: dict[str, Handler] = {}
+        #: the page at the root for people; None: none
+        self._front: Document | None = None
         self._probes: dict[str, Mapping[str, Handler]] = {
             "/livez": {"GET": self._live, "HEAD": self._live},
             "/readyz": {"GET": self._ready, "HEAD": self._ready},
@@ -137,12 +150,18 @@ class Mounts:
         shown = _Shown(render).get
         self.mount(path, {"GET": shown, "HEAD": shown})
 
+    def front(self, page: Document) -> None:
+        """Serves a page at the root to people, beside what is mounted there."""
+        self._front = page
+
     def receive(self, path: str, receive: Receive) -> None:
         """Passes posts below an absolute path to a function. Raises ValueError if it is taken."""
         self.mount_tree(path, _Received(canonical(path), receive).handle)
 
-    def find(self, method: str, path: str) -> Handler:
+    def find(self, method: str, path: str, *, plain: bool = False) -> Handler:
         """The handler of a request; if there is none, a handler that refuses it."""
+        if method in _READS and path in _ROOTS and self._front is not None and not plain:
+            return _Front(self._front, self.find(method, path, plain=True)).get
         methods = self._exact.get(path)
         if methods is None and method == "POST" and (posted := self._posted(path)) is not None:
             return posted
@@ -321,6 +340,20 @@ class _Shown:
             return refuse(internal_error())
         headers = (("Content-Type", page.content_type), ("Cache-Control", "no-store"))
         return Reply(page.status, headers, page.body)
+
+
+class _Front:
+    """The page at the root. otherwise: the handler for requests that want no page."""
+
+    def __init__(self, page: Document, otherwise: Handler) -> None:
+        self._page = page
+        self._otherwise = otherwise
+
+    async def get(self, request: Request) -> Reply | StreamReply:
+        accepted = [one.partition(";")[0].strip() for one in request.headers.get("Accept", "").split(",")]
+        if "text/html" not in accepted:
+            return await self._otherwise(request)
+        return Reply(200, _PAGE, self._page(request.base_url()))
 
 
 class _Received:

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+from a2a_bridge.bindings import HostOptions
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.authentication import Authenticate, Presented
+from a2a_bridge.core.authentication import Presented
 from a2a_bridge.core.call import (
     RESUME_PARAMETER,
     Call,
@@ -73,9 +74,9 @@ class Table(Generic[Index]):
 
 
 class ServerSide(Generic[Index]):
-    """A service in the versions of one mount.
+    """A service in the versions of one mount. Raises ValueError if no dialect has a form for the kind.
 
-    max_values, authenticate: see HostOptions. Raises ValueError if no dialect has a form for the kind.
+    index: makes the index of a form's rows.
     """
 
     def __init__(
@@ -84,17 +85,14 @@ class ServerSide(Generic[Index]):
         service: Service,
         dialects: Sequence[Dialect],
         index: Callable[[Form[Any, Any]], Index],
-        *,
-        lenient: bool,
-        max_values: int,
-        authenticate: Authenticate | None,
+        options: HostOptions,
     ) -> None:
         self.service = service
-        self.authenticate = authenticate
-        self.max_values = max_values
+        self.authenticate = options.authenticate
+        self.max_values = options.max_values
         self.log = logging.getLogger(f"a2a_bridge.{kind.name.lower()}")
         self._kind = kind.name
-        self._lenient = lenient
+        self._lenient = options.lenient_versions
         self._tables: dict[Dialect, Table[Index]] = {}
         for dialect in newest_first(dialects):
             form = dialect.form(kind)

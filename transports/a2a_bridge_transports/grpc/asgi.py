@@ -24,7 +24,7 @@ from a2a_bridge.bindings import HostOptions
 from a2a_bridge.core.errors import A2AError, GrpcStatus, request_too_large
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
-from a2a_bridge.offload import SMALL, run_in_worker
+from a2a_bridge.offload import run_in_worker
 from a2a_bridge_transports._http.asgi import TRAILERS, AsgiHost
 from a2a_bridge_transports._http.asgi_request import (
     AsgiRequest,
@@ -305,15 +305,10 @@ class _Call(AsgiRequest):
 
     async def _message(self) -> bytes:
         """The one message of the request. Raises FrameError, ClientLeftError, A2AError."""
-        event = await self.next_part()
-        body: bytes = event.get("body", b"")
         limit = self._host.options.max_body
-        if event.get("more_body", False):
-            body = await self._whole(body, limit)
-        elif len(body) > SMALL:
-            self.hold(len(body))
-        if self._limit is not None:
-            self.body_read()
+        body = await self.body((limit + prefix.size) * (2 if self._kind.text else 1))
+        if body is None:
+            raise OversizeError("a body that is too large")
         if self._kind.text:
             body = from_web_text(body)
         # The usual body is one message that is not compressed.
@@ -326,21 +321,6 @@ class _Call(AsgiRequest):
         frames = Unframer(limit, self._headers.get(b"grpc-encoding"))
         # In a thread, because a few compressed bytes can hold a large message.
         return await run_in_worker(_only, frames, body)
-
-    async def _whole(self, body: bytes, limit: int) -> bytes:
-        most = (limit + prefix.size) * (2 if self._kind.text else 1)
-        parts, size, more = [body], len(body), True
-        self.hold(size)
-        while more:
-            if size > most:
-                raise OversizeError("a body that is too large")
-            event = await self.next_part()
-            part: bytes = event.get("body", b"")
-            size += len(part)
-            self.hold(len(part))
-            parts.append(part)
-            more = event.get("more_body", False)
-        return b"".join(parts)
 
     async def _reflect(self, reflection: Reflection) -> None:
         try:

@@ -25,7 +25,6 @@ from a2a_bridge.core.call import (
     VERSION_PARAMETER,
     Call,
     CallContext,
-    relayable,
     take_side_channel,
     with_side_channel,
 )
@@ -37,21 +36,24 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import (
     opened_response,
-    opened_side_channel,
     sealed_request,
     sealed_side_channel,
 )
-from a2a_bridge.memory import in_work
-from a2a_bridge.offload import SMALL, response_needs_worker, run, run_in_worker
+from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
-from a2a_bridge_transports._http.lists import partly, without
 from a2a_bridge_transports._http.proxy import grpc_proxy, is_loopback
+from a2a_bridge_transports._http.rows import (
+    addressed,
+    partly,
+    read_large,
+    take_parameters,
+    without,
+)
 from a2a_bridge_transports.grpc.frame_observer import observed
 from a2a_bridge_transports.grpc.keepalive import Keepalive
 from a2a_bridge_transports.grpc.redial import Redialled, place_name, place_of
 from a2a_bridge_transports.grpc.wire import (
-    Metadata,
     Pairs,
     begins_with_gap,
     broken,
@@ -190,8 +192,8 @@ class _Client:
             _pass_cancellation()
             raise self._cut_off(rpc) from None
         received = await rpc.initial_metadata()
-        if received:
-            self._take(call, received)
+        if received and (found := reply_parameters(received, self._dialect)):
+            take_parameters(call, found, log)
         small = len(answer) <= SMALL
         message: Res = _read(row, call, answer) if small else await self._large(row, call, answer)
         return message
@@ -210,7 +212,7 @@ class _Client:
             ids: Iterator[str] | None = None
             gap = False
             if received:
-                self._take(call, received)
+                take_parameters(call, reply_parameters(received, self._dialect), log)
                 gap = begins_with_gap(received)
                 if first := first_event(received):
                     ids = chain((first,), islice(counted_on(first), 1, None))
@@ -242,13 +244,7 @@ class _Client:
     async def _large(self, row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
         """The message of an answer that may take long to parse."""
         cls = method_classes(row.address)[1]
-        in_work.add(len(answer))
-        try:
-            if await response_needs_worker(answer, self._options.max_values, cls):
-                return await run_in_worker(_read, row, call, answer)
-            return _read(row, call, answer)
-        finally:
-            in_work.add(-len(answer))
+        return await read_large(answer, self._options.max_values, _read, row, call, answer, cls=cls)
 
     async def _start(self, call: Call[Any, Any], limit: float | None) -> tuple[Any, Row[str, bytes]]:
         method = self._methods.get(call.operation)
@@ -258,10 +254,7 @@ class _Client:
             raise A2AError(
                 Reason.UNAVAILABLE, "this client is closed", metadata={"phase": "connect"}, blame=Blame.SELF
             )
-        request = call.request
-        if self._tenant and not request.tenant:
-            request = type(request).FromString(request.SerializeToString())
-            request.tenant = self._tenant
+        request = addressed(call.request, self._tenant) if self._tenant else call.request
         row = method.row
         if row.extras.for_agent is not None:
             row = row.extras.for_agent(call.context)
@@ -291,23 +284,10 @@ class _Client:
         except ValueError as error:
             raise A2AError(Reason.INVALID_PARAMS, str(error)) from None
 
-    def _take(self, call: Call[Any, Any], metadata: Metadata) -> None:
-        """Copies the metadata for the caller, without parameters that other bindings cannot carry."""
-        found = reply_parameters(metadata, self._dialect)
-        if found:
-            found, lossy = relayable(found)
-            for name in lossy:
-                log.warning("the agent's metadata %s is no printable ASCII; it is not passed on whole", name)
-            if (given := found.pop(SIDE_CHANNEL, None)) and (
-                text := opened_side_channel(given, call.request)
-            ):
-                call.context.reply.side_channel = text
-            call.context.reply.update(found)
-
     def _fail(self, error: Any, call: Call[Any, Any]) -> NoReturn:
         """Raises the error of a status; `reply` gets the parameters with it."""
-        self._take(call, error.initial_metadata())
-        self._take(call, error.trailing_metadata())
+        for metadata in (error.initial_metadata(), error.trailing_metadata()):
+            take_parameters(call, reply_parameters(metadata, self._dialect), log)
         number: int = error.code().value[0]
         reply = error_reply(number, error.details(), error.trailing_metadata(), call.operation)
         raised = too_large(reply) or broken(reply) or self._form.decode_error(reply)
@@ -334,9 +314,9 @@ class _Client:
 def _written(row: Row[str, bytes], request: Any, context: CallContext) -> bytes:
     wire = row.encode_request(request)
     if row.extras.request is not None and (
-        parameters := with_side_channel(context.parameters, context.side_channel)
+        given := with_side_channel(context.parameters, context.side_channel)
     ):
-        wire = row.extras.request.restore(wire, parameters)
+        wire = row.extras.request.restore(wire, given)
     return sealed_request(wire, row.address)
 
 

@@ -28,7 +28,6 @@ from a2a_bridge.core.call import (
     CallContext,
     Origin,
     ResponseParameters,
-    with_side_channel,
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
 from a2a_bridge.core.event import Event
@@ -47,7 +46,7 @@ from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge.refused import log_refused
 from a2a_bridge.traffic import received_bytes, sent_bytes
-from a2a_bridge_transports._http.lists import encoded
+from a2a_bridge_transports._http.rows import read_request, write_response
 from a2a_bridge_transports.grpc.wire import (
     Metadata,
     Pairs,
@@ -261,11 +260,12 @@ class _Side:
 
     def _unary(self, row: Row[str, bytes]) -> Answer:
         operation, answer = row.operation, self.service.unary
+        finish = partial(sealed_response, method=row.address)
 
         async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> bytes:
             request = await self._request(row, wire, context, call_context)
             response = await answer(Call(operation, request, call_context))
-            write = partial(_written, row, call_context.reply)
+            write = partial(write_response, row, call_context.reply, finish)
             data = encode(write, response)
             if not isinstance(data, bytes):
                 data = await data
@@ -286,7 +286,7 @@ class _Side:
             ):
                 request, extracted = await run_in_worker(_read, row, wire)
             else:
-                request, extracted = _read(row, wire)
+                request, extracted = read_request(row, opened_request(wire, row.address))
         except A2AError as error:
             _note_refused(row.address, exchange, error)
             raise
@@ -454,15 +454,7 @@ class _Side:
 
 
 def _read(row: Row[str, bytes], wire: bytes) -> tuple[Any, Mapping[str, str] | None]:
-    wire = opened_request(wire, row.address)
-    return row.decode_request(wire), None if row.extras.request is None else row.extras.request.extract(wire)
-
-
-def _written(row: Row[str, bytes], reply: ResponseParameters, answer: Any) -> bytes:
-    wire: bytes = encoded(row, answer, reply)
-    if row.extras.response is not None:
-        wire = row.extras.response.restore(wire, with_side_channel(reply, reply.side_channel))
-    return sealed_response(wire, row.address)
+    return read_request(row, opened_request(wire, row.address))
 
 
 def _event(row: Row[str, bytes], event: Any) -> bytes:

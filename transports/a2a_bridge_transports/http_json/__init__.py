@@ -29,15 +29,7 @@ class HttpJsonBinding:
         return HttpHost(address, options)
 
     def mount(self, host: Mounts, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
-        options, below = host.options, len(canonical(path))
-        server = HttpJsonServer(
-            service,
-            dialects,
-            below=below,
-            lenient=options.lenient_versions,
-            max_values=options.max_values,
-            authenticate=options.authenticate,
-        )
+        server = HttpJsonServer(service, dialects, host.options, len(canonical(path)))
         host.mount_tree(path, server.handle)
 
     def dial(

@@ -49,7 +49,8 @@ class HttpJsonClient(ClientSide):
     ) -> None:
         super().__init__(HTTP_JSON, interface, dialect, options, exchanger)
         self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
-        self._base = url_of(interface.url, options.tls).rstrip("/")
+        base, _, self._query = url_of(interface.url, options.tls).partition("?")
+        self._base = base.rstrip("/")
         parsed(self._base)  # refuses an invalid URL here, before any call
         # An agent that supports the verb for another method only may read the path as a task's id.
         self._wrong = (
@@ -78,7 +79,7 @@ class HttpJsonClient(ClientSide):
         self.answered(call, fetched.headers)
         if fetched.status >= 300:
             raise await self._failure(row, target, fetched.status, fetched.headers, fetched.body)
-        return await self._whole(row, call, fetched.body)
+        return await self.parsed(fetched.body, self._read, row, call, fetched.body)
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
         row = self.row(call)
@@ -115,7 +116,8 @@ class HttpJsonClient(ClientSide):
                     raise _WrongMethodError(error)
                 raise error
             if response.content_type != "text/event-stream":
-                yield Event(await self._whole(row, call, await self.exchanger.whole(response)))
+                data = await self.exchanger.whole(response)
+                yield Event(await self.parsed(data, self._read, row, call, data))
                 return
             gap = begins_with_gap(response.headers)
             async with aclosing(self.exchanger.events(response)) as groups:
@@ -125,7 +127,7 @@ class HttpJsonClient(ClientSide):
                         if len(data) <= SMALL:
                             answer = self._event(row, call, event.type, data)
                         else:
-                            answer = await self.large(data, self._event, row, call, event.type, data)
+                            answer = await self.parsed(data, self._event, row, call, event.type, data)
                         yield Event(answer, event.id, gap or is_gap(answer))
                         gap = False
 
@@ -135,17 +137,10 @@ class HttpJsonClient(ClientSide):
             raise self.form.decode_error(ErrorReply(200, tree, text_of(data), row.operation))
         return self.decoded(row, tree, call.context)
 
-    async def _whole(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
-        if len(data) > SMALL:
-            return await self.large(data, self._read, row, call, data)
-        return self._read(row, call, data)
-
     async def _failure(
         self, row: Row[Any, Any], target: wire.Target, status: int, headers: Mapping[str, str], data: bytes
     ) -> A2AError:
-        if len(data) > SMALL:
-            return await self.large(data, self._error, row, target, status, headers, data)
-        return self._error(row, target, status, headers, data)
+        return await self.parsed(data, self._error, row, target, status, headers, data)
 
     def _read(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
         """The response in a body; an empty one (204) counts as null."""
@@ -162,8 +157,8 @@ class HttpJsonClient(ClientSide):
         return [(target, None if target.body is None else dumps(target.body)) for target in targets]
 
     def _url(self, target: wire.Target) -> URL:
-        query = f"?{target.query}" if target.query else ""
-        return parsed(f"{self._base}{target.path}{query}")
+        query = "&".join(filter(None, (self._query, target.query)))
+        return parsed(f"{self._base}{target.path}{'?' if query else ''}{query}")
 
     def _error(
         self, row: Row[Any, Any], target: wire.Target, status: int, headers: Mapping[str, str], data: bytes

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
-from a2a_bridge.codec import Json, JsonSyntaxError
-from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.core import operations as ops
-from a2a_bridge.core.authentication import Authenticate
-from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
+from a2a_bridge.bindings import HostOptions
+from a2a_bridge.codec import JsonSyntaxError
+from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import HTTP_JSON, Dialect, Form, Row
+from a2a_bridge.dialects import HTTP_JSON, Dialect
 from a2a_bridge.dialects.carrying import dumps, loads
 from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.traffic import received_bytes, sent_bytes
@@ -33,9 +30,9 @@ from a2a_bridge_transports._http.exchange import (
     not_found,
     with_status,
 )
-from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
+from a2a_bridge_transports._http.rows import read_request, write_response
 from a2a_bridge_transports._http.serving import (
     A_REQUEST,
     CallStream,
@@ -46,10 +43,6 @@ from a2a_bridge_transports._http.serving import (
 from a2a_bridge_transports.http_json import wire
 
 
-def _routes(form: Form[Any, Any]) -> wire.Routes:
-    return wire.Routes(form.rows)
-
-
 class HttpJsonServer(ServerSide[wire.Routes]):
     """A service below one path.
 
@@ -57,24 +50,9 @@ class HttpJsonServer(ServerSide[wire.Routes]):
     """
 
     def __init__(
-        self,
-        service: Service,
-        dialects: Sequence[Dialect],
-        *,
-        below: int = 0,
-        lenient: bool = False,
-        max_values: int = REQUEST_VALUES,
-        authenticate: Authenticate | None = None,
+        self, service: Service, dialects: Sequence[Dialect], options: HostOptions, below: int = 0
     ) -> None:
-        super().__init__(
-            HTTP_JSON,
-            service,
-            dialects,
-            _routes,
-            lenient=lenient,
-            max_values=max_values,
-            authenticate=authenticate,
-        )
+        super().__init__(HTTP_JSON, service, dialects, lambda form: wire.Routes(form.rows), options)
         self._below = below
 
     async def handle(self, request: Request) -> Reply | StreamReply:
@@ -113,13 +91,14 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             tree = wire.explode(match, request.query, tree)
             if row.extras.variant is not None:
                 row = row.extras.variant(tree, request.headers)
-            message, extracted = await run_in_worker(_read, row, tree) if apart else _read(row, tree)
+            read = run_in_worker(read_request, row, tree) if apart else None
+            message, extracted = read_request(row, tree) if read is None else await read
             context = self.context(request, table, message, extracted, principal)
             call = Call(row.operation, message, context)
             if row.streaming:
                 return _HttpJsonStream(self, request, table, row, call)
             answer = await self.service.unary(call)
-            data = encode(partial(_written, row, context.reply), answer)
+            data = encode(partial(write_response, row, context.reply, dumps), answer)
             if not isinstance(data, bytes):
                 data = await data
             sent_bytes[HTTP_JSON.name] += len(data)
@@ -164,19 +143,6 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
     def fail(self, error: BaseException) -> Failure:
         refused = self.server.error(self.request, self.table, self.call.context, self.failure(error))
         return Failure(refused, sse.encode(refused.body, b"error"))
-
-
-def _read(row: Row[Any, Any], tree: Json) -> tuple[Any, Mapping[str, str] | None]:
-    """The request in a tree, and the content beside its message."""
-    return row.decode_request(tree), None if row.extras.request is None else row.extras.request.extract(tree)
-
-
-def _written(row: Row[Any, Any], reply: ResponseParameters, answer: Any) -> bytes:
-    # A list may leave out tasks.
-    tree = encoded(row, answer, reply) if row.operation is ops.LIST_TASKS else row.encode_response(answer)
-    if row.extras.response is not None:
-        tree = row.extras.response.restore(tree, with_side_channel(reply, reply.side_channel))
-    return dumps(tree)
 
 
 def _media(request: Request, table: Table[wire.Routes]) -> Headers:

@@ -31,13 +31,7 @@ class JsonRpcBinding:
 
     def mount(self, host: Mounts, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
         options = host.options
-        server = JsonRpcServer(
-            service,
-            dialects,
-            lenient=options.lenient_versions,
-            max_values=options.max_values,
-            authenticate=options.authenticate,
-        )
+        server = JsonRpcServer(service, dialects, options)
         host.mount(path, {"POST": server.handle})
         host.mount_below(path, server.handle_below)
         for alias in options.jsonrpc_paths:

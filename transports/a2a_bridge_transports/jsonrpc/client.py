@@ -62,7 +62,8 @@ class JsonRpcClient(ClientSide):
         timeout = self.exchanger.remaining(call.context, self.options.timeout)
         fetched = await self.exchanger.call("POST", self._url, headers, body, timeout)
         self.answered(call, fetched.headers)
-        return await self._whole(row, call, id_, fetched.status, fetched.headers, fetched.body)
+        status, received, data = fetched.status, fetched.headers, fetched.body
+        return await self.parsed(data, self._checked, row, call, id_, status, received, data)
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
         row = self.row(call)
@@ -73,8 +74,11 @@ class JsonRpcClient(ClientSide):
         async with self.exchanger.stream("POST", self._url, headers, body, timeout) as response:
             self.answered(call, response.headers)
             if response.content_type != "text/event-stream":
-                data = await self.exchanger.whole(response)
-                yield Event(await self._whole(row, call, id_, response.status, response.headers, data))
+                data, status = await self.exchanger.whole(response), response.status
+                answer = await self.parsed(
+                    data, self._checked, row, call, id_, status, response.headers, data
+                )
+                yield Event(answer)
                 return
             gap = begins_with_gap(response.headers)
             async with aclosing(self.exchanger.events(response)) as groups:
@@ -84,21 +88,14 @@ class JsonRpcClient(ClientSide):
                         if len(data) <= SMALL:
                             answer = read(row, call, id_, response.status, data)
                         else:
-                            answer = await self.large(data, read, row, call, id_, response.status, data)
+                            answer = await self.parsed(data, read, row, call, id_, response.status, data)
                         yield Event(answer, event.id, gap or is_gap(answer))
                         gap = False
-
-    async def _whole(
-        self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, headers: Any, data: bytes
-    ) -> Any:
-        """The result in a response that is no stream."""
-        if len(data) > SMALL:
-            return await self.large(data, self._checked, row, call, id_, status, headers, data)
-        return self._checked(row, call, id_, status, headers, data)
 
     def _checked(
         self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, headers: Any, data: bytes
     ) -> Any:
+        """The result in a response that is no stream."""
         self._check_status(row, status, headers, data)
         return self._read(row, call, id_, status, data)
 
@@ -121,7 +118,7 @@ class JsonRpcClient(ClientSide):
         moved = redirected(fetched.status, fetched.headers, url)
         if moved is not None:
             raise moved
-        return await self.large(fetched.body, self._read_document, row, call, fetched.status, fetched.body)
+        return await self.parsed(fetched.body, self._read_document, row, call, fetched.status, fetched.body)
 
     def _read_document(self, row: Row[str, Any], call: Call[Any, Any], status: int, data: bytes) -> Any:
         try:

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
+from a2a_bridge.bindings import HostOptions
 from a2a_bridge.codec import Json, missing_required
-from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.authentication import Authenticate
-from a2a_bridge.core.call import Call, CallContext, ResponseParameters, with_side_channel
+from a2a_bridge.core.call import Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
@@ -34,8 +33,8 @@ from a2a_bridge_transports._http.exchange import (
     StreamReply,
     error_headers,
 )
-from a2a_bridge_transports._http.lists import encoded
 from a2a_bridge_transports._http.parameters import check_content_type, declared_version
+from a2a_bridge_transports._http.rows import read_request, write_response
 from a2a_bridge_transports._http.serving import (
     A_REQUEST,
     CallStream,
@@ -61,21 +60,6 @@ def _existing(row: Row[str, Any] | None, params: Json) -> Row[str, Any]:
     if params is not None and type(params) is not dict:
         raise invalid_params("", "params has to be an object")
     return row
-
-
-def _read(row: Row[str, Any], params: Json) -> tuple[Any, Mapping[str, str] | None]:
-    """The request in a frame, and the content beside its message."""
-    return row.decode_request(params), None if row.extras.request is None else row.extras.request.extract(
-        params
-    )
-
-
-def _result(token: bytes, row: Row[str, Any], reply: ResponseParameters, answer: Any) -> bytes:
-    # A list may leave out tasks.
-    tree = encoded(row, answer, reply) if row.operation is ops.LIST_TASKS else row.encode_response(answer)
-    if row.extras.response is not None:
-        tree = row.extras.response.restore(tree, with_side_channel(reply, reply.side_channel))
-    return wire.result(token, tree)
 
 
 def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
@@ -112,24 +96,8 @@ class JsonRpcServer(ServerSide[Rows]):
     documents: GET handlers that older versions have beside the URL: path relative to the URL → handler.
     """
 
-    def __init__(
-        self,
-        service: Service,
-        dialects: Sequence[Dialect],
-        *,
-        lenient: bool = False,
-        max_values: int = REQUEST_VALUES,
-        authenticate: Authenticate | None = None,
-    ) -> None:
-        super().__init__(
-            JSONRPC,
-            service,
-            dialects,
-            _by_method,
-            lenient=lenient,
-            max_values=max_values,
-            authenticate=authenticate,
-        )
+    def __init__(self, service: Service, dialects: Sequence[Dialect], options: HostOptions) -> None:
+        super().__init__(JSONRPC, service, dialects, _by_method, options)
         self.documents: dict[str, Handler] = {}
         for table in self.tables:
             for row in table.form.rows:
@@ -168,7 +136,7 @@ class JsonRpcServer(ServerSide[Rows]):
             if row.extras.variant is not None:
                 row = row.extras.variant(params, request.headers)
             if apart:
-                message, extracted = await run_in_worker(_read, row, params)
+                message, extracted = await run_in_worker(read_request, row, params)
             else:
                 message = row.decode_request(params)
                 extracted = None if row.extras.request is None else row.extras.request.extract(params)
@@ -184,7 +152,7 @@ class JsonRpcServer(ServerSide[Rows]):
             reply = context.reply
             if reply.version:
                 table, row = self.in_version(table, row, reply)
-            data = encode(partial(_result, token, row, reply), answer)
+            data = encode(partial(write_response, row, reply, partial(wire.result, token)), answer)
             if not isinstance(data, bytes):
                 data = await data
             sent_bytes[JSONRPC.name] += len(data)
@@ -223,13 +191,10 @@ class JsonRpcServer(ServerSide[Rows]):
                 principal = await self.principal(request)
                 message = row.decode_request(None)
                 context = self.context(request, table, message, None, principal)
-                answer = row.encode_response(await self.service.unary(Call(row.operation, message, context)))
-                if row.extras.response is not None:
-                    answer = row.extras.response.restore(
-                        answer, with_side_channel(context.reply, context.reply.side_channel)
-                    )
+                answer = await self.service.unary(Call(row.operation, message, context))
+                body = write_response(row, context.reply, dumps, answer)
                 headers = self.reply_headers(request, table, context, name, message)
-                return Reply(200, JSON + NO_STORE + headers, dumps(answer))
+                return Reply(200, JSON + NO_STORE + headers, body)
             except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
                 failed = self.failure(request, error, name)
                 # A document that the agent does not have is 404, whatever the reason.

@@ -31,7 +31,7 @@ from a2a_bridge.hosting.stores.records import TaskChange, TaskRow
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
 from a2a_bridge.hosting.stores.sql.database import Database, failed
 from a2a_bridge.hosting.stores.sql.push import NewDelivery
-from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, tasks
+from a2a_bridge.hosting.stores.sql.schema import bodies, segments, task_counts, tasks
 from a2a_bridge.hosting.stores.sql.statements import insert
 from a2a_bridge.hosting.stores.text import storable
 
@@ -186,7 +186,7 @@ class Committer:
 
     def count(self, connection: Connection, changes: Iterable[Counted]) -> None:
         """Updates the counters for changed or deleted tasks, in the given transaction."""
-        self._inserting(connection)(counts, self._counters(changes))
+        self._inserting(connection)(task_counts, self._counters(changes))
 
     def _open(self) -> Connection:
         if self._connection is None:
@@ -247,7 +247,7 @@ class Committer:
             guarded = write(tasks, rows, returning="" if self._database.sqlite else _NUMBER)
             write(bodies, [(one[0], row.body, row.checksum) for one, row in with_body])
             write(segments, [(row[0], *one) for change, row in pairs for one in change.segments])
-            write(counts, self._counters(map(_counted, changes)))
+            write(task_counts, self._counters(map(_counted, changes)))
         if not self._database.sqlite and (row := guarded[0].fetchone()):
             group.number = row[0]
         changed: int = sum(cursor.rowcount for cursor in guarded)
@@ -382,12 +382,8 @@ def _row(row: TaskRow) -> tuple[Any, ...]:
 
 
 def _counted(change: TaskChange) -> Counted:
-    scope, before, after = change.row.scope, change.before, change.row.place
-    context = storable(after.context)
-    if context is not after.context:
-        after = after._replace(context=context)
-        before = before and before._replace(context=context)
-    return Counted(storable(scope.tenant), storable(scope.owner), before, after)
+    scope = change.row.scope
+    return Counted(storable(scope.tenant), storable(scope.owner), change.before, change.row.place)
 
 
 class _Written(NamedTuple):

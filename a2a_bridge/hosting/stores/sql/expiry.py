@@ -20,7 +20,7 @@ from a2a_bridge.hosting.stores.sql.commit import Job
 from a2a_bridge.hosting.stores.sql.counts import Counted
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.push import forget
-from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, sends, tasks
+from a2a_bridge.hosting.stores.sql.schema import bodies, segments, sends, task_counts, tasks
 
 #: tasks, or messages, per batch
 _BATCH = 200
@@ -120,9 +120,9 @@ def _free(connection: Connection, task_ids: Sequence[str]) -> list[str]:
 
 
 def _empty_counters(connection: Connection) -> None:
-    key = tuple_(*counts.primary_key.columns)
-    query = select(*counts.primary_key.columns).where(counts.c.number == 0)
+    key = tuple_(*task_counts.primary_key.columns)
+    query = select(*task_counts.primary_key.columns).where(task_counts.c.number == 0)
     # A row that is being written will not stay empty.
     empty = [tuple(row) for row in connection.execute(query.with_for_update(skip_locked=True))]
     for start in range(0, len(empty), _BATCH):
-        connection.execute(delete(counts).where(key.in_(empty[start : start + _BATCH])))
+        connection.execute(delete(task_counts).where(key.in_(empty[start : start + _BATCH])))

@@ -82,23 +82,25 @@ segments = Table(
     sqlite_with_rowid=False,
 )
 
-#: the numbers of tasks, so that queries need not count; see `counts.py`. bucket: the time bucket, of the
-#: length given by `level`. stripe: replicas write separate rows, so that none waits for another; the count is
-#: their sum
-counts = Table(
-    "counts",
+#: the numbers of tasks, so that queries need not count; see `counts.py`. bucket: the time bucket, or ALL.
+#: stripe: replicas write separate rows, so that none waits for another; the count is their sum
+task_counts = Table(
+    "task_counts",
     metadata,
     Column("tenant", Text, primary_key=True),
     Column("owner", Text, primary_key=True),
-    Column("context", Text, primary_key=True),
-    Column("level", Integer, primary_key=True, autoincrement=False),
     Column("bucket", BigInteger, primary_key=True, autoincrement=False),
     Column("state", Integer, primary_key=True, autoincrement=False),
     Column("stripe", Integer, primary_key=True, autoincrement=False),
     Column("number", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-Index("counts_empty", counts.c.number, sqlite_where=text("number = 0"), postgresql_where=text("number = 0"))
+Index(
+    "task_counts_empty",
+    task_counts.c.number,
+    sqlite_where=text("number = 0"),
+    postgresql_where=text("number = 0"),
+)
 
 #: values that all replicas share, such as the key of page tokens
 settings = Table(

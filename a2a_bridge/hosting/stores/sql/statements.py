@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from a2a_bridge.hosting.stores.sql.schema import bodies, counts, segments, tasks
+from a2a_bridge.hosting.stores.sql.schema import bodies, segments, task_counts, tasks
 
 #: maximum rows of one statement. PostgreSQL accepts 65,535 values, SQLite 32,766
 _MOST = 64
@@ -35,9 +35,9 @@ _TAILS = {
     ),
     bodies.name: " ON CONFLICT (task) DO UPDATE SET data = excluded.data, checksum = excluded.checksum",
     segments.name: "",
-    counts.name: (
-        " ON CONFLICT (tenant, owner, context, level, bucket, state, stripe)"
-        " DO UPDATE SET number = counts.number + excluded.number"
+    task_counts.name: (
+        " ON CONFLICT (tenant, owner, bucket, state, stripe)"
+        " DO UPDATE SET number = task_counts.number + excluded.number"
     ),
 }
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, inspect, text
 from a2a_bridge.hosting.stores.sql import migrations
 
 #: the last migration that this version needs
-HEAD = "0003"
+HEAD = "0004"
 
 _TABLE = "alembic_version"
 #: Alembic keeps its state in module variables

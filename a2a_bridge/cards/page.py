@@ -1,0 +1,163 @@
+"""The page for people who open the address of an agent in a browser: what it is, and how to call it.
+
+Rules:
+1. It shows what the public card says, and nothing else. Everything of the card is escaped, and shell words in
+   the examples are quoted.
+2. It has no script and loads nothing: `CSP` allows its own style only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+from a2a_bridge.codec import dumps
+from a2a_bridge.core.operations import SEND_MESSAGE
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect, Kind, by_version
+from a2a_bridge.dialects.v1_0.card import WELL_KNOWN_PATH
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;"
+    "background:#fff}code,pre{font:14px/1.4 ui-monospace,monospace}pre{background:#f3f3f3;padding:.7rem;"
+    "white-space:pre-wrap;overflow-wrap:anywhere}th,td{text-align:left;padding:.2rem 1rem .2rem 0;"
+    "overflow-wrap:anywhere}a{color:#0550ae}@media(prefers-color-scheme:dark){body{color:#ddd;"
+    "background:#181818}pre{background:#262626}a{color:#7ab7ff}}"
+)
+_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+#: the header Content-Security-Policy for the page
+CSP = (
+    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'"
+)
+_TEXT = "hello"
+
+
+def agent_page(card: hub.AgentCard, base_url: str) -> bytes:
+    """The page of an agent, as HTML in UTF-8."""
+    parts = [f"<p>{escape(card.description)}</p>", _skills(card.skills), _addresses(card)]
+    calls = [_call(one) for one in card.supported_interfaces]
+    shown = [f"<h3>{escape(title)}</h3><pre>{escape(command)}</pre>" for title, command in calls if command]
+    asked = ", ".join(sorted(card.security_schemes))
+    if asked:
+        parts.append(
+            f"<p>It asks for credentials ({escape(asked)}), which the examples below do not have.</p>"
+        )
+    parts += ["<h2>How to call it</h2>", *dict.fromkeys(shown)]
+    card_url = f"{base_url}{WELL_KNOWN_PATH}"
+    parts.append(
+        f'<p>Its card: <a href="{escape(card_url)}">{escape(card_url)}</a>. What is wrong, if anything:'
+        f" <code>{escape(f'a2a-bridge check {shlex.quote(base_url)}')}</code></p>"
+    )
+    title = card.name or "An agent"
+    return _document(title, f"{title} {card.version}".rstrip(), "An agent that speaks A2A.", parts)
+
+
+def list_page(agents: Iterable[tuple[str, str, str]]) -> bytes:
+    """The page of a server with several agents. agents: name, description and path of each."""
+    rows = [
+        f'<li><a href="{escape(path)}">{escape(name)}</a>: {escape(about)}</li>'
+        for name, about, path in agents
+    ]
+    return _document("Agents", "Agents", "A server of agents that speak A2A.", ["<ul>", *rows, "</ul>"])
+
+
+def _document(title: str, heading: str, about: str, parts: Iterable[str]) -> bytes:
+    text = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
+        f"<body><main><h1>{escape(heading)}</h1><p>{about}</p>{''.join(parts)}</main></body></html>\n"
+    )
+    return text.encode("utf-8", "replace")
+
+
+def _skills(skills: Iterable[hub.AgentSkill]) -> str:
+    rows = []
+    for one in skills:
+        examples = "".join(f"<li><q>{escape(text)}</q></li>" for text in one.examples)
+        rows.append(
+            f"<li><b>{escape(one.name)}</b>: {escape(one.description)}"
+            + (f"<ul>{examples}</ul>" if examples else "")
+            + "</li>"
+        )
+    return f"<h2>Skills</h2><ul>{''.join(rows)}</ul>" if rows else ""
+
+
+def _addresses(card: hub.AgentCard) -> str:
+    rows = [
+        f"<tr><td>{escape(one.protocol_binding)}</td><td>{escape(one.protocol_version)}</td>"
+        f"<td><code>{escape(one.url)}</code></td></tr>"
+        for one in card.supported_interfaces
+    ]
+    head = "<tr><th>binding</th><th>version</th><th>address</th></tr>"
+    return f"<h2>Addresses</h2><table>{head}{''.join(rows)}</table>" if rows else ""
+
+
+def _call(one: hub.AgentInterface) -> tuple[str, str]:
+    """A title and a command that sends a message; no command for a binding of another distribution."""
+    dialect = by_version(one.protocol_version)
+    title = f"{one.protocol_binding} {one.protocol_version}"
+    if dialect is None:
+        return title, ""
+    if one.protocol_binding == JSONRPC.name:
+        return title, _curl(one.url, dialect, _json_rpc(dialect, one.tenant))
+    if one.protocol_binding == HTTP_JSON.name:
+        found = _row(dialect, HTTP_JSON)
+        if found is None:
+            return title, ""
+        path = found.address.rules[0].template
+        prefix = f"/{one.tenant}" if one.tenant else ""
+        return title, _curl(f"{one.url.rstrip('/')}{prefix}{path}", dialect, found.encode_request(_request()))
+    if one.protocol_binding == GRPC.name:
+        return title, _grpcurl(one, dialect)
+    return title, ""
+
+
+def _json_rpc(dialect: Dialect, tenant: str) -> Any:
+    found = _row(dialect, JSONRPC)
+    if found is None:
+        return None
+    params = found.encode_request(_request(tenant))
+    return {"jsonrpc": "2.0", "id": 1, "method": found.address, "params": params}
+
+
+def _curl(url: str, dialect: Dialect, body: Any) -> str:
+    if body is None:
+        return ""
+    version = f" -H 'A2A-Version: {dialect.version}'" if dialect.declares else ""
+    return f"curl {shlex.quote(url)} -H 'Content-Type: application/json'{version} -d {_quoted(body)}"
+
+
+def _grpcurl(one: hub.AgentInterface, dialect: Dialect) -> str:
+    # The JSON of a message of protobuf is that of HTTP+JSON.
+    call, body = _row(dialect, GRPC), _row(dialect, HTTP_JSON)
+    if call is None or body is None:
+        return ""
+    scheme, separator, rest = one.url.partition("://")
+    place = rest if separator else one.url
+    secure = scheme in ("https", "grpcs") if separator else place.endswith(":443")
+    words = [
+        "grpcurl",
+        *(() if secure else ("-plaintext",)),
+        "-d",
+        dumps(body.encode_request(_request(one.tenant))).decode(),
+    ]
+    return shlex.join([*words, place, call.address.lstrip("/")])
+
+
+def _row(dialect: Dialect, kind: Kind[Any, Any]) -> Any:
+    form = dialect.form(kind)
+    return None if form is None else form.row(SEND_MESSAGE)
+
+
+def _request(tenant: str = "") -> hub.SendMessageRequest:
+    message = hub.Message(message_id="1", role=hub.ROLE_USER, parts=[hub.Part(text=_TEXT)])
+    return hub.SendMessageRequest(tenant=tenant, message=message)
+
+
+def _quoted(tree: Any) -> str:
+    return shlex.quote(dumps(tree).decode())

@@ -1,0 +1,102 @@
+"""Which SDKs would stumble over the card, by the table of peer profiles.
+
+Rules:
+1. An SDK whose requests have no A2A-Version reads the members of 0.x only; the others read those of 1.0 if
+   there are any.
+2. Of several gRPC entries, an SDK dials the first or the last (`GrpcAddress.entry`), and most cannot dial a
+   URL.
+3. A reader that refuses a whole card gets the card that the server has for it, because some servers have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from a2a_bridge.bindings import http_fetch
+from a2a_bridge.cli.check.inspection import Finding, Inspection
+from a2a_bridge.codec import JsonSyntaxError, loads
+from a2a_bridge.core.call import VERSION_PARAMETER
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.dialects import GRPC
+from a2a_bridge.gateway.destinations import place_of
+from a2a_bridge.peers import Profile, profiles
+
+_GRPC_FIX = (
+    "write host:port for gRPC, without a scheme; in additionalInterfaces of 0.x first and last of the gRPC"
+    " entries (serve and gateway: --grpc-urls both-in-0.x)"
+)
+_HTTP_FIX = "answer these readers with the interfaces of HTTP only, as `serve` and `gateway` do"
+
+
+async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+    """One finding for each way in which SDKs stumble."""
+    tree = inspection.tree
+    if tree is None:
+        return
+    known = profiles().all
+    addresses = {one.name: _dialled_by(one, tree) for one in known if _needs_bare(one)}
+    undialled = {name: url for name, url in addresses.items() if "://" in url}
+    for url in dict.fromkeys(undialled.values()):
+        who = ", ".join(name for name, found in undialled.items() if found == url)
+        yield Finding("SDKs over gRPC", False, f"cannot dial {url}: {who}", _GRPC_FIX)
+    unread = [one for one in known if one.grpc and not _declares(one) and "url" not in tree]
+    if unread:
+        names = ", ".join(one.name for one in unread)
+        advice = "serve 0.3 too, if such clients call: a gateway does (`a2a-bridge gateway`)"
+        yield Finding("SDKs of 0.3", True, f"cannot read a card of 1.0 only: {names}", advice)
+    refusing = [one for one in known if one.quirks.http_cards and await _refuses(inspection, one)]
+    if refusing:
+        names = ", ".join(one.name for one in refusing)
+        detail = f"refuse the whole card, because not every interface is an HTTP URL of its origin: {names}"
+        yield Finding("SDKs of HTTP", True, detail, _HTTP_FIX)
+    if not undialled and not unread and not refusing:
+        yield Finding("SDKs", True, f"none of the {len(known)} that are known stumbles over this card")
+
+
+def _declares(profile: Profile) -> bool:
+    """Whether its clients send A2A-Version, as those of 1.x do."""
+    return any(VERSION_PARAMETER in signs.sends for signs in profile.callers)
+
+
+def _needs_bare(profile: Profile) -> bool:
+    return profile.grpc is not None and profile.grpc.form == "bare"
+
+
+def _dialled_by(profile: Profile, tree: Mapping[str, Any]) -> str:
+    """The gRPC address of the card that an SDK would dial; empty if none is known."""
+    if profile.grpc is None:
+        return ""
+    of_1_0 = _texts(tree.get("supportedInterfaces"), "protocolBinding")
+    found = of_1_0 if of_1_0 and _declares(profile) else _of_0_x(tree)
+    if not found:
+        return ""
+    return found[-1] if profile.grpc.entry == "last" and found is not of_1_0 else found[0]
+
+
+def _of_0_x(tree: Mapping[str, Any]) -> list[str]:
+    main = {"url": tree.get("url"), "transport": tree.get("preferredTransport")}
+    return _texts([main], "transport") + _texts(tree.get("additionalInterfaces"), "transport")
+
+
+def _texts(rows: Any, member: str) -> list[str]:
+    """The addresses for gRPC in a list of interfaces."""
+    found: Sequence[Any] = rows if isinstance(rows, list) else ()
+    grpc = [one for one in found if isinstance(one, Mapping) and one.get(member) == GRPC.name]
+    return [str(one["url"]) for one in grpc if one.get("url")]
+
+
+async def _refuses(inspection: Inspection, profile: Profile) -> bool:
+    """Whether a reader that wants HTTP URLs at the origin of the card refuses the one that it gets."""
+    try:
+        async with http_fetch(inspection.dial_options()) as fetch:
+            tree = loads((await fetch(inspection.location, profile.readers[0].example)).body)
+    except (A2AError, JsonSyntaxError):
+        return False  # the card for everybody was read, and has its findings
+    origin = place_of(inspection.location)
+    rows = tree.get("supportedInterfaces") if isinstance(tree, dict) else None
+    for one in rows if isinstance(rows, list) else []:
+        url = one.get("url") if isinstance(one, dict) else None
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")) or place_of(url) != origin:
+            return True
+    return False

@@ -1,0 +1,54 @@
+"""The steps of `check`, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+
+from a2a_bridge.cli.check.authentication import authentication
+from a2a_bridge.cli.check.card import card, serving
+from a2a_bridge.cli.check.inspection import Finding, Inspection, Step
+from a2a_bridge.cli.check.interfaces import interfaces, other_versions, public_url, unknown_task
+from a2a_bridge.cli.check.limits import size, time_limits
+from a2a_bridge.cli.check.messages import answers, message
+from a2a_bridge.cli.check.network import dns, tcp
+from a2a_bridge.cli.check.readers import readers
+from a2a_bridge.cli.check.schema import schema
+from a2a_bridge.cli.check.signatures import signatures
+from a2a_bridge.cli.check.streams import stream
+from a2a_bridge.cli.check.tls import tls
+from a2a_bridge.cli.check.webhooks import webhooks
+
+STEPS: Sequence[Step] = (
+    dns,
+    tcp,
+    tls,
+    card,
+    serving,
+    schema,
+    signatures,
+    readers,
+    interfaces,
+    public_url,
+    other_versions,
+    unknown_task,
+    time_limits,
+    authentication,
+    message,
+    answers,
+    stream,
+    size,
+    webhooks,
+)
+
+
+async def inspect(inspection: Inspection, steps: Sequence[Step] = STEPS) -> AsyncGenerator[Finding, None]:
+    """The findings of all steps, as they are made, without secrets. Ends early where an earlier one makes the
+    rest useless.
+    """
+    hide = inspection.without_secrets
+    for step in steps:
+        async for finding in step(inspection):
+            yield replace(finding, detail=hide(finding.detail), fix=hide(finding.fix))
+        if inspection.is_over:
+            return

@@ -1,0 +1,106 @@
+"""`card get`: fetches the card, checks it, and prints it.
+
+Rules:
+1. The request for the public card carries no credentials. The extended card is only asked for if the public
+   one has it, and over a scheme that the public card declares (SPEC.md 10.4).
+2. The outcome of signatures is `verified`, `unverifiable` or `absent`; only with --require-signed-card is the
+   last one an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import typer
+
+from a2a_bridge.bindings import DialOptions, names
+from a2a_bridge.cards.read import CardError
+from a2a_bridge.cards.select import unusable
+from a2a_bridge.cli.client import text
+from a2a_bridge.cli.client.flags import CardGetFlags, ClientFlags
+from a2a_bridge.cli.client.reaching import (
+    Credentials,
+    Session,
+    client_options,
+    found_card,
+    reported,
+    run,
+    wanted_transports,
+)
+from a2a_bridge.cli.client.reference import reference
+from a2a_bridge.cli.client.signatures import SignatureCheck
+from a2a_bridge.cli.connect import version_of
+from a2a_bridge.cli.flags import Output
+from a2a_bridge.cli.output import data, document, print_message
+from a2a_bridge.cli.signing_options import check_card
+from a2a_bridge.codec import required
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.dialects import V1_0
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+def shown_card(context: typer.Context, flags: CardGetFlags) -> None:
+    """Prints the card of an agent. Raises typer.Exit."""
+    if flags.extended:
+        card = run(context, flags, _extended)
+        _print(card, flags)
+        return
+    has_keys = bool(flags.card_keys or flags.card_jku_host)
+    # With the keys of the user, only a valid signature passes: the outcome has to be true.
+    trust = check_card(
+        replace(flags, require_signed_card=has_keys or flags.require_signed_card), flags.cacert
+    )
+    check = SignatureCheck(trust, flags.require_signed_card)
+    options = replace(client_options(flags), check_card=check.check)
+    Credentials.of(flags)  # complains of files that cannot be read
+    with reported(context, flags, credentials=bool(options.parameters)):
+        card = asyncio.run(_public(flags, options))
+        if flags.validate and (problems := problems_of(card)):
+            raise CardError(f"the card is not valid: {'; '.join(problems)}")
+    _print(card, flags)
+    if flags.endpoint or not check.document:
+        return
+    words = text.field("Signature", check.outcome + (f" ({check.reason})" if check.reason else ""))
+    if flags.output is Output.JSON:
+        print_message(words.rstrip(), "dim")
+    else:
+        data(words + (text.field("Valid", "yes") if flags.validate else ""), end="")
+
+
+def problems_of(card: hub.AgentCard) -> list[str]:
+    """What is wrong with a card by the schema of 1.0, and with its interfaces."""
+    found = [f"{path} is missing" for path in required(hub.AgentCard)(card)]
+    declared = set(card.security_schemes)
+    for requirement in card.security_requirements:
+        found += [
+            f"securityRequirements names {one!r}, which is no scheme"
+            for one in requirement.schemes
+            if one not in declared
+        ]
+    for scheme in card.security_schemes.values():
+        found += [] if scheme.WhichOneof("scheme") else ["a security scheme has no kind"]
+    return found + unusable(card, known=names())
+
+
+def _print(card: hub.AgentCard, flags: CardGetFlags) -> None:
+    if flags.output is Output.JSON:
+        document(V1_0.card.encode(card))
+    else:
+        data("".join(text.card(card, verbose=flags.verbose)), end="")
+
+
+async def _public(flags: ClientFlags, options: DialOptions) -> hub.AgentCard:
+    target = None if flags.endpoint else reference(flags.agent_card)
+    wanted, version = wanted_transports(flags), version_of(flags.a2a_version)
+    async with (
+        asyncio.timeout(flags.timeout),
+        found_card(flags, target, options, wanted, version) as (card, _),
+    ):
+        return card
+
+
+async def _extended(session: Session) -> hub.AgentCard:
+    if session.card.name and not session.card.capabilities.extended_agent_card:
+        raise A2AError(Reason.UNSUPPORTED_OPERATION, "the card says that there is no extended card")
+    return await session.peer.get_extended_agent_card(None, session.context)

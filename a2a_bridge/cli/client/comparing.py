@@ -1,0 +1,259 @@
+"""`compare`: the same message over every interface of a card, and whether the answers are identical.
+
+Rules:
+1. Every interface and version is called, those below 1.0 too: to compare is to ask for them.
+2. Ids and times are not compared; values that look generated are reported apart (`canonical.py`).
+3. A difference that a version cannot help names the rule of `docs/versions.md` that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import typer
+
+from a2a_bridge import runtime
+from a2a_bridge.bindings import DialOptions, names
+from a2a_bridge.cards import Candidate, select
+from a2a_bridge.cli.canonical import canonical, differences, without_generated
+from a2a_bridge.cli.client.flags import CompareFlags
+from a2a_bridge.cli.client.parts import from_stdin
+from a2a_bridge.cli.client.reaching import (
+    Credentials,
+    client_options,
+    reported,
+    wanted_transports,
+    with_credentials,
+)
+from a2a_bridge.cli.client.reference import reference
+from a2a_bridge.cli.client.text import state_name
+from a2a_bridge.cli.connect import addressed, named, version_of
+from a2a_bridge.cli.error_codes import failure
+from a2a_bridge.cli.flags import Output
+from a2a_bridge.cli.options import Exit, use_bridge_key
+from a2a_bridge.cli.output import data, document, explain, print_message
+from a2a_bridge.codec import encoder
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.dialects import by_version
+from a2a_bridge.gateway import rewrite
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer, request_of
+from a2a_bridge.recording import calls_of
+
+_encode_answer = encoder(hub.SendMessageResponse)
+_encode_event = encoder(hub.StreamResponse)
+
+
+@dataclass(slots=True)
+class InterfaceAnswer:
+    """The answer of one interface. task: as far as the events describe it. different: its differences from
+    the first answer. generated: those in values that look generated.
+    """
+
+    interface: hub.AgentInterface
+    seconds: float = 0.0
+    events: list[Any] = field(default_factory=list)
+    state: str = "message"
+    error: A2AError | None = None
+    different: list[str] = field(default_factory=list)
+    generated: list[str] = field(default_factory=list)
+
+    @property
+    def result(self) -> Any:
+        """The answer or the error, in a form that can be compared."""
+        return canonical(self.events if self.error is None else [_failed(self.error)])
+
+
+def compare_interfaces(context: typer.Context, text: str | None, flags: CompareFlags) -> None:
+    """Calls all interfaces, one after the other, and prints the comparison. Raises typer.Exit."""
+    use_bridge_key(flags.bridge_key)
+    calls = _calls(text, flags)
+    with reported(context, flags):
+        raise typer.Exit(asyncio.run(_compared(calls, flags)))
+
+
+#: an operation and its request
+Asked = tuple[ops.Operation[Any, Any], Any]
+
+
+def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
+    """What to send: the text, or the calls of a record. Raises typer.BadParameter."""
+    if (text is None) is (flags.replay is None):
+        raise typer.BadParameter("either TEXT or --replay says what to send", param_hint="TEXT")
+    if flags.replay is None:
+        content = from_stdin("TEXT") if text == "-" else text
+        return [(ops.SEND_STREAMING_MESSAGE if flags.stream else ops.SEND_MESSAGE, request_of((content,)))]
+    try:
+        calls = calls_of(flags.replay.read_bytes().splitlines())
+    except OSError as error:
+        text_ = f"{flags.replay} cannot be read: {error.strerror}"
+        raise typer.BadParameter(text_, param_hint="--replay") from None
+    except ValueError as error:
+        raise typer.BadParameter(f"{flags.replay}: {error}", param_hint="--replay") from None
+    # A message creates a task for each interface; what follows names that of the record, which is gone.
+    sends = [one for one in calls if one[0] in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE)]
+    if not sends:
+        raise typer.BadParameter(f"{flags.replay} has no message that was sent", param_hint="--replay")
+    return sends
+
+
+async def _compared(calls: Sequence[Asked], flags: CompareFlags) -> Exit:
+    target = reference(flags.agent_card)
+    async with asyncio.timeout(flags.timeout), addressed(target, client_options(flags)) as (card, found):
+        options = named(target, found)
+        candidates = select(card, known=names(), version=version_of(flags.a2a_version))
+        wanted = wanted_transports(flags)
+        candidates = [one for one in candidates if not wanted or one.interface.protocol_binding in wanted]
+        ends = []
+        for asked in calls:
+            answers = []
+            for one in candidates:
+                (place,), dialling = with_credentials(card, [one.interface], options, Credentials.of(flags))
+                answers.append(await _ask(card, one, place, dialling, asked))
+            ends.append(_shown(answers, flags.output))
+    return max(ends)
+
+
+async def _ask(
+    card: hub.AgentCard,
+    one: Candidate,
+    interface: hub.AgentInterface,
+    options: DialOptions,
+    asked: Asked,
+) -> InterfaceAnswer:
+    answer = InterfaceAnswer(one.interface)
+    if options.frame_observer is not None:
+        print_message(f"— {_cell(one.interface)} {one.interface.url}", "bold")
+    source = rewrite(card, [interface])
+    async with runtime.connect(source, options=one.dial_options(options)) as peer:
+        started = time.monotonic()
+        try:
+            await _send(peer, asked, answer)
+        except A2AError as error:
+            answer.error = error
+        answer.seconds = time.monotonic() - started
+    return answer
+
+
+async def _send(peer: Peer, asked: Asked, answer: InterfaceAnswer) -> None:
+    operation, recorded = asked
+    request = hub.SendMessageRequest()
+    request.CopyFrom(recorded)
+    request.message.message_id = str(uuid4())  # agents may know the id of each message that they had
+    if operation is ops.SEND_MESSAGE:
+        response = await peer.send_message(request)
+        answer.events.append(_encode_answer(response))
+        if response.HasField("task"):
+            answer.state = state_name(response.task.status.state)
+        return
+    async with aclosing(peer.events(request, False, CallContext())) as events:
+        async for event in events:
+            message = event.message
+            answer.events.append(_encode_event(message))
+            if message.HasField("task"):
+                answer.state = state_name(message.task.status.state)
+            elif message.HasField("status_update"):
+                answer.state = state_name(message.status_update.status.state)
+
+
+def rule_of(path: str, *interfaces: hub.AgentInterface) -> str:
+    """The rule of a version that explains a difference at a path; empty if there is none."""
+    plain = re.sub(r"\[\d+\]", "", path).strip(".")
+    for one in interfaces:
+        dialect = by_version(one.protocol_version)
+        for loss in dialect.losses if dialect is not None else ():
+            member = loss.path.partition(".")[2]
+            fits = not loss.bindings or one.protocol_binding in loss.bindings
+            if member and fits and (plain == member or plain.endswith(f".{member}")):
+                return f"{one.protocol_version}: {loss.path}: {loss.reason}"
+    return ""
+
+
+def _shown(answers: Sequence[InterfaceAnswer], output: Output) -> Exit:
+    first = answers[0]
+    for answer in answers[1:]:
+        found = differences(first.result, answer.result)
+        real = differences(without_generated(first.result), without_generated(answer.result))
+        answer.different = [_explained(line, first, answer) for line in found] if real else []
+        answer.generated = [] if real else found
+    if output is Output.JSON:
+        same = not any(one.different or one.generated for one in answers)
+        document({"identical": same, "answers": [_tree(a) for a in answers]})
+    else:
+        _print(answers)
+    failed = next((answer.error for answer in answers if answer.error is not None), None)
+    if failed is not None:
+        return failure(failed, failed.message).exit
+    return Exit.FAILURE if any(answer.different for answer in answers) else Exit.OK
+
+
+def _explained(line: str, first: InterfaceAnswer, other: InterfaceAnswer) -> str:
+    rule = rule_of(line.partition(": ")[0], first.interface, other.interface)
+    return f"{line} ({rule})" if rule else line
+
+
+def _print(answers: Sequence[InterfaceAnswer]) -> None:
+    width = max(len(_cell(answer.interface)) for answer in answers)
+    verdicts = max(len(_verdict(answer)) for answer in answers)
+    for number, answer in enumerate(answers):
+        verdict = "" if number == 0 else _verdict(answer)
+        cells = [
+            _cell(answer.interface).ljust(width),
+            "✓" if answer.error is None else "✗",
+            _short(answer).ljust(26),
+            verdict.ljust(verdicts),
+            f"{answer.seconds * 1000:.0f} ms",
+        ]
+        data("  ".join(cells))
+    for answer in answers:
+        for line in answer.different:
+            print_message(f"{_cell(answer.interface)}: {line}", "red")
+        for line in answer.generated:
+            print_message(f"{_cell(answer.interface)}: generated: {line}", "dim")
+        if answer.error is not None:
+            print_message(f"{_cell(answer.interface)}: {explain(answer.error)}", "red")
+
+
+def _verdict(answer: InterfaceAnswer) -> str:
+    if answer.different:
+        return "different"
+    return "equal but for generated values" if answer.generated else "identical"
+
+
+def _cell(interface: hub.AgentInterface) -> str:
+    return f"{interface.protocol_binding} {interface.protocol_version}"
+
+
+def _short(answer: InterfaceAnswer) -> str:
+    """An answer in two or three words."""
+    if answer.error is not None:
+        return answer.error.name
+    return answer.state if len(answer.events) == 1 else f"{answer.state}, {len(answer.events)} events"
+
+
+def _failed(error: A2AError) -> dict[str, Any]:
+    return failure(error, error.message).document
+
+
+def _tree(answer: InterfaceAnswer) -> dict[str, Any]:
+    tree: dict[str, Any] = {
+        "binding": answer.interface.protocol_binding,
+        "version": answer.interface.protocol_version,
+        "url": answer.interface.url,
+        "milliseconds": round(answer.seconds * 1000, 1),
+        "identical": not (answer.different or answer.generated),
+    }
+    if answer.generated:
+        tree["generated"] = answer.generated
+    if answer.different:
+        tree["different"] = answer.different
+    return tree | (_failed(answer.error) if answer.error is not None else {"events": answer.events})

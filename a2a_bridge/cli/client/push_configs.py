@@ -1,0 +1,196 @@
+"""`task push-config`: webhooks of a task, and the webhook of `--listen`.
+
+Rules:
+1. The card says whether an agent notifies; one that does not is not asked.
+2. `--listen` makes a token, refuses notifications without it, and removes its configuration when the task
+   rests or the command is interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+from typing import Any
+
+import typer
+
+from a2a_bridge.bindings import DocumentHost, HostOptions, ListenAddress, find
+from a2a_bridge.cli.client import text
+from a2a_bridge.cli.client.flags import ClientFlags, PushConfigFlags, StreamFlags
+from a2a_bridge.cli.client.reaching import Session, run
+from a2a_bridge.cli.client.results import show_events
+from a2a_bridge.cli.client.waiting import RESTING, known
+from a2a_bridge.cli.flags import Output
+from a2a_bridge.cli.options import file_text, listen_address
+from a2a_bridge.cli.output import cannot_listen, data, document, print_message
+from a2a_bridge.codec import encoder
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.notification import TOKEN_HEADERS, read
+
+_PATH = "/webhook"
+_encode_config = encoder(hub.TaskPushNotificationConfig)
+_encode_list = encoder(hub.ListTaskPushNotificationConfigsResponse)
+
+
+def create_config(context: typer.Context, task_id: str, flags: PushConfigFlags) -> None:
+    """`task push-config create`."""
+    if bool(flags.url) == bool(flags.listen):
+        raise typer.BadParameter("needs one of --url and --listen", param_hint="--url")
+    token = file_text(flags.token[1:], "--token") if flags.token.startswith("@") else flags.token
+    config = hub.TaskPushNotificationConfig(id=flags.config_id, task_id=task_id, url=flags.url, token=token)
+    work = partial(_listen, listen=listen_address(flags.listen, "--listen")) if flags.listen else _create
+    run(context, flags, partial(work, config=config, flags=flags))
+
+
+async def _create(
+    session: Session, *, config: hub.TaskPushNotificationConfig, flags: PushConfigFlags
+) -> None:
+    _check(session)
+    _show(await session.peer.create_task_push_notification_config(config, session.context), flags)
+
+
+def get_config(context: typer.Context, task_id: str, config_id: str, flags: ClientFlags) -> None:
+    """`task push-config get`."""
+
+    async def get(session: Session) -> None:
+        _check(session)
+        request = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id=config_id)
+        _show(await session.peer.get_task_push_notification_config(request, session.context), flags)
+
+    run(context, flags, get)
+
+
+def list_configs(context: typer.Context, task_id: str, flags: ClientFlags) -> None:
+    """`task push-config list`, all pages."""
+
+    async def list_(session: Session) -> None:
+        _check(session)
+        request = hub.ListTaskPushNotificationConfigsRequest(task_id=task_id)
+        page = await session.peer.list_task_push_notification_configs(request, session.context)
+        while page.next_page_token:
+            request.page_token = page.next_page_token
+            following = await session.peer.list_task_push_notification_configs(request, session.context)
+            page.configs.extend(following.configs)
+            page.next_page_token = following.next_page_token
+        if flags.output is Output.JSON:
+            document(_encode_list(page))
+            return
+        for number, one in enumerate(page.configs):
+            data(("\n" if number else "") + "".join(_lines(one)), end="")
+        data(text.field("Total", len(page.configs)), end="")
+
+    run(context, flags, list_)
+
+
+def delete_config(context: typer.Context, task_id: str, config_id: str, flags: ClientFlags) -> None:
+    """`task push-config delete`."""
+
+    async def delete(session: Session) -> None:
+        _check(session)
+        request = hub.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id=config_id)
+        await session.peer.delete_task_push_notification_config(request, session.context)
+        if flags.output is Output.JSON:
+            document({})
+        else:
+            data(text.field("Deleted", config_id) + text.field("Task", task_id), end="")
+
+    run(context, flags, delete)
+
+
+def _check(session: Session) -> None:
+    if session.card.name and not session.card.capabilities.push_notifications:
+        text_ = "the card says that the agent sends no push notifications"
+        raise A2AError(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED, text_)
+
+
+def _show(config: hub.TaskPushNotificationConfig, flags: ClientFlags) -> None:
+    if flags.output is Output.JSON:
+        document(_encode_config(config))
+    else:
+        data("".join(_lines(config)), end="")
+
+
+def _lines(config: hub.TaskPushNotificationConfig) -> list[str]:
+    lines = [text.field("Config", config.id), text.field("Task", config.task_id)]
+    lines.append(text.field("URL", config.url))
+    if config.authentication.scheme:
+        lines.append(text.field("Authentication", config.authentication.scheme))
+    return lines
+
+
+async def _listen(
+    session: Session,
+    *,
+    config: hub.TaskPushNotificationConfig,
+    flags: PushConfigFlags,
+    listen: tuple[str, int],
+) -> None:
+    """Registers a webhook of our own and prints what arrives, until the task rests."""
+    _check(session)
+    config.token = config.token or secrets.token_urlsafe(24)
+    arrived: asyncio.Queue[hub.StreamResponse] = asyncio.Queue(1000)
+    binding: Any = find("JSONRPC")
+    host: DocumentHost = binding.host(ListenAddress(*listen), HostOptions())
+    host.receive(_PATH, partial(_receive, config.token, arrived))
+    try:
+        await host.start()
+    except OSError as error:
+        raise cannot_listen(error) from None
+    made: hub.TaskPushNotificationConfig | None = None
+    try:
+        base = (flags.listen_url or f"http://{host.address}").rstrip("/")
+        config.url = base + _PATH
+        made = await session.peer.create_task_push_notification_config(config, session.context)
+        print_message(f"listening at {config.url} for task {text.clean(config.task_id)}", "dim")
+        task = await session.peer.get_task(hub.GetTaskRequest(id=config.task_id), session.context)
+        known(session, task)
+        events = _notified(session, task, arrived)
+        shown = StreamFlags(output=flags.output, verbose=flags.verbose)
+        await show_events(session, events, shown, live=True)
+    finally:
+        if made is not None:
+            gone = hub.DeleteTaskPushNotificationConfigRequest(task_id=made.task_id, id=made.id)
+            try:
+                await session.peer.delete_task_push_notification_config(gone)
+            except A2AError as error:
+                print_message(f"warning: the webhook stays registered: {error.message}", "yellow")
+        await host.drain(1.0)
+
+
+async def _notified(
+    session: Session, task: hub.Task, arrived: asyncio.Queue[hub.StreamResponse]
+) -> AsyncGenerator[hub.StreamResponse, None]:
+    """The task, and the events of notifications until it rests."""
+    yield hub.StreamResponse(task=task)
+    while task.status.state not in RESTING:
+        event = await arrived.get()
+        try:
+            fold(task, event)
+        except IllegalTransitionError as error:
+            # Notifications may come twice, and in another order.
+            print_message(f"note: a notification is out of order: {error}", "yellow")
+        session.task = task
+        yield event
+
+
+async def _receive(
+    token: str,
+    arrived: asyncio.Queue[hub.StreamResponse],
+    _path: str,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> int:
+    given = [headers.get(name.lower(), "") for name in TOKEN_HEADERS]
+    if not any(hmac.compare_digest(one.encode(), token.encode()) for one in given):
+        print_message("warning: a notification without our token is refused", "yellow")
+        return 401
+    event = read(body)
+    if arrived.full():
+        return 503
+    arrived.put_nowait(event)
+    return 204

@@ -1,0 +1,62 @@
+"""`--record`: calls and frames of a command in a file. What a line is, says `a2a_bridge.recording`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from a2a_bridge.bindings import DialOptions, Frame
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.event import Events
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Service
+from a2a_bridge.recording import Recorder
+
+#: the hop of a command: from here to the agent
+HOP = "upstream"
+
+
+@contextmanager
+def recording(path: Path) -> Iterator[Recorder]:
+    """A recorder whose lines are in a file, for its owner only. Raises typer.BadParameter."""
+    try:
+        path.touch(0o600)
+        file = path.open("w", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{path} cannot be written: {error.strerror}", param_hint="--record"
+        ) from None
+    with file:
+        yield Recorder(file.write)
+
+
+def both(options: DialOptions, recorder: Recorder) -> Callable[[Frame], None]:
+    """Records frames, and shows them as well if the options do."""
+    record, show = recorder.observer(HOP, options.parameters.keys()), options.frame_observer
+
+    def observe(frame: Frame) -> None:
+        record(frame)
+        if show is not None:
+            show(frame)
+
+    return observe
+
+
+class Recorded:
+    """A service whose calls are recorded."""
+
+    def __init__(self, service: Service, recorder: Recorder) -> None:
+        self._service = service
+        self._recorder = recorder
+
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        self._recorder.call(HOP, call)
+        return self._service.unary(call)
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        self._recorder.call(HOP, call)
+        return self._service.stream(call)

@@ -1,0 +1,129 @@
+"""`task get|cancel|list|subscribe|download`: what they do with an agent."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from functools import partial
+
+import typer
+
+from a2a_bridge.cli.client import text
+from a2a_bridge.cli.client.flags import (
+    ClientFlags,
+    DownloadFlags,
+    StreamFlags,
+    TaskGetFlags,
+    TaskListFlags,
+)
+from a2a_bridge.cli.client.parts import contents_of, save
+from a2a_bridge.cli.client.reaching import Session, run
+from a2a_bridge.cli.client.results import show_events, show_task, task_of
+from a2a_bridge.cli.client.waiting import poll, subscribe_and_wait
+from a2a_bridge.cli.flags import Output
+from a2a_bridge.cli.output import data, document, print_message
+from a2a_bridge.codec import encoder
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_encode_list = encoder(hub.ListTasksResponse)
+
+
+def get_task(context: typer.Context, task_id: str, flags: TaskGetFlags) -> None:
+    """`task get`."""
+    run(context, flags, partial(_get, task_id=task_id, flags=flags))
+
+
+async def _get(session: Session, *, task_id: str, flags: TaskGetFlags) -> None:
+    request = hub.GetTaskRequest(id=task_id)
+    if flags.history is not None:
+        request.history_length = flags.history
+    task = session.task = await session.peer.get_task(request, session.context)
+    if flags.wait:
+        async with aclosing(poll(session, task, flags.poll_interval, flags.history)) as looks:
+            async for task in looks:
+                print_message(f"task {text.clean(task.id)}: {text.state_name(task.status.state)}", "dim")
+    show_task(session, session.task, flags, history=bool(flags.history), warned=False)
+
+
+def cancel_task(context: typer.Context, task_id: str, flags: ClientFlags) -> None:
+    """`task cancel`."""
+
+    async def cancel(session: Session) -> None:
+        task = await session.peer.cancel_task(hub.CancelTaskRequest(id=task_id), session.context)
+        show_task(session, task, flags)
+
+    run(context, flags, cancel)
+
+
+def list_tasks(context: typer.Context, flags: TaskListFlags) -> None:
+    """`task list`."""
+    request = hub.ListTasksRequest(context_id=flags.context_id, page_token=flags.page_token)
+    if flags.status:
+        name = "TASK_STATE_" + flags.status.upper().replace("-", "_").removeprefix("TASK_STATE_")
+        names = list(hub.TaskState.keys())
+        if name not in names:
+            states = ", ".join(one.removeprefix("TASK_STATE_").lower() for one in names)
+            raise typer.BadParameter(f"{flags.status!r} is not one of {states}", param_hint="--status")
+        request.status = hub.TaskState.Value(name)  # type: ignore[assignment]
+    if flags.page_size is not None:
+        request.page_size = flags.page_size
+    run(context, flags, partial(_list, request=request, flags=flags))
+
+
+async def _list(session: Session, *, request: hub.ListTasksRequest, flags: TaskListFlags) -> None:
+    page = await session.peer.list_tasks(request, session.context)
+    while flags.all_pages and page.next_page_token:
+        request.page_token = page.next_page_token
+        following = await session.peer.list_tasks(request, session.context)
+        page.tasks.extend(following.tasks)
+        page.next_page_token = following.next_page_token
+    if flags.output is Output.JSON:
+        document(_encode_list(page))
+        return
+    for task in page.tasks:
+        data("".join(text.task(task)) if flags.verbose else "".join(_line(task)))
+    data(text.field("Total", page.total_size), end="")
+    if page.next_page_token:
+        data(text.field("Next page", page.next_page_token), end="")
+
+
+def _line(task: hub.Task) -> list[str]:
+    updated = [text.field("Updated", task.status.timestamp.ToJsonString())]
+    return [
+        *text.identity(task.id, task.context_id, task.status.state),
+        *(updated if task.status.HasField("timestamp") else ()),
+    ]
+
+
+def subscribe_to_task(context: typer.Context, task_id: str, flags: StreamFlags) -> None:
+    """`task subscribe`."""
+    run(context, flags, partial(_subscribe, task_id=task_id, flags=flags))
+
+
+async def _subscribe(session: Session, *, task_id: str, flags: StreamFlags) -> None:
+    live = flags.stream or flags.output is Output.TEXT
+    events = subscribe_and_wait(session, task_id, flags.poll_interval, streamed=live)
+    last = await show_events(session, events, flags, live=live)
+    if last is not None and not live:
+        show_task(session, task_of(session, last), flags)
+
+
+def download_task(context: typer.Context, task_id: str, flags: DownloadFlags) -> None:
+    """`task download`."""
+    run(context, flags, partial(_download, task_id=task_id, flags=flags))
+
+
+async def _download(session: Session, *, task_id: str, flags: DownloadFlags) -> None:
+    task = await session.peer.get_task(hub.GetTaskRequest(id=task_id), session.context)
+    saved = []
+    for name, content, part in contents_of(task):
+        if content is None:
+            print_message(f"note: {text.clean(part.url)} is a link; it is not fetched", "yellow")
+            continue
+        path = save(flags.output_dir, name, content, overwrite=flags.overwrite)
+        saved.append({"path": str(path), "bytes": len(content), "mediaType": part.media_type})
+    if flags.output is Output.JSON:
+        document({"taskId": task.id, "contextId": task.context_id, "files": saved})
+        return
+    data("".join(text.identity(task.id, task.context_id, task.status.state)), end="")
+    for one in saved:
+        data(text.field("Saved", f"{one['path']} {one['bytes']} bytes"), end="")

@@ -1,0 +1,65 @@
+"""`a2a-bridge skill`: the Agent Skill, with which coding agents use this command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.flags import Output, OutputFlags, with_flags
+from a2a_bridge.cli.options import Exit
+
+app = typer.Typer(
+    cls=Group,
+    add_completion=False,
+    rich_markup_mode=None,
+    name="skill",
+    help="Install the Agent Skill, with which coding agents use this command.",
+    no_args_is_help=True,
+)
+
+#: where agents look for skills, below a project or a home
+PLACE = Path(".agents") / "skills" / "a2a-bridge"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallFlags(OutputFlags):
+    """The flags of `skill install`."""
+
+
+@app.command(cls=Command)
+@with_flags
+def install(
+    folder: Annotated[
+        Path, typer.Argument(help="The project, or a home; default: here.", metavar="DIR")
+    ] = Path(),
+    *,
+    flags: InstallFlags,
+) -> None:
+    """Install the skill into DIR/.agents/skills/a2a-bridge, in place of an older one.
+
+    For example:
+
+      a2a-bridge skill install ~
+    """
+    from a2a_bridge.cli.output import data, document, fail
+
+    target = folder / PLACE
+    written = []
+    try:
+        with as_file(files("a2a_bridge.cli") / "skill_files") as source:
+            for file in sorted(source.rglob("*.md")):
+                path = target / file.relative_to(source)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(file.read_bytes())
+                written.append(str(path))
+    except OSError as error:
+        raise fail(Exit.USAGE, f"{target} cannot be written: {error.strerror}", "another DIR") from None
+    if flags.output is Output.JSON:
+        document({"files": written})
+    else:
+        data("\n".join(f"Saved: {one}" for one in written))

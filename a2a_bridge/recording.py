@@ -1,0 +1,96 @@
+"""Records what is said between a client and an agent, as NDJSON: calls, and frames on the wire in both
+directions.
+
+Rules:
+1. A line is one JSON object with `at` (seconds since the beginning), `hop` (such as `upstream`) and
+   `exchange` (a number, counted by sent frames). With `call` and `request` it is an operation of A2A; with
+   `sent` it is a frame: `head`, `headers`, and its `body` as text, or `base64` with the `message` in it.
+2. Credentials are never recorded: values of headers that hold some, and members of queries, are `***`.
+3. The recorder knows no file and no loop. Whoever has frames gives them to it: a client side (`observer` is
+   for `DialOptions.frame_observer`), a listener, a gateway for both of its hops.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from a2a_bridge.bindings import Frame
+from a2a_bridge.codec import Json, JsonSyntaxError, decoder, dumps, encoder, loads
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.masking import masked, without_query_secrets
+
+_OPERATIONS = {one.name: one for one in ops.ALL}
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Writes lines. write: takes one line, with its end. clock: monotonic, in seconds."""
+
+    write: Callable[[str], object]
+    clock: Callable[[], float] = monotonic
+    _exchange: int = 0
+    _begun: float = field(default=-1.0)
+
+    def observer(self, hop: str, secret: Collection[str] = ()) -> Callable[[Frame], None]:
+        """Takes the frames of one hop. secret: as for `masked`."""
+
+        def observe(frame: Frame) -> None:
+            if frame.sent and frame.head:
+                self._exchange += 1
+            headers = [[name, masked(name, value, secret)] for name, value in frame.headers]
+            tree: dict[str, Any] = {"sent": frame.sent}
+            if frame.head:
+                tree["head"] = without_query_secrets(frame.head)
+            if headers:
+                tree["headers"] = headers
+            self._line(hop, tree | _body(frame))
+
+        return observe
+
+    def call(self, hop: str, call: Call[Any, Any]) -> None:
+        """Takes an operation."""
+        request = encoder(type(call.request))(call.request)
+        self._line(hop, {"call": call.operation.name, "request": request})
+
+    def _line(self, hop: str, tree: dict[str, Any]) -> None:
+        now = self.clock()
+        if self._begun < 0:
+            self._begun = now
+        head = {"at": round(now - self._begun, 6), "hop": hop, "exchange": self._exchange}
+        self.write(dumps(head | tree).decode() + "\n")
+
+
+def _body(frame: Frame) -> dict[str, Json]:
+    if frame.message is not None:
+        message = encoder(type(frame.message))(frame.message)
+        return {"base64": b64encode(frame.body).decode(), "message": message}
+    if not frame.body:
+        return {}
+    try:
+        return {"body": frame.body.decode()}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(frame.body).decode()}
+
+
+def calls_of(lines: Iterable[bytes]) -> list[tuple[ops.Operation[Any, Any], Any]]:
+    """The operations of a record, with their requests. Raises ValueError that names the line at fault."""
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            tree = loads(line)
+            if not isinstance(tree, dict):
+                raise TypeError("not an object")  # noqa: TRY301  one text for all that is wrong
+            if "call" in tree:
+                operation = _OPERATIONS[str(tree["call"])]
+                found.append((operation, decoder(operation.request)(tree["request"])))
+        except (JsonSyntaxError, A2AError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"line {number} is no line of a record: {error}") from None
+    return found

@@ -1,0 +1,47 @@
+"""`check` finds nothing wrong with agents of the official SDKs, and with our own in its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from a2a_bridge import agent, serve
+from tests.cli.check.test_broken_agents import findings, wrong
+from tests.peers.processes import AGENTS, Agent, peer_agents
+
+__all__ = ["peer_agents"]
+
+#: seconds for a call, and for the notification that does not come
+LIMIT = 5.0
+TASK = "script: open; work busy; chunk one; done"
+
+
+@agent
+async def echo(text: str) -> str:
+    """Repeats the text."""
+    return text
+
+
+@pytest.mark.sdk
+@pytest.mark.parametrize("send", ["message", TASK])
+@pytest.mark.parametrize("release", AGENTS)
+async def test_an_agent_of_the_official_sdk(
+    release: str, send: str, peer_agents: Callable[..., Agent]
+) -> None:
+    running = peer_agents(release)
+    found = {one.name: one for one in await findings(running.http, send=send, limit=LIMIT)}
+    # These agents keep configurations of notifications, and have no sender.
+    expected = {"webhooks"} if send == TASK else set()
+    assert wrong(list(found.values())) == expected, [one for one in found.values() if not one.ok]
+    assert "all" in found["answers"].detail
+    assert "all" in found["stream"].detail
+
+
+async def test_our_own_agent() -> None:
+    async with serve(echo) as server:
+        found = {one.name: one for one in await findings(f"http://{server.http}")}
+    assert wrong(list(found.values())) == set(), [one for one in found.values() if not one.ok]
+    assert "all 9 interfaces" in found["answers"].detail
+    assert "none of the" in found["SDKs"].detail
+    assert not [one for one in found.values() if one.fix]

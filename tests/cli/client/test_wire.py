@@ -1,0 +1,161 @@
+"""What client commands show and keep of the wire: --as, --dry-run, --record, and compare --replay."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from a2a_bridge.bindings import Frame
+from a2a_bridge.recording import Recorder, calls_of
+from tests.cli.client.live import Live, lines
+from tests.cli.commands import command
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("flags", [(), ("--stream",)], ids=["", "stream"])
+async def test_the_printed_curl_command_does_the_same(
+    demo: dict[str, str], binding: str, flags: tuple[str, ...]
+) -> None:
+    words = ("send", 'it\'s $5 "now"', "-a", demo["http"], "--transport", binding, "--as", "curl", *flags)
+    done = await command(*words, env={"A2ACLI_BEARER": "s3cret"})
+    assert (done.code, done.out.startswith("curl ")) == (0, True), done.err
+    assert "s3cret" not in done.out + done.err
+    assert '"authorization: Bearer $A2ACLI_BEARER"' in done.out
+    ran = subprocess.run(  # noqa: ASYNC221  it is short
+        ["sh", "-c", done.out],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "A2ACLI_BEARER": "x"},
+    )
+    assert 'it\'s $5 \\"now\\"' in ran.stdout
+    assert "TASK_STATE_" in ran.stdout
+
+
+async def test_other_commands_as_curl(one: Live) -> None:
+    done = await one.run("task", "get", "some-id", "--as", "curl")
+    assert done.out.startswith("curl ")
+    assert "some-id" in done.out
+    rest = await command("task", "list", "-a", one.reference, "--transport", "rest", "--as", "curl")
+    assert "-X" not in rest.out
+    assert shlex.split(rest.out)[2].startswith(f"{one.reference}/tasks")
+
+
+async def test_a_call_as_grpcurl(demo: dict[str, str]) -> None:
+    words = ("send", "hello", "-a", demo["http"], "--as", "grpcurl", "-H", "x-key: s3cret")
+    done = await command(*words)
+    assert done.code == 0, done.err
+    parts = shlex.split(done.out)
+    assert parts[:2] == ["grpcurl", "-plaintext"]
+    assert parts[-2:] == [demo["grpc"], "lf.a2a.v1.A2AService/SendMessage"]
+    assert json.loads(parts[parts.index("-d") + 1])["message"]["parts"] == [{"text": "hello"}]
+    assert "a2a-version: 1.0" in parts
+    assert "x-key: ***" in parts
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+@pytest.mark.parametrize("flags", [(), ("--stream",)], ids=["", "stream"])
+async def test_the_printed_program_does_the_same(
+    demo: dict[str, str], binding: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    words = ("send", "hello", "-a", demo["http"], "--transport", binding, "--as", "python", *flags)
+    done = await command(*words)
+    assert done.code == 0, done.err
+    program = tmp_path / "program.py"
+    program.write_text(done.out)
+    ran = subprocess.run(  # noqa: ASYNC221
+        [sys.executable, program], capture_output=True, text=True, check=True
+    )
+    assert "TASK_STATE_COMPLETED" in ran.stdout
+
+
+async def test_a_dry_run_sends_nothing(one: Live) -> None:
+    before = (await one.run("task", "list", "-o", "json")).json.get("totalSize", 0)
+    done = await one.run("send", "hello", "--dry-run", "--bearer", "s3cret")
+    assert done.out.startswith(f"POST {one.reference}/")
+    assert "authorization: Bearer $A2ACLI_BEARER" in done.out
+    assert json.loads(done.out.splitlines()[-1])["method"] == "SendMessage"
+    assert (await one.run("task", "list", "-o", "json")).json.get("totalSize", 0) == before
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_a_record_has_the_frames_of_both_directions(
+    demo: dict[str, str], binding: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "record.ndjson"
+    words = ("send", "to be recorded", "-a", demo["http"], "--transport", binding, "--record", str(file))
+    done = await command(*words, "--bearer", "s3cret-1", "-H", "x-mine: s3cret-2")
+    assert done.code == 0, done.err
+    text = file.read_text()
+    assert "s3cret" not in text
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert rows[0]["call"] == "SendStreamingMessage"
+    assert rows[0]["request"]["message"]["parts"] == [{"text": "to be recorded"}]
+    frames = [row for row in rows if "sent" in row]
+    assert {row["sent"] for row in frames} == {True, False}
+    assert {row["hop"] for row in rows} == {"upstream"}
+    assert [row["at"] for row in rows] == sorted(row["at"] for row in rows)
+    assert ["x-mine", "***"] in [
+        [name.lower(), value] for row in frames for name, value in row.get("headers", ())
+    ]
+    assert sys.platform == "win32" or stat.S_IMODE(file.stat().st_mode) == 0o600
+    replayed = await command("compare", "-a", demo["http"], "--replay", str(file), "-o", "json")
+    assert replayed.code == 0, replayed.err
+    assert len(replayed.json["answers"]) == 9
+    assert "to be recorded" in replayed.out
+    assert lines(replayed)[0]["answers"][0]["events"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{}", "has no message that was sent"),
+        ("no json", "line 1 is no line of a record"),
+        ('{"call": "SendMessage"}', "line 1 is no line of a record"),
+        ('\n{"call": "Fly", "request": {}}', "line 2 is no line of a record"),
+    ],
+)
+async def test_a_file_that_is_no_record(one: Live, content: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "record.ndjson"
+    file.write_text(content)
+    done = await command("compare", "-a", one.reference, "--replay", str(file))
+    assert (done.code, says in done.err) == (2, True), done.err
+
+
+def test_a_recorder_of_several_hops() -> None:
+    written: list[str] = []
+    recorder = Recorder(written.append, clock=iter([5.0, 5.5, 6.0]).__next__)
+    recorder.observer("front")(Frame(True, "POST /?key=abc HTTP/1.1", (("Cookie", "a=b"),), b"{}"))
+    recorder.observer("upstream")(Frame(False, "HTTP/1.1 200 OK", (("X-Own", "c"),), b"\xff"))
+    recorder.observer("upstream", {"x-own"})(Frame(False, "", (("X-Own", "c"),)))
+    assert [json.loads(line) for line in written] == [
+        {
+            "at": 0,
+            "hop": "front",
+            "exchange": 1,
+            "sent": True,
+            "head": "POST /?key=*** HTTP/1.1",
+            "headers": [["Cookie", "***"]],
+            "body": "{}",
+        },
+        {
+            "at": 0.5,
+            "hop": "upstream",
+            "exchange": 1,
+            "sent": False,
+            "head": "HTTP/1.1 200 OK",
+            "headers": [["X-Own", "c"]],
+            "base64": "/w==",
+        },
+        {"at": 1, "hop": "upstream", "exchange": 1, "sent": False, "headers": [["X-Own", "***"]]},
+    ]
+    assert calls_of(line.encode() for line in written) == []

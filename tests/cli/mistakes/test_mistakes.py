@@ -1,0 +1,63 @@
+"""The table of mistakes on the command line: each exits with its code, and its text names the fix.
+
+The commands run in this process, because a process for each would take minutes.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from a2a_bridge.cli import app
+
+ROWS: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("table.toml").read_text("utf-8"))[
+    "mistake"
+]
+AGENT = '@agent\nasync def {}(text: str) -> str:\n    """Repeats the text."""\n    return text\n'
+FILES = {
+    "one.py": "from a2a_bridge import agent\n" + AGENT.format("one"),
+    "two.py": "from a2a_bridge import agent\n" + AGENT.format("a") + AGENT.format("b"),
+    "plain.py": "async def f(text):\n    return text\n\nx = 3\n",
+    "broken.py": "import nothing_of_this_name\n",
+    "empty.json": "{}",
+    "junk.pem": "junk",
+    "bad.toml": "http = \n",
+    "unknown.toml": "htpp = 'x'\n",
+    "folder/first.py": "",
+    "folder/second.py": "",
+    "nothing/readme.txt": "",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name, content in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("A2A_BRIDGE_STORE", "memory://")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name in FILES:
+        sys.modules.pop(Path(name).stem, None)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("row", ROWS, ids=[row["command"] for row in ROWS])
+def test_a_mistake_and_its_text(row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = shlex.split(row["command"])
+    monkeypatch.setattr(sys, "argv", ["a2a-bridge", *arguments])
+    done = CliRunner().invoke(app, arguments)
+    said = " ".join((done.stderr + (done.stdout if row.get("on_stdout") else "")).split())
+    assert done.exit_code == row["exit"], said
+    assert isinstance(done.exception, SystemExit), done.exception
+    for part in row["says"]:
+        assert part in said
