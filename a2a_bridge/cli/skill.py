@@ -9,18 +9,11 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import Output, OutputFlags, with_flags
 from a2a_bridge.cli.options import Exit
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    name="skill",
-    help="Install the Agent Skill, with which coding agents use this command.",
-    no_args_is_help=True,
-)
+app = command_group("skill", "Install the Agent Skill, with which coding agents use this command.")
 
 #: where agents look for skills, below a project or a home
 PLACE = Path(".agents") / "skills" / "a2a-bridge"

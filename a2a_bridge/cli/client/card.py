@@ -5,17 +5,10 @@ from __future__ import annotations
 import typer
 
 from a2a_bridge.cli.client.flags import CardGetFlags
-from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import with_flags
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    name="card",
-    help="Show the card of an agent.",
-    no_args_is_help=True,
-)
+app = command_group("card", "Show the card of an agent.")
 
 
 @app.command("get", cls=Command)

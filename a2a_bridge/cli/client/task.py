@@ -14,25 +14,12 @@ from a2a_bridge.cli.client.flags import (
     TaskGetFlags,
     TaskListFlags,
 )
-from a2a_bridge.cli.commands import Command, Group
+from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import with_flags
 
-app = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    name="task",
-    help="Look at tasks, cancel, list and follow them, save their artifacts.",
-    no_args_is_help=True,
-)
-push_config = typer.Typer(
-    cls=Group,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Manage the webhooks that an agent notifies of a task.",
-    no_args_is_help=True,
-)
-app.add_typer(push_config, name="push-config")
+app = command_group("task", "Look at tasks, cancel, list and follow them, save their artifacts.")
+push_config = command_group("push-config", "Manage the webhooks that an agent notifies of a task.")
+app.add_typer(push_config)
 
 TaskId = Annotated[str, typer.Argument(help="Id of the task.", metavar="TASK-ID")]
 ConfigId = Annotated[str, typer.Argument(help="Id of the configuration.", metavar="CONFIG-ID")]
