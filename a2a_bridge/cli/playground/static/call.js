@@ -30,8 +30,9 @@ class Lane {
     this.key = `${cell}|${hop}`;
   }
 
-  /** Seconds into the call when it began: all cells are called at once, a gateway calls when it has read. */
+  /** Seconds into the call when it began. Until the end says it, that is when the first thing was seen. */
   get begin() {
+    if (this.end) return Math.max(0, this.end.at - this.end.seconds);
     return this.hop === "client" ? 0 : (this.frames[0]?.at ?? this.events[0]?.at ?? 0);
   }
 

@@ -7,7 +7,7 @@ import "./results.js";
 import "./tabs.js";
 import "./timeline.js";
 import { verdict } from "./call.js";
-import { Component, h, problem } from "./dom.js";
+import { Component, counted, h, problem } from "./dom.js";
 
 class CallView extends Component {
   build() {
@@ -33,7 +33,7 @@ class CallView extends Component {
     this.call = call;
     this.tabs.hidden = false;
     this.results.show(call);
-    this.status.textContent = call.finished ? summary(call) : `${call.head.call}: sent over ${counted(call.head.cells)} …`;
+    this.status.textContent = call.finished ? summary(call) : `${call.head.call}: sent over ${counted(call.head.cells.length, "cell")} …`;
     call.addEventListener("change", () => this.call === call && this.update());
     call.addEventListener("end", () => this.call === call && (this.status.textContent = summary(call)));
     this.update();
@@ -52,8 +52,6 @@ class CallView extends Component {
   }
 }
 
-const counted = (cells) => `${cells.length} ${cells.length === 1 ? "cell" : "cells"}`;
-
 function summary(call) {
   const lanes = call.ordered().filter((lane) => lane.hop === "client");
   if (call.error) return `${call.head.call}: not done`;
@@ -63,7 +61,7 @@ function summary(call) {
   const equal = compared.length > 1 && compared.every((word) => word === "equal" || word === "reference");
   const different = compared.filter((word) => word === "lost").length;
   return [
-    `${call.head.call}: ${counted(lanes)} done`,
+    `${call.head.call}: ${counted(lanes.length, "cell")} done`,
     failed ? `${failed} failed` : "",
     equal ? "all equal" : "",
     different ? `${different} different` : "",

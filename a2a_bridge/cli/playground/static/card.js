@@ -42,8 +42,8 @@ class Card extends Component {
 }
 
 function finding({ name, ok, detail, fix }) {
-  return h(`li.${ok ? "good" : "bad"}`, { testid: "finding", "data-ok": String(ok) },
-    h("b", {}, `${ok ? "✓" : "✗"} ${name}`), detail && ` ${detail}`, !ok && fix && h("p.fix", {}, `Fix: ${fix}`));
+  return h("li", { testid: "finding", "data-ok": String(ok) },
+    h(`b.${ok ? "good" : "bad"}`, {}, `${ok ? "✓" : "✗"} ${name}`), detail && ` ${detail}`, !ok && fix && h("p.fix", {}, `Fix: ${fix}`));
 }
 
 function readable({ card, description, url, skills, cells, upstream }) {

@@ -1,6 +1,6 @@
 // Events and responses of A2A, in the JSON of 1.0, as text and as elements.
 
-import { h, jsonText, longText } from "./dom.js";
+import { counted, h, jsonText, longText } from "./dom.js";
 
 const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
@@ -105,7 +105,7 @@ export function taskView(task, { history = false } = {}) {
     (task.artifacts ?? []).map((artifact) =>
       h("div.artifact", {}, artifact.name && h("small", {}, artifact.name), partsView(artifact.parts))),
     history && (task.history ?? []).length > 0 &&
-      h("details", {}, h("summary", {}, `Conversation: ${task.history.length} messages`),
+      h("details", {}, h("summary", {}, `Conversation: ${counted(task.history.length, "message")}`),
         task.history.map((message) =>
           h("div.turn", {}, h("small", {}, message.role === "ROLE_USER" ? "user" : "agent"), partsView(message.parts)))));
 }

@@ -11,7 +11,7 @@ class Diff extends Component {
 
   show(call) {
     const lanes = call.ordered().filter((lane) => lane.comparison);
-    if (lanes.length === 0) {
+    if (lanes.length < 2) {
       this.content.replaceChildren(h("p", {}, call.finished ? "There is nothing to compare." : "Compared when all have ended."));
       return;
     }

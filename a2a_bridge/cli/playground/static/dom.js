@@ -142,6 +142,11 @@ export function problem(error, testid = "problem") {
   return h("p.bad", { testid, role: "alert" }, `✗ ${error.code ? `${error.code}: ` : ""}${error.message}`);
 }
 
+/** 1 event, 2 events */
+export function counted(number, noun) {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+
 /** Seconds for people: milliseconds below ten seconds. */
 export function duration(seconds) {
   if (seconds === undefined || seconds === null) return "–";

@@ -73,7 +73,7 @@ class Errors extends Component {
 /** One sentence about the errors of all lanes. */
 function meaningOf(lanes) {
   const codes = Map.groupBy(lanes, (lane) => lane.end?.error?.code ?? "no error");
-  if (codes.size === 1) return `All ${lanes.length} mean ${[...codes.keys()][0]}`;
+  if (codes.size === 1) return `${lanes.length === 1 ? "It means" : `All ${lanes.length} mean`} ${[...codes.keys()][0]}`;
   return [...codes].map(([code, found]) => `${code}: ${found.map((lane) => lane.name).join(", ")}`).join(" · ");
 }
 

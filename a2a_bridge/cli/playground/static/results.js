@@ -1,7 +1,7 @@
 // The columns of a call: one per lane, filled while events arrive.
 
 import { describe, outcome, partsView, stateBadge, taskView } from "./content.js";
-import { Component, button, duration, h, jsonText } from "./dom.js";
+import { Component, button, counted, duration, h, jsonText } from "./dom.js";
 import { session } from "./session.js";
 import { verdict } from "./call.js";
 
@@ -42,6 +42,7 @@ class Results extends Component {
 class Column {
   constructor(lane) {
     this.lane = lane;
+    this.rows = [];
     this.head = h("p.facts");
     this.result = h("div.result", { testid: "result" });
     this.events = h("ol.events");
@@ -59,17 +60,29 @@ class Column {
     if (known === this.known) return;
     this.known = known;
     const { task, message } = outcome(lane.events);
-    const state = end?.state || describe(task ?? {}).state || (message ? "message" : "");
+    const [first] = lane.events;
+    const state = end?.state || describe(task ?? {}).state || (first && describe(first.event).kind);
     this.head.replaceChildren(
       end?.error ? h("span.badge.bad", { testid: "state" }, "error") : stateBadge(state || (call.finished ? "no response" : "waiting")),
       h("span", {}, firstByte === undefined ? "" : `first byte ${duration(firstByte - lane.begin)}`),
       h("span", {}, end ? `end ${duration(end.seconds)}` : ""),
-      h("span", {}, `${lane.events.length} ${lane.events.length === 1 ? "event" : "events"}`),
+      h("span", {}, counted(lane.events.length, "event")),
     );
     this.result.replaceChildren(end?.error ? errorView(end.error) : task ? taskView(task) : partsView(message?.parts));
-    for (const event of lane.events.slice(this.events.childElementCount)) this.events.append(eventRow(event, lane));
+    this.addEvents();
     this.actions.replaceChildren(...(task ? actionsOf(task, lane) : []));
-    if (lane.comparison) this.showMark(verdict(lane));
+    if (lane.comparison && call.lanes.size > 1) this.showMark(verdict(lane));
+  }
+
+  /** Times count from the beginning, which is known for sure at the end only. */
+  addEvents() {
+    const { events, begin } = this.lane;
+    for (const event of events.slice(this.rows.length)) {
+      const time = h("span.time");
+      this.rows.push(time);
+      this.events.append(eventRow(event, time));
+    }
+    this.rows.forEach((time, place) => (time.textContent = `+${duration(events[place].at - begin)}`));
   }
 
   showMark({ sign, tone, text, word }) {
@@ -83,13 +96,13 @@ function errorView({ code, message, hint }) {
   return h("div.bad", { testid: "error" }, h("b", {}, code), ` ${message}`, hint && h("p", {}, hint));
 }
 
-function eventRow({ at, event, id, gap }, lane) {
+function eventRow({ event, id, gap }, time) {
   const { kind, state, text } = describe(event);
   return h("li", { testid: "event", "data-id": id ?? "" },
     gap && h("p.warn", { testid: "gap" }, "⚠ events before this one are lost"),
     h("details", {},
       h("summary", {},
-        h("span.number", {}, id || "·"), h("span.time", {}, `+${duration(at - lane.begin)}`),
+        h("span.number", {}, id || "·"), time,
         h("b", {}, kind), state && ` ${state}`, text && h("span.preview", {}, ` ${text.slice(0, 200)}`)),
       jsonText(event)));
 }

@@ -57,7 +57,7 @@ class Task extends Component {
   }
 
   listView(tasks) {
-    return table("Tasks", ["Task", "State", "Context", "Since", ""], tasks.map((task) =>
+    return table("Tasks", ["Task", "State", "Context", "Since", "Action"], tasks.map((task) =>
       h("tr", { testid: "task-row" }, h("th", { scope: "row" }, h("code", {}, task.id)), h("td", {}, stateBadge(describe(task).state)),
         h("td", {}, h("code", {}, task.contextId ?? "")), h("td", {}, task.status?.timestamp ?? ""),
         h("td", {}, button("Open", () => this.open({ id: task.id }), { className: "quiet", "aria-label": `Open task ${task.id}` })))));
