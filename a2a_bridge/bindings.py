@@ -22,7 +22,7 @@ from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
 from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import GRPC, KNOWN, Dialect, Kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import UNKNOWN, Files, Profile
@@ -201,6 +201,8 @@ class DialOptions:
     check_card: CheckCard | None = None
     #: is called with every frame, credentials included; must not raise
     frame_observer: Callable[[Frame], None] | None = None
+    #: around each client side, the first one outermost: it sees every attempt, in the version 1.0
+    middleware: tuple[Middleware, ...] = ()
     #: whether calls are traced: "auto", with the OpenTelemetry provider that the application has configured,
     #: if any; "off"; or a provider. A gateway follows ServeOptions.tracing instead
     tracing: Any = "auto"

@@ -43,20 +43,13 @@ class Recorder:
         def observe(frame: Frame) -> None:
             if frame.sent and frame.head:
                 self._exchange += 1
-            headers = [[name, masked(name, value, secret)] for name, value in frame.headers]
-            tree: dict[str, Any] = {"sent": frame.sent}
-            if frame.head:
-                tree["head"] = without_query_secrets(frame.head)
-            if headers:
-                tree["headers"] = headers
-            self._line(hop, tree | _body(frame))
+            self._line(hop, frame_tree(frame, secret))
 
         return observe
 
     def call(self, hop: str, call: Call[Any, Any]) -> None:
         """Takes an operation."""
-        request = encoder(type(call.request))(call.request)
-        self._line(hop, {"call": call.operation.name, "request": request})
+        self._line(hop, call_tree(call.operation, call.request))
 
     def _line(self, hop: str, tree: dict[str, Any]) -> None:
         now = self.clock()
@@ -64,6 +57,22 @@ class Recorder:
             self._begun = now
         head = {"at": round(now - self._begun, 6), "hop": hop, "exchange": self._exchange}
         self.write(dumps(head | tree).decode() + "\n")
+
+
+def call_tree(operation: ops.Operation[Any, Any], request: Any) -> dict[str, Any]:
+    """The members of a line about an operation."""
+    return {"call": operation.name, "request": encoder(type(request))(request)}
+
+
+def frame_tree(frame: Frame, secret: Collection[str] = ()) -> dict[str, Any]:
+    """The members of a line about a frame. secret: as for `masked`."""
+    headers = [[name, masked(name, value, secret)] for name, value in frame.headers]
+    tree: dict[str, Any] = {"sent": frame.sent}
+    if frame.head:
+        tree["head"] = without_query_secrets(frame.head)
+    if headers:
+        tree["headers"] = headers
+    return tree | _body(frame)
 
 
 def _body(frame: Frame) -> dict[str, Json]:

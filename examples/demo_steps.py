@@ -166,7 +166,7 @@ def unlike(direct: Mapping[str, Any], bridged: Mapping[str, Any], *, older: bool
         expected, got = direct[step], bridged[step]
         if older and step == IN_OWN_WORDS:
             expected, got = in_words(expected), in_words(got)
-        found[step] = differences(expected, got)
+        found[step] = [str(one) for one in differences(expected, got)]
     return found
 
 

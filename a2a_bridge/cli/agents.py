@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -38,6 +38,7 @@ from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import run, serving
 from a2a_bridge.cli.serve_options import hosted_agent
 from a2a_bridge.cli.target import parse
+from a2a_bridge.cli.ui import launch_of
 from a2a_bridge.dialects import GRPC
 from a2a_bridge.hosting.stores.opening import MEMORY
 from a2a_bridge.middleware.limits import LiveLimits
@@ -46,16 +47,20 @@ from a2a_bridge.planning import keeps_owners
 from a2a_bridge.runtime import serve_gateway
 from a2a_bridge.serving import Server, Shared
 
+if TYPE_CHECKING:
+    from a2a_bridge.cli.playground.launch import Launch
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What differs between the commands.
 
-    entry: (name, its settings, its flags, its host names, whether it is the only one) → the agent, and its
-    limits. Raises typer.BadParameter.
+    name: for `Launch`. entry: (name, its settings, its flags, its host names, whether it is the only one, the
+    launch of the playground) → the agent, and its limits. Raises typer.BadParameter.
     """
 
-    entry: Callable[[str, Any, Any, tuple[str, ...], bool], tuple[AgentEntry, LiveLimits]]
+    name: str
+    entry: Callable[[str, Any, Any, tuple[str, ...], bool, Launch | None], tuple[AgentEntry, LiveLimits]]
     #: whether two of an agent can be open at the same time, by its flags and settings
     overlaps: Callable[[Any, Any], bool]
 
@@ -71,8 +76,9 @@ class _Open:
 class _Changes:
     """Makes the running agents those of a configuration."""
 
-    def __init__(self, kind: Kind, grace: float) -> None:
+    def __init__(self, kind: Kind, grace: float, launch: Launch | None) -> None:
         self._kind = kind
+        self._launch = launch
         self._grace = grace
         self._open: dict[str, _Open] = {}
         self.server: Agents | None = None
@@ -104,7 +110,7 @@ class _Changes:
     def _entry(self, flags: Any, name: str) -> AgentEntry:
         settings, only = flags.agents[name], len(flags.agents) == 1
         names = (settings.host.lower(),) if settings.host else ()
-        entry, limits = self._kind.entry(name, settings, flags_of(flags, settings), names, only)
+        entry, limits = self._kind.entry(name, settings, flags_of(flags, settings), names, only, self._launch)
         self._open[name] = _Open(_key(flags, name), limits)
         return entry
 
@@ -122,7 +128,8 @@ async def serve_all(kind: Kind, flags: Any, reloader: Reloader | None) -> None:
         raise typer.BadParameter("the agents of a file are found over HTTP", param_hint="--no-http")
     listening = ListenOptions.of(flags, flags.push_relay if hasattr(flags, "push_relay") else "")
     options = replace(listening.options, http=listening.http, grpc=listening.grpc)
-    changes = _Changes(kind, flags.timeout_graceful_shutdown)
+    launch = launch_of(flags, kind.name)
+    changes = _Changes(kind, flags.timeout_graceful_shutdown, launch)
     entries = changes.entries(flags)
     if reloader is not None:
         reloader.on_change(changes.apply)
@@ -148,7 +155,7 @@ async def serve_all(kind: Kind, flags: Any, reloader: Reloader | None) -> None:
         advertised = Advertised(frozenset(public)) if public else None
     if advertised is not None:
         advertised = replace(advertised, several=lambda: changes.server)
-    await run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader, advertised)
+    await run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader, advertised, launch)
 
 
 def _limits(listening: ListenOptions) -> LiveLimits:
@@ -192,7 +199,7 @@ def _check_credentials(name: str, settings: Any, flags: Any) -> None:
 
 
 def _remote(
-    name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool
+    name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool, launch: Launch | None
 ) -> tuple[AgentEntry, LiveLimits]:
     if not only:
         _check_credentials(name, settings, flags)
@@ -220,17 +227,16 @@ def _remote(
         async with found(
             target, options, dialling, file=flags.card, binding=known_binding(flags.binding), version=version
         ) as (card, candidates, served, dial_options):
+            tapped = dial_options if launch is None else launch.tapped(name, card, candidates, dial_options)
             interfaces = interfaces_of(name, _interfaces(settings, listening), names, at_root=only)
-            async with serve_gateway(
-                card, candidates, interfaces, served, dial_options, shared=shared
-            ) as server:
+            async with serve_gateway(card, candidates, interfaces, served, tapped, shared=shared) as server:
                 yield server
 
     return AgentEntry(name, opening, names, at_root=only), _limits(listening)
 
 
 def _hosted(
-    name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool
+    name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool, _launch: Launch | None
 ) -> tuple[AgentEntry, LiveLimits]:
     if "public_url" not in settings.given:
         flags = replace(flags, public_url="")
@@ -246,7 +252,7 @@ def _hosted(
     return entry, _limits(listening)
 
 
-GATEWAY = Kind(_remote, lambda flags, settings: not flags.store and "grpc" not in settings.given)
-SERVE = Kind(_hosted, lambda _flags, _settings: False)
+GATEWAY = Kind("gateway", _remote, lambda flags, settings: not flags.store and "grpc" not in settings.given)
+SERVE = Kind("agent", _hosted, lambda _flags, _settings: False)
 
 __all__ = ["GATEWAY", "SERVE", "serve_all"]

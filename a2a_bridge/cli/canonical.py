@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.dialects import annotation, unmapped
@@ -66,8 +67,20 @@ def without_generated(tree: Any) -> Any:
     return _GENERATED.sub("<generated>", tree) if isinstance(tree, str) else tree
 
 
-def differences(left: Any, right: Any, path: str = "") -> list[str]:
-    """The differences of two canonical trees, as `path: this ≠ that`; empty if they are equal."""
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A place where two trees differ. path: such as `[0].task.status`; `whole` for the trees themselves."""
+
+    path: str
+    this: str
+    that: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.this} ≠ {self.that}"
+
+
+def differences(left: Any, right: Any, path: str = "") -> list[Difference]:
+    """The differences of two canonical trees; empty if they are equal."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         keys = sorted(set(left) | set(right))
         return _joined(
@@ -80,7 +93,7 @@ def differences(left: Any, right: Any, path: str = "") -> list[str]:
         )
     if left == right and isinstance(left, bool) is isinstance(right, bool):
         return []
-    return [f"{path.removeprefix('.') or 'whole'}: {_formatted(left)} ≠ {_formatted(right)}"]
+    return [Difference(path.removeprefix(".") or "whole", _formatted(left), _formatted(right))]
 
 
 class _Absent:
@@ -91,8 +104,8 @@ class _Absent:
 _ABSENT = _Absent()
 
 
-def _joined(parts: Iterable[list[str]]) -> list[str]:
-    return [line for part in parts for line in part]
+def _joined(parts: Iterable[list[Difference]]) -> list[Difference]:
+    return [one for part in parts for one in part]
 
 
 def _formatted(value: Any) -> str:

@@ -533,6 +533,18 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         group="Process",
         common=True,
     )
+    ui: bool = flag(
+        False,
+        "Serve the playground, a page to call and inspect the agent, on this machine.",
+        group="Process",
+        common=True,
+    )
+    ui_listen: str = flag(
+        "127.0.0.1:0",
+        "Address of --ui; everyone who has its token can call the agent.",
+        "HOST:PORT",
+        group="Process",
+    )
     tracing: TracingMode = flag(
         TracingMode.AUTO,
         "Trace calls with OpenTelemetry; auto: if the agent configures it; on: as OTEL_… variables say.",

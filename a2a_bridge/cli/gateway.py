@@ -12,6 +12,7 @@ from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import with_flags
 from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.options import known_binding, use_bridge_key
+from a2a_bridge.cli.ui import check_one_process, launch_of
 from a2a_bridge.core.errors import Reason
 
 
@@ -36,6 +37,7 @@ def gateway(
       a2a-bridge gateway agent.internal:50051 --card card.json --public-url https://agent.example
     """
     check_target(target, flags, flags.agents, "UPSTREAM")
+    check_one_process(flags)
     note_open(flags)
     run_if_requested(context, flags)
     from a2a_bridge.cli import workers
@@ -79,6 +81,7 @@ def gateway(
                 version=version_of(flags.a2a_version),
                 grace=flags.timeout_graceful_shutdown,
                 reloader=reloader,
+                launch=launch_of(flags, "gateway"),
             ),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from a2a_bridge import runtime
@@ -26,6 +27,9 @@ from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.endpoints import with_endpoints
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
+if TYPE_CHECKING:
+    from a2a_bridge.cli.playground.launch import Launch
+
 
 async def bridge(
     target: Target,
@@ -37,12 +41,17 @@ async def bridge(
     version: str,
     grace: float,
     reloader: Reloader | None = None,
+    launch: Launch | None = None,
 ) -> None:
-    """Serves `target` until a signal. Raises A2AError when the agent cannot be reached or used."""
+    """Serves `target` until a signal. launch: makes the playground. Raises A2AError when the agent cannot be
+    reached or used.
+    """
     async with found(
         target, listening.options, options, file=file, binding=binding, version=version
     ) as upstream:
         card, candidates, served, dialling = upstream
+        if launch is not None:
+            dialling = launch.tapped("", card, candidates, dialling)
         arguments = (card, candidates, listening.interfaces, served, dialling)
         opening = serving(
             lambda: runtime.serve_gateway(*arguments),
@@ -50,7 +59,8 @@ async def bridge(
             listening.interfaces,
             listening.options.host.drain_window,
         )
-        await run(opening, grace, listening.counting, reloader, Advertised.of(listening.options))
+        advertised = Advertised.of(listening.options)
+        await run(opening, grace, listening.counting, reloader, advertised, launch)
 
 
 @asynccontextmanager

@@ -122,7 +122,8 @@ class ListenOptions:
             public_grpc=flags.public_grpc,
             grpc_urls=flags.grpc_urls.value,
             admin=_admin(flags, worker),
-            usage=counting.table if counting is not None else None,
+            # The page of the playground about callers is that of the listener for operators.
+            usage=counting.table if counting is not None else Usage() if flags.ui and flags.admin else None,
             authentication=authentication(flags),
             allow_unauthenticated=flags.allow_unauthenticated,
             middleware=middleware_of(flags),

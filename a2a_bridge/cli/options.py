@@ -113,7 +113,7 @@ def parameters(headers: list[str] | None) -> dict[str, str]:
     for header in headers or ():
         name, colon, value = header.partition(":")
         name = name.strip().lower()
-        if not colon or not _is_header_name(name):
+        if not colon or not is_header_name(name):
             # Without the value, which may be a secret.
             raise typer.BadParameter("a header is 'NAME: VALUE' or 'NAME: @FILE'", param_hint="--header")
         value = _header_value(value.strip(), f"--header {name}")
@@ -121,14 +121,15 @@ def parameters(headers: list[str] | None) -> dict[str, str]:
     for variable, value in os.environ.items():
         if variable.startswith(HEADER) and not variable.endswith("_FILE"):
             name = variable.removeprefix(HEADER).lower().replace("_", "-")
-            if not _is_header_name(name):
+            if not is_header_name(name):
                 raise typer.BadParameter("its name is not that of a header", param_hint=variable)
             if name not in found:
                 found[name] = _header_value(value, variable)
     return found
 
 
-def _is_header_name(name: str) -> bool:
+def is_header_name(name: str) -> bool:
+    """Whether a text in lower case can be the name of a header."""
     return bool(_HEADER_NAME.fullmatch(name))
 
 

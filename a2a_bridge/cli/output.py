@@ -35,7 +35,7 @@ _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
 _formatter: logging.Formatter | None = None
 
 #: the flags whose addresses are listened on
-_LISTENING = "--http, --grpc, --listen, --admin, --usage-listen"
+_LISTENING = "--http, --grpc, --listen, --admin, --usage-listen, --ui-listen"
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -23,6 +23,7 @@ from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.advertised import Advertised
+    from a2a_bridge.cli.playground.server import Playground
     from a2a_bridge.cli.reload import Reloader
     from a2a_bridge.cli.usage_recorder import UsageRecorder
     from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -75,11 +76,12 @@ async def run(
     counting: UsageRecorder | None = None,
     reloader: Reloader | None = None,
     advertised: Advertised | None = None,
+    playground: Callable[[Any], Playground] | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
 
-    Prints the ready line when the sockets listen. advertised: checks the URLs of the card. Raises typer.Exit
-    when they cannot, or the store cannot be
+    Prints the ready line when the sockets listen. advertised: checks the URLs of the card. playground: of the
+    running server; None without one. Raises typer.Exit when the sockets cannot listen, or the store cannot be
     opened.
     """
     from a2a_bridge.hosting.stores import StoreOpenError  # loads protobuf
@@ -106,6 +108,9 @@ async def run(
                 await stack.enter_async_context(reloader.attached(None if envoy is None else envoy.hangups))
             line = ready_line(server) + (f" usage=http://{usage}" if usage is not None else "")
             logger.info("started as process %d: %s", os.getpid(), line)
+            if playground is not None:
+                # Its address has a token, which no log should have.
+                line += f" ui={await stack.enter_async_context(_opened(playground(server)))}"
             if worker is None:
                 data(line)
                 _announce(server)
@@ -123,6 +128,17 @@ async def run(
             logger.info("stopped, because of %s", stop.cause)
         finally:
             await opening.__aexit__(None, None, None)
+
+
+@asynccontextmanager
+async def _opened(playground: Playground) -> AsyncIterator[str]:
+    """The address of a playground while the context is open. Raises typer.Exit."""
+    async with AsyncExitStack() as stack:
+        try:
+            address = await stack.enter_async_context(playground.open())
+        except OSError as error:
+            raise cannot_listen(error) from error
+        yield address
 
 
 def _announce(server: Any) -> None:

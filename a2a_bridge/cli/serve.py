@@ -12,6 +12,7 @@ from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import with_flags
 from a2a_bridge.cli.options import use_bridge_key
 from a2a_bridge.cli.serve_flags import ServeFlags
+from a2a_bridge.cli.ui import check_one_process, launch_of
 
 
 @with_flags
@@ -36,6 +37,7 @@ def serve(
       a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
     """
     check_target(target, flags, flags.agents, "AGENT")
+    check_one_process(flags)
     note_open(flags)
     run_if_requested(context, flags)
     from a2a_bridge.cli import loopback_bus, workers
@@ -72,4 +74,5 @@ def serve(
             flags.drain_window,
         )
         advertised, grace = Advertised.of(options), flags.timeout_graceful_shutdown
-        run_on(flags.loop, run(opening, grace, listening.counting, reloader, advertised))
+        launch = launch_of(flags)
+        run_on(flags.loop, run(opening, grace, listening.counting, reloader, advertised, launch))

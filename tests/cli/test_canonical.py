@@ -55,12 +55,12 @@ def test_the_order_of_members_does_not_count_and_that_of_items_does() -> None:
     ],
 )
 def test_differences_are_named_by_their_path(left: Any, right: Any, where: list[str]) -> None:
-    assert [line.split(":")[0] for line in differences(left, right)] == where
+    assert [one.path for one in differences(left, right)] == where
 
 
 def test_a_long_value_is_cut_in_a_difference() -> None:
     (line,) = differences("x" * 1000, "y")
-    assert len(line) < 300
+    assert len(str(line)) < 300
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ async def _varies(inspection: Inspection, one: Dialled) -> bool:
 
 
 def _compared(one: hub.SendMessageResponse | None, other: hub.SendMessageResponse | None) -> list[str]:
-    return differences(_comparable(one), _comparable(other))
+    return [str(found) for found in differences(_comparable(one), _comparable(other))]
 
 
 def _comparable(response: hub.SendMessageResponse | None) -> Any:

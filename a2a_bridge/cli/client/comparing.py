@@ -22,7 +22,7 @@ import typer
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import Candidate, select
-from a2a_bridge.cli.canonical import canonical, differences, without_generated
+from a2a_bridge.cli.canonical import Difference, canonical, differences, without_generated
 from a2a_bridge.cli.client.flags import CompareFlags
 from a2a_bridge.cli.client.parts import from_stdin
 from a2a_bridge.cli.client.reaching import (
@@ -183,8 +183,8 @@ def _shown(answers: Sequence[InterfaceAnswer], output: Output) -> Exit:
     for answer in answers[1:]:
         found = differences(first.result, answer.result)
         real = differences(without_generated(first.result), without_generated(answer.result))
-        answer.different = [_explained(line, first, answer) for line in found] if real else []
-        answer.generated = [] if real else found
+        answer.different = [_explained(one, first, answer) for one in found] if real else []
+        answer.generated = [] if real else [str(one) for one in found]
     if output is Output.JSON:
         same = not any(one.different or one.generated for one in answers)
         document({"identical": same, "answers": [_tree(a) for a in answers]})
@@ -196,9 +196,9 @@ def _shown(answers: Sequence[InterfaceAnswer], output: Output) -> Exit:
     return Exit.FAILURE if any(answer.different for answer in answers) else Exit.OK
 
 
-def _explained(line: str, first: InterfaceAnswer, other: InterfaceAnswer) -> str:
-    rule = rule_of(line.partition(": ")[0], first.interface, other.interface)
-    return f"{line} ({rule})" if rule else line
+def _explained(one: Difference, first: InterfaceAnswer, other: InterfaceAnswer) -> str:
+    rule = rule_of(one.path, first.interface, other.interface)
+    return f"{one} ({rule})" if rule else str(one)
 
 
 def _print(answers: Sequence[InterfaceAnswer]) -> None:

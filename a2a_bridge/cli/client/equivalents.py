@@ -33,6 +33,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: headers that every client makes itself
 _OWN = frozenset({"host", "content-length", "accept-encoding", "connection", "user-agent"})
+#: characters of a secret that is looked for inside other texts; shorter ones are words that occur anywhere
+_SECRET = 6
 
 
 class CapturedCallError(Exception):
@@ -191,13 +193,16 @@ def _number(operation: Any) -> int:
 
 
 def _shown(name: str, value: str, secrets: Mapping[str, str]) -> str:
+    if value in secrets:
+        return secrets[value]
     replaced = _replaced(value, secrets)
     return HIDDEN if replaced == value and name.lower() in SECRET else replaced
 
 
 def _replaced(text: str, secrets: Mapping[str, str]) -> str:
     for secret, name in secrets.items():
-        text = text.replace(secret, name)
+        if len(secret) >= _SECRET:
+            text = text.replace(secret, name)
     return text
 
 

@@ -1,0 +1,73 @@
+"""`a2a-bridge ui`: the playground for an agent that is served elsewhere, or in Python code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from a2a_bridge.cli.flags import DialFlags, LogLevel, LoopKind, ServerFlags, ServerKind, flag, with_flags
+
+if TYPE_CHECKING:
+    from a2a_bridge.cli.playground.launch import Launch
+
+
+@dataclass(frozen=True, kw_only=True)
+class UiFlags(DialFlags):
+    """The flags of `ui`."""
+
+    listen: str = flag(
+        "127.0.0.1:0",
+        "Listen here for the browser; everyone who has the token can call the agent.",
+        "HOST:PORT",
+        group="Process",
+    )
+    log_level: LogLevel = flag(LogLevel.WARNING, "Log level on stderr.", group="Process")
+
+
+@with_flags
+def ui(
+    target: Annotated[
+        str, typer.Argument(help="URL, :PORT, host:port (gRPC), card file, file.py[:agent] or module:agent.")
+    ],
+    *,
+    flags: UiFlags,
+) -> None:
+    """Serve the playground for the agent at TARGET: a page to call it over several bindings at once.
+
+    The command prints one line when it is ready: ready ui=http://HOST:PORT/?token=TOKEN
+
+    For example:
+
+      a2a-bridge ui http://localhost:9999
+
+      a2a-bridge ui https://agent.example -H 'Authorization: @token.txt'
+
+      a2a-bridge ui weather.py
+    """
+    from a2a_bridge.cli.log_setup import configure_logging
+    from a2a_bridge.cli.output import guarded
+    from a2a_bridge.cli.playground.launch import served
+    from a2a_bridge.cli.running import run_on
+    from a2a_bridge.cli.target import parse
+
+    configure_logging(ServerFlags(log_level=flags.log_level))
+    with guarded(target):
+        run_on(LoopKind.AUTO, served(parse(target), flags, flags.listen))
+
+
+def check_one_process(flags: ServerFlags) -> None:
+    """Raises typer.BadParameter if a server with a playground would be more than one process."""
+    if flags.ui and (flags.workers > 1 or flags.server is ServerKind.ENVOY):
+        text = "the playground needs a server of one process; beside this one: a2a-bridge ui URL"
+        raise typer.BadParameter(text, param_hint="--ui")
+
+
+def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
+    """The playground that the flags ask for. kind: see `Launch`. Raises typer.BadParameter."""
+    if not flags.ui:
+        return None
+    from a2a_bridge.cli.playground.launch import Launch  # loads a web server
+
+    return Launch(flags, kind)
