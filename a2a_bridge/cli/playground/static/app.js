@@ -8,20 +8,13 @@ import "./tabs.js";
 import "./task.js";
 import "./usage.js";
 import "./webhooks.js";
-import { Component, button, h, problem, select, setOptions } from "./dom.js";
+import { button, h, problem, select, setOptions } from "./dom.js";
 import { session } from "./session.js";
 
-const TABS = [
-  ["compose", "Compose"], ["task", "Task"], ["webhooks", "Webhooks"], ["card", "Card"],
-  ["history", "History"], ["errors", "Errors"], ["usage", "Usage"],
-];
+const TABS = ["Compose", "Task", "Webhooks", "Card", "History", "Errors", "Usage"];
 
-class App extends Component {
-  connectedCallback() {
-    this.build();
-  }
-
-  async build() {
+class App extends HTMLElement {
+  async connectedCallback() {
     this.banner = h("div");
     this.replaceChildren(this.banner);
     try {
@@ -29,24 +22,25 @@ class App extends Component {
     } catch (error) {
       // Without the program there is nothing to show. An agent that cannot be read may come back.
       if (session.program.operations.length === 0) {
-        this.banner.replaceChildren(h("main", {}, h("h1", {}, "a2a-bridge playground"), problem(error)));
+        this.replaceChildren(h("main", h("h1", "a2a-bridge playground"), problem(error)));
         return;
       }
       this.showProblem(error);
     }
     const tabs = h("pg-tabs");
-    this.replaceChildren(this.header(), this.banner, h("main", {}, tabs));
-    const shown = TABS.filter(([id]) => id !== "usage" || session.program.admin);
-    tabs.addEventListener("choose", ({ detail }) => this.begun && session.setLink({ tab: detail }));
-    tabs.fill("Playground", shown.map(([id, label]) => ({ id, label, content: h(`pg-${id}`) })));
-    this.begun = true;
-    tabs.choose(session.link.get("tab"));
+    const names = TABS.filter((name) => name !== "Usage" || session.program.admin);
+    const wanted = session.link.get("tab");
+    this.replaceChildren(this.header(), this.banner, h("main", tabs));
+    tabs.fill("Playground", names.map((name) => [name.toLowerCase(), name, h(`pg-${name.toLowerCase()}`)]));
+    tabs.addEventListener("choose", ({ detail }) => session.setLink({ tab: detail }));
+    tabs.choose(wanted);
     session.addEventListener("tab", ({ detail }) => tabs.choose(detail));
   }
 
   header() {
     const { agents, kind, program } = session.program;
-    const choice = select([], { testid: "agent", "aria-label": "Agent", onchange: () => this.choose(choice.value) });
+    const choice = select([], { testid: "agent", onchange: () => this.choose(choice.value) });
+    choice.setAttribute("aria-label", "Agent");
     const name = h("strong", { testid: "agent-name" });
     session.watch(["agent"], () => {
       setOptions(choice, agents.map((agent) => agent.name));
@@ -54,7 +48,8 @@ class App extends Component {
       name.textContent = session.agent?.name ?? session.agentName;
       document.title = `${name.textContent} – a2a-bridge playground`;
     });
-    return h("header", {}, h("h1", {}, "a2a-bridge ", h("span", {}, "playground")), h("span.badge.plain", {}, kind), agents.length > 1 ? choice : name, h("small", {}, program));
+    return h("header", h("h1", "a2a-bridge ", h("span", "playground")), h("span.badge.plain", kind),
+      agents.length > 1 ? choice : name, h("small", program));
   }
 
   async choose(name) {
@@ -67,7 +62,8 @@ class App extends Component {
   }
 
   showProblem(error) {
-    this.banner.replaceChildren(h("div.banner", {}, problem(error, "agent-problem"), button("Read the card again", () => this.choose(session.agentName))));
+    const again = button("Read the card again", "read-again", () => this.choose(session.agentName));
+    this.banner.replaceChildren(h("div.banner", problem(error, "agent-problem"), again));
   }
 }
 

@@ -1,7 +1,8 @@
 // One call as the page knows it: lines of the program become lanes. A lane is one cell on one hop: between
-// the page's program and the agent or gateway (`client`), or behind a gateway (`upstream`).
+// the program and the agent or gateway (`client`), or between a gateway and its agent (`upstream`).
 
 import { askLines } from "./api.js";
+import { session } from "./session.js";
 
 /** Lines of one call that the page keeps; the record of the program may have more. */
 const MOST_LINES = 2000;
@@ -18,22 +19,29 @@ class Lane {
   frames = [];
   /** @type {CallEvent[]} */
   events = [];
-  /** how it ended: {seconds, error, state}, with `at` */
+  /** how it ended: {at, seconds, error, state}; of several calls of a gateway, the last */
   end = null;
   /** {verdict, differences} beside the first lane */
   comparison = null;
+  /** seconds into the call when it began, as the end says it */
+  began = undefined;
 
   constructor(cell, hop) {
     this.cell = cell;
     this.hop = hop;
-    this.name = hop === "client" ? cell : `${cell}, upstream`;
+    this.isUpstream = hop !== "client";
+    this.name = this.isUpstream ? `${cell}, upstream` : cell;
     this.key = `${cell}|${hop}`;
   }
 
-  /** Seconds into the call when it began. Until the end says it, that is when the first thing was seen. */
+  take(end) {
+    this.began ??= Math.max(0, end.at - end.seconds);
+    this.end = end;
+  }
+
+  /** Seconds into the call when it began. Until its end says it, that is when the first thing was seen. */
   get begin() {
-    if (this.end) return Math.max(0, this.end.at - this.end.seconds);
-    return this.hop === "client" ? 0 : (this.frames[0]?.at ?? this.events[0]?.at ?? 0);
+    return this.began ?? (this.isUpstream ? (this.frames[0]?.at ?? this.events[0]?.at ?? 0) : 0);
   }
 
   /** Seconds into the call when the first byte of the response came; undefined before. */
@@ -47,9 +55,11 @@ class Lane {
   }
 }
 
+/** Events: "change" (more is known), "end" (there will be no further lines). */
 export class Call extends EventTarget {
-  /** the first line: call, request, cells, agent, time */
+  /** the first line */
   head = { call: "", request: {}, cells: [], agent: "" };
+  headers = {};
   /** @type {Map<string, Lane>} */
   lanes = new Map();
   finished = false;
@@ -64,12 +74,13 @@ export class Call extends EventTarget {
   #abort = new AbortController();
   #notice = 0;
 
-  /** A call that is on its way. body: as `POST /api/calls` takes it. */
-  static start(body) {
+  /** A call to the chosen agent that is on its way. after: id of the event after which a stream goes on. */
+  static start(operation, request, cells, { headers = {}, after = "" } = {}) {
     const call = new Call();
-    call.headers = body.headers ?? {};
-    call.head = { call: body.operation, request: body.request, cells: body.cells, agent: body.agent };
-    call.#read("/api/calls", { method: "POST", body });
+    const agent = session.agentName;
+    call.headers = headers;
+    call.head = { call: operation, request, cells, agent };
+    call.#read("/api/calls", { method: "POST", body: { agent, operation, request, cells, headers, after } });
     return call;
   }
 
@@ -94,8 +105,8 @@ export class Call extends EventTarget {
   /** The lanes of clients, each followed by that behind its gateway. */
   ordered() {
     const all = [...this.lanes.values()];
-    const upstream = (lane) => all.filter((other) => other.hop !== "client" && other.cell === lane.cell);
-    return all.filter((lane) => lane.hop === "client").flatMap((lane) => [lane, ...upstream(lane)]);
+    const upstream = (lane) => all.filter((other) => other.isUpstream && other.cell === lane.cell);
+    return all.filter((lane) => !lane.isUpstream).flatMap((lane) => [lane, ...upstream(lane)]);
   }
 
   async #read(path, options) {
@@ -120,12 +131,12 @@ export class Call extends EventTarget {
     } else if (line.cut) {
       this.cut = line.cut;
     } else if (line.end) {
-      this.#lane(line).end = { at: line.at, ...line.end };
+      this.#lane(line).take({ at: line.at, ...line.end });
     } else if (this.#kept++ >= MOST_LINES) {
       this.dropped += 1;
     } else if (line.event) {
       this.#lane(line).events.push(line);
-    } else if (line.cell) {
+    } else {
       this.#lane(line).frames.push(line);
     }
     this.#notice ||= setTimeout(() => {
@@ -141,18 +152,18 @@ export class Call extends EventTarget {
   }
 }
 
-/**
- * What a comparison means in a word, with a sign that does not need colour.
- * @returns {{word: string, sign: string, tone: string, text: string}}
- */
-export function verdict(lane) {
-  const { verdict: said, differences = [] } = lane.comparison;
-  if (said === "first") return { word: "reference", sign: "", tone: "plain", text: "the others are compared with it" };
-  if (said === "identical") return { word: "equal", sign: "= same", tone: "good", text: "equal to the first" };
-  if (said === "generated") return { word: "equal", sign: "= same", tone: "good", text: "equal but for ids and times that were generated" };
-  if (said === "failed") return { word: "failed", sign: "✗ failed", tone: "bad", text: "there is nothing to compare" };
-  if (differences.every((one) => one.rule)) {
-    return { word: "explained", sign: "≈ explained", tone: "warn", text: "what differs cannot be expressed in this version" };
-  }
-  return { word: "lost", sign: "≠ different", tone: "bad", text: "it differs, and no rule explains it" };
+/** [word, sign, tone, text]: what a comparison means, without the need of colour */
+const VERDICTS = {
+  first: ["reference", "reference", "plain", "the others are compared with it"],
+  identical: ["equal", "= same", "good", "equal to the first"],
+  generated: ["equal", "= same", "good", "equal but for generated ids and times"],
+  explained: ["explained", "≈ explained", "warn", "what differs cannot be expressed in this version"],
+  different: ["lost", "≠ different", "bad", "it differs, and no rule explains it"],
+};
+
+/** What the comparison of a lane means: {word, sign, tone, text}. */
+export function verdict({ comparison }) {
+  const isExplained = comparison.verdict === "different" && comparison.differences.every((one) => one.rule);
+  const [word, sign, tone, text] = VERDICTS[isExplained ? "explained" : comparison.verdict];
+  return { word, sign, tone, text };
 }

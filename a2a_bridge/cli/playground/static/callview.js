@@ -7,7 +7,14 @@ import "./results.js";
 import "./tabs.js";
 import "./timeline.js";
 import { verdict } from "./call.js";
-import { Component, counted, h, problem } from "./dom.js";
+import { Component, counted, h, present, problem } from "./dom.js";
+
+const DETAILS = [
+  ["timeline", "Timeline", "pg-timeline"],
+  ["frames", "Frames", "pg-frames"],
+  ["diff", "Differences", "pg-diff"],
+  ["copy", "Copy as", "pg-equivalent"],
+];
 
 class CallView extends Component {
   build() {
@@ -15,25 +22,20 @@ class CallView extends Component {
     this.notes = h("div");
     this.results = h("pg-results");
     this.tabs = h("pg-tabs", { hidden: true });
-    this.append(h("h2.hidden", {}, "Results"), this.status, this.notes, this.results, this.tabs);
-    const lazily = (name) => {
+    this.append(h("h2.hidden", "Results"), this.status, this.notes, this.results, this.tabs);
+    this.tabs.fill("The call in detail", DETAILS.map(([id, label, name]) => {
       const content = h(name);
-      content.shown = () => this.call && content.isConnected && content.show(this.call);
-      return content;
-    };
-    this.tabs.fill("The call in detail", [
-      { id: "timeline", label: "Timeline", content: lazily("pg-timeline") },
-      { id: "frames", label: "Frames", content: lazily("pg-frames") },
-      { id: "diff", label: "Differences", content: lazily("pg-diff") },
-      { id: "copy", label: "Copy as", content: lazily("pg-equivalent") },
-    ]);
+      content.shown = () => this.call && content.show(this.call);
+      return [id, label, content];
+    }));
   }
 
   show(call) {
     this.call = call;
     this.tabs.hidden = false;
     this.results.show(call);
-    this.status.textContent = call.finished ? summary(call) : `${call.head.call}: sent over ${counted(call.head.cells.length, "cell")} …`;
+    const { call: operation, cells } = call.head;
+    this.status.textContent = operation && `${operation}: sent over ${counted(cells.length, "cell")} …`;
     call.addEventListener("change", () => this.call === call && this.update());
     call.addEventListener("end", () => this.call === call && (this.status.textContent = summary(call)));
     this.update();
@@ -41,31 +43,32 @@ class CallView extends Component {
 
   update() {
     const { call } = this;
+    const dropped = `⚠ ${call.dropped} further lines are not shown; the exported record has them`;
     this.results.update();
-    this.notes.replaceChildren(...[
+    this.notes.replaceChildren(...present([
       call.error && problem(call.error),
       call.cut && h("p.warn", { testid: "cut" }, `⚠ ${call.cut}`),
-      call.dropped > 0 && h("p.warn", { testid: "dropped" }, `⚠ ${call.dropped} further lines are not shown; the exported record has them`),
-    ].filter(Boolean));
-    // A command does not change with what arrives.
+      call.dropped > 0 && h("p.warn", { testid: "dropped" }, dropped),
+    ]));
+    // The call as a command does not change with what arrives.
     if (this.tabs.chosen !== "copy" || call.finished) this.tabs.choose(this.tabs.chosen);
   }
 }
 
 function summary(call) {
-  const lanes = call.ordered().filter((lane) => lane.hop === "client");
+  const lanes = call.ordered().filter((lane) => !lane.isUpstream);
   if (call.error) return `${call.head.call}: not done`;
   if (call.stopped) return `${call.head.call}: stopped`;
   const failed = lanes.filter((lane) => lane.end?.error).length;
-  const compared = lanes.filter((lane) => lane.comparison).map((lane) => verdict(lane).word);
-  const equal = compared.length > 1 && compared.every((word) => word === "equal" || word === "reference");
-  const different = compared.filter((word) => word === "lost").length;
-  return [
+  const words = lanes.filter((lane) => lane.comparison).map((lane) => verdict(lane).word);
+  const equal = words.length > 1 && words.every((word) => word === "equal" || word === "reference");
+  const lost = words.filter((word) => word === "lost").length;
+  return present([
     `${call.head.call}: ${counted(lanes.length, "cell")} done`,
-    failed ? `${failed} failed` : "",
-    equal ? "all equal" : "",
-    different ? `${different} different` : "",
-  ].filter(Boolean).join(", ");
+    failed > 0 && `${failed} failed`,
+    equal && "all equal",
+    lost > 0 && `${lost} different`,
+  ]).join(", ");
 }
 
 customElements.define("pg-call", CallView);

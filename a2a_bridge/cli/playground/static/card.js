@@ -1,7 +1,7 @@
 // The tab Card: the card as people read it and as JSON, beside that of the upstream, and findings of a check.
 
 import { askLines, withQuery } from "./api.js";
-import { Component, button, h, jsonText, problem, table } from "./dom.js";
+import { Component, button, h, jsonText, pairs, present, problem, row, table } from "./dom.js";
 import { session } from "./session.js";
 
 class Card extends Component {
@@ -9,22 +9,23 @@ class Card extends Component {
     this.card = h("div");
     this.findings = h("ul.findings");
     this.outcome = h("p", { role: "status", testid: "check-outcome" });
-    this.append(
-      this.card,
-      h("section.panel", { "aria-label": "Check" }, h("h2", {}, "Check"),
-        h("p", {}, "Looks at everything between a client and this agent, and names what to change."),
-        h("div.row", {},
-          button("Check", () => this.check("0"), { className: "primary", testid: "check" }),
-          button("Check, and send a message", () => this.check("1"), { testid: "check-send" })),
+    this.append(this.card,
+      h("section.panel", { "aria-label": "Check" }, h("h2", "Check"),
+        h("p", "Looks at everything between a client and this agent, and names what to change."),
+        h("div.row",
+          button("Check", "check", () => this.check("0"), { kind: "primary" }),
+          button("Check, and send a message", "check-send", () => this.check("1"))),
         this.outcome, this.findings));
     session.watch(["agent"], () => this.fill());
   }
 
   fill() {
+    const { agent } = session;
     this.findings.replaceChildren();
     this.outcome.textContent = "";
-    const { agent } = session;
-    this.card.replaceChildren(...(agent ? [readable(agent), agent.upstream_card && beside(agent), whole("The card as JSON", agent.card)] : []).filter(Boolean));
+    this.card.replaceChildren(...(agent ? present([
+      readable(agent), agent.upstream_card && beside(agent), whole("The card as JSON", agent.card),
+    ]) : []));
   }
 
   async check(send) {
@@ -32,8 +33,8 @@ class Card extends Component {
     this.outcome.textContent = "Checking …";
     try {
       for await (const line of askLines(withQuery("/api/check", { agent: session.agentName, send }))) {
-        if (line.name === undefined) this.outcome.textContent = line.ok ? "✓ All is well." : "✗ There is something to change.";
-        else this.findings.append(finding(line));
+        if (line.name) this.findings.append(finding(line));
+        else this.outcome.textContent = line.ok ? "✓ All is well." : "✗ There is something to change.";
       }
     } catch (error) {
       this.outcome.replaceChildren(problem(error));
@@ -43,51 +44,55 @@ class Card extends Component {
 
 function finding({ name, ok, detail, fix }) {
   return h("li", { testid: "finding", "data-ok": String(ok) },
-    h(`b.${ok ? "good" : "bad"}`, {}, `${ok ? "✓" : "✗"} ${name}`), detail && ` ${detail}`, !ok && fix && h("p.fix", {}, `Fix: ${fix}`));
+    h(`b.${ok ? "good" : "bad"}`, `${ok ? "✓" : "✗"} ${name}`), ` ${detail}`,
+    !ok && fix && h("p.fix", `Fix: ${fix}`));
 }
 
 function readable({ card, description, url, skills, cells, upstream }) {
-  const facts = {
-    Version: card.version,
-    Provider: card.provider?.organization,
-    "Read from": url,
-    Capabilities: Object.entries(card.capabilities ?? {}).filter(([, value]) => value === true).map(([name]) => name).join(", "),
-    Input: card.defaultInputModes?.join(", "),
-    Output: card.defaultOutputModes?.join(", "),
-    Security: Object.keys(card.securitySchemes ?? {}).join(", "),
-    Signatures: card.signatures?.length ? String(card.signatures.length) : "",
-    Upstream: upstream && `${upstream.binding} ${upstream.version} at ${upstream.url}`,
-  };
+  const { capabilities = {}, securitySchemes = {}, signatures = [] } = card;
+  const facts = [
+    ["Version", card.version],
+    ["Provider", card.provider?.organization],
+    ["Read from", url],
+    ["Capabilities", Object.keys(capabilities).filter((name) => capabilities[name] === true).join(", ")],
+    ["Input", card.defaultInputModes?.join(", ")],
+    ["Output", card.defaultOutputModes?.join(", ")],
+    ["Security", Object.keys(securitySchemes).join(", ")],
+    ["Signatures", signatures.length],
+    ["Upstream", upstream && `${upstream.binding} ${upstream.version} at ${upstream.url}`],
+  ];
+  const items = skills.map((skill) => h("li", h("b", skill.name), ` ${skill.description}`));
+  const rows = cells.map((cell) => row("interface", cell.binding, [cell.version, cell.url]));
   return h("section.panel", { "aria-label": "Agent card", testid: "card" },
-    h("h2", {}, card.name), h("p", {}, description),
-    h("dl.facts-list", {}, Object.entries(facts).filter(([, value]) => value).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
-    skills.length > 0 && [h("h3", {}, "Skills"), h("ul", {}, skills.map((skill) => h("li", {}, h("b", {}, skill.name), ` ${skill.description ?? ""}`)))],
-    h("h3", {}, "Interfaces"),
-    table("Interfaces", ["Binding", "Version", "URL"], cells.map(({ binding, version, url }) => h("tr", {}, [binding, version, url].map((text) => h("td", {}, text))))));
+    h("h2", card.name), h("p", description), pairs("facts-list", facts.filter(([, value]) => value)),
+    items.length > 0 && [h("h3", "Skills"), h("ul", items)],
+    h("h3", "Interfaces"), table("Interfaces", ["Binding", "Version", "URL"], rows));
 }
 
 /** What a gateway changed in the card of its upstream. */
 function beside({ card, upstream_card: upstream }) {
   const [own, theirs] = [leaves(card), leaves(upstream)];
-  const paths = [...new Set([...own.keys(), ...theirs.keys()])].filter((path) => own.get(path) !== theirs.get(path));
+  const paths = [...new Set([...own.keys(), ...theirs.keys()])].sort();
+  const rows = paths.filter((path) => own.get(path) !== theirs.get(path)).map((path) =>
+    row("card-difference", h("code", path), [own.get(path) ?? "–", theirs.get(path) ?? "–"]));
   return h("section.panel", { "aria-label": "Upstream card" },
-    h("h2", {}, "Beside the card of the upstream"),
-    paths.length === 0
-      ? h("p", {}, "They are equal.")
-      : table("Differences of the cards", ["Path", "Served", "Upstream"], paths.sort().map((path) =>
-        h("tr", { testid: "card-difference" }, h("th", { scope: "row" }, h("code", {}, path)), h("td", {}, own.get(path) ?? "–"), h("td", {}, theirs.get(path) ?? "–")))),
+    h("h2", "Beside the card of the upstream"),
+    rows.length ? table("Differences of the cards", ["Path", "Served", "Upstream"], rows) : h("p", "Equal."),
     whole("The upstream card as JSON", upstream));
 }
 
 /** The values of a JSON tree by their path. */
 function leaves(value, path = "", found = new Map()) {
-  if (value === null || typeof value !== "object" || Object.keys(value).length === 0) found.set(path, JSON.stringify(value));
-  else for (const [name, child] of Object.entries(value)) leaves(child, Array.isArray(value) ? `${path}[${name}]` : path ? `${path}.${name}` : name, found);
+  const members = value !== null && typeof value === "object" ? Object.entries(value) : [];
+  if (members.length === 0) return found.set(path, JSON.stringify(value));
+  for (const [name, child] of members) {
+    leaves(child, Array.isArray(value) ? `${path}[${name}]` : `${path}${path && "."}${name}`, found);
+  }
   return found;
 }
 
 function whole(name, value) {
-  return h("details.panel", {}, h("summary", {}, name), jsonText(value));
+  return h("details.panel", h("summary", name), jsonText(value));
 }
 
 customElements.define("pg-card", Card);

@@ -6,37 +6,36 @@ import { session } from "./session.js";
 class Cells extends Component {
   build() {
     session.watch(["agent"], () => this.fill());
-    session.watch(["cells"], () => this.update());
+    session.addEventListener("cells", () => this.update());
   }
 
   fill() {
     const versions = Map.groupBy(session.agent?.cells ?? [], (cell) => cell.version);
     this.groups = [...versions].map(([version, cells]) => {
-      const boxes = cells.map((cell) => box(cell.binding, { value: cell.id, testid: "cell", "data-cell": cell.id, "aria-label": cell.id, title: cell.url }));
-      const all = box(version, { testid: "version-switch", "data-version": version, role: "switch", "aria-label": `All of version ${version}` });
-      all.input.onchange = () => choose(boxes.map(({ input }) => input.value), all.input.checked);
-      for (const { input } of boxes) input.onchange = () => choose([input.value], input.checked);
-      return { all, boxes };
+      const boxes = cells.map(({ id, binding, url }) => {
+        const names = { testid: "cell", "data-cell": id, "aria-label": id, title: url };
+        const input = h("input", { type: "checkbox", value: id, ...names });
+        input.onchange = () => choose([id], input.checked);
+        return { input, label: h("label.check", input, binding) };
+      });
+      const names = { testid: "version", "data-version": version, "aria-label": `All of version ${version}` };
+      const all = h("input", { type: "checkbox", role: "switch", ...names });
+      all.onchange = () => choose(cells.map((cell) => cell.id), all.checked);
+      return { all, label: h("label.check", all, version), boxes };
     });
-    this.replaceChildren(
-      h("fieldset.cells", {}, h("legend", {}, "Send over"),
-        this.groups.map(({ all, boxes }) => h("div.version", {}, all.label, boxes.map(({ label }) => label)))));
+    const row = ({ label, boxes }) => h("div.version", label, boxes.map((box) => box.label));
+    this.replaceChildren(h("fieldset", h("legend", "Send over"), this.groups.map(row)));
     this.update();
   }
 
   update() {
-    for (const { all, boxes } of this.groups ?? []) {
+    for (const { all, boxes } of this.groups) {
       for (const { input } of boxes) input.checked = session.cells.has(input.value);
       const chosen = boxes.filter(({ input }) => input.checked).length;
-      all.input.checked = chosen === boxes.length;
-      all.input.indeterminate = chosen > 0 && chosen < boxes.length;
+      all.checked = chosen === boxes.length;
+      all.indeterminate = chosen > 0 && !all.checked;
     }
   }
-}
-
-function box(text, properties) {
-  const input = h("input", { type: "checkbox", ...properties });
-  return { input, label: h("label.check", {}, input, text) };
 }
 
 function choose(ids, wanted) {

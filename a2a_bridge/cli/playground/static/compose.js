@@ -7,39 +7,42 @@ import { Call } from "./call.js";
 import { Component, button, field, h, problem, select } from "./dom.js";
 import { session } from "./session.js";
 
+/** The two ways to send a message: whole response, or stream */
 const MESSAGES = ["SendMessage", "SendStreamingMessage"];
+const HEADERS_HINT = "A line each: name: value. Values are not kept in the history.";
 
 class Compose extends Component {
   build() {
-    this.operation = select(session.program.operations.map((operation) => operation.name), { onchange: () => this.setOperation(this.operation.value) });
-    this.stream = h("input", { type: "checkbox", testid: "stream", onchange: () => this.setOperation(MESSAGES[Number(this.stream.checked)]) });
-    this.streamLabel = h("label.check", {}, this.stream, "Stream the response");
+    const names = session.program.operations.map((operation) => operation.name);
+    this.operation = select(names, { onchange: () => this.setOperation(this.operation.value) });
+    this.stream = h("input", { type: "checkbox", testid: "stream" });
+    this.stream.onchange = () => this.setOperation(MESSAGES[Number(this.stream.checked)]);
+    this.streamLabel = h("label.check", this.stream, "Stream the response");
     this.editor = h("pg-editor", { oninput: () => this.updateLink() });
     this.examples = h("div.chips", { testid: "examples" });
     this.headers = h("textarea.code", { rows: 2, spellcheck: false });
-    this.send = button("Send", () => this.start(), { className: "primary", testid: "send", title: "Ctrl+Enter" });
-    this.stop = button("Stop", () => this.call.stop(), { testid: "stop", disabled: true });
+    this.send = button("Send", "send", () => this.start(), { kind: "primary", title: "Ctrl+Enter" });
+    this.stop = button("Stop", "stop", () => this.call.stop());
     this.fault = h("div");
     this.view = h("pg-call");
     this.append(
-      h("form.panel.compose", { "aria-label": "Request", onsubmit: (event) => event.preventDefault(), onkeydown: (event) => this.key(event) },
-        field("Operation", this.operation, { testid: "operation" }), this.streamLabel,
+      h("form.panel", { "aria-label": "Request", onsubmit: (event) => event.preventDefault() },
+        field("Operation", this.operation, "operation"), this.streamLabel,
         this.editor, this.examples, h("pg-cells"),
-        h("details", {}, h("summary", {}, "Headers"),
-          field("Headers", this.headers, { testid: "headers", hint: "A line each: name: value. Values are not kept in the history." })),
+        h("details", h("summary", "Headers"), field("Headers", this.headers, "headers", HEADERS_HINT)),
         this.fault,
-        h("div.row", {}, this.send, this.stop, h("small", {}, h("kbd", {}, "Ctrl"), "+", h("kbd", {}, "Enter")))),
+        h("div.row", this.send, this.stop, h("small", h("kbd", "Ctrl"), "+", h("kbd", "Enter")))),
       this.view);
+    this.onkeydown = (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.start();
+    };
     const { link } = session;
-    this.setOperation(session.operation(link.get("operation")) ? link.get("operation") : "SendMessage");
-    if (link.get("text") && this.editor.request.message) this.setText(link.get("text"));
+    const text = link.get("text");
+    this.setOperation(session.operation(link.get("operation")) ? link.get("operation") : MESSAGES[0]);
+    if (text && this.editor.request.message) this.setText(text);
     session.watch(["agent"], () => this.showExamples());
-    session.watch(["cells", "agent"], () => (this.send.disabled = this.running || session.cells.size === 0));
+    session.watch(["agent", "cells"], () => this.updateButtons());
     session.addEventListener("compose", ({ detail }) => this.take(detail));
-  }
-
-  get running() {
-    return Boolean(this.call && !this.call.finished);
   }
 
   setOperation(name) {
@@ -48,7 +51,8 @@ class Compose extends Component {
     this.streamLabel.hidden = !isMessage;
     this.stream.checked = name === MESSAGES[1];
     // Between the two ways to send a message, what was written stays.
-    if (!(isMessage && this.editor.request.message)) this.editor.set(withTask(session.operation(name).request));
+    const isKept = isMessage && this.editor.request.message;
+    if (!isKept) this.editor.set(withTask(session.operation(name).request));
     this.showExamples();
     this.updateLink();
   }
@@ -60,68 +64,58 @@ class Compose extends Component {
 
   showExamples() {
     const skills = this.editor.request.message ? (session.agent?.skills ?? []) : [];
-    const texts = skills.flatMap((skill) => skill.examples ?? []).slice(0, 8);
-    this.examples.replaceChildren(...texts.map((text) => button(text, () => this.setText(text), { className: "chip", title: "An example of the card" })));
+    const texts = skills.flatMap((skill) => skill.examples).slice(0, 8);
+    const chip = (text) => button(text, "example", () => this.setText(text), { kind: "chip" });
+    this.examples.replaceChildren(...texts.map(chip));
   }
 
   updateLink() {
-    session.setLink({ operation: this.operation.value, text: this.editor.textPart()?.text ?? "" });
+    session.setLink({ operation: this.operation.value, text: this.editor.textPart()?.text });
   }
 
-  /** Takes a request from another tab: all of it, or that a message is a reply to a task. */
+  /** Takes a request from another tab: all of it, or what makes the message a reply or asks for webhooks. */
   async take({ operation, request, cells, agent, reply, webhook }) {
     if (agent && agent !== session.agentName) await session.chooseAgent(agent);
-    if (operation) this.setOperation(operation);
-    if (reply || webhook) this.setOperation(MESSAGES.includes(this.operation.value) ? this.operation.value : MESSAGES[0]);
+    this.setOperation(operation ?? MESSAGES[Number(this.stream.checked)]);
     const next = structuredClone(request ?? this.editor.request);
     // A message that is sent again with its id counts as a repetition; without one, each call gets another.
     delete next.message?.messageId;
     if (reply) Object.assign(next.message, reply);
     if (webhook) next.configuration = { ...next.configuration, taskPushNotificationConfig: { url: webhook } };
     this.editor.set(next);
-    if (cells) session.setCells(cells.filter((id) => session.allCells().includes(id)));
-    this.updateLink();
+    if (cells) session.setCells(cells);
     session.announce("tab", "compose");
-  }
-
-  key(event) {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-      event.preventDefault();
-      this.start();
-    }
   }
 
   async start() {
     if (this.send.disabled || !this.editor.valid) return;
     this.fault.replaceChildren();
-    const { request } = this.editor;
-    let headers;
     try {
-      headers = headersOf(this.headers.value);
+      const headers = headersOf(this.headers.value);
+      const request = structuredClone(this.editor.request);
+      this.call = Call.start(this.operation.value, request, session.chosenCells(), { headers });
     } catch (error) {
       this.fault.replaceChildren(problem(error));
       return;
     }
-    this.call = Call.start({ agent: session.agentName, operation: this.operation.value, request: structuredClone(request), cells: session.chosenCells(), headers });
-    this.setRunning();
     this.view.show(this.call);
+    this.updateButtons();
     await this.call.end();
-    this.setRunning();
+    this.updateButtons();
   }
 
-  setRunning() {
-    this.send.disabled = this.running || session.cells.size === 0;
-    this.stop.disabled = !this.running;
+  updateButtons() {
+    const isRunning = Boolean(this.call && !this.call.finished);
+    this.send.disabled = isRunning || session.chosenCells().length === 0;
+    this.stop.disabled = !isRunning;
   }
 }
 
 /** An example with the task of the deep link in it. */
 function withTask(example) {
   const task = session.link.get("task");
-  const request = structuredClone(example);
-  if (task && "id" in request && !("taskId" in request)) request.id = task;
-  if (task && "taskId" in request) request.taskId = task;
-  return request;
+  const member = "taskId" in example ? "taskId" : "id";
+  return task && member in example ? { ...example, [member]: task } : example;
 }
 
 /** Lines of `name: value` as an object. Throws an Error that names the line at fault. */

@@ -3,37 +3,51 @@
 import { counted, h, jsonText, longText } from "./dom.js";
 
 const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const TONES = {
+  completed: "good",
+  failed: "bad",
+  rejected: "bad",
+  canceled: "warn",
+  "input-required": "warn",
+  "auth-required": "warn",
+};
 
 /** TASK_STATE_INPUT_REQUIRED → input-required */
-export function stateName(state = "") {
-  return state.replace("TASK_STATE_", "").replaceAll("_", "-").toLowerCase();
+function stateOf({ status }) {
+  return (status?.state ?? "").replace("TASK_STATE_", "").replaceAll("_", "-").toLowerCase();
 }
 
-const textOf = (parts = []) => parts.map((part) => part.text ?? (part.url || part.filename || "[data]")).join("");
-
-/**
- * A line about an event.
- * @returns {{kind: string, state: string, text: string}}
- */
-export function describe(event) {
-  const { message, statusUpdate, artifactUpdate } = event;
-  const task = taskOf(event);
-  if (task) {
-    const text = textOf(task.status?.message?.parts) || (task.artifacts ?? []).map((one) => textOf(one.parts)).join(" ");
-    return { kind: "task", state: stateName(task.status?.state), text };
-  }
-  if (message) return { kind: "message", state: "", text: textOf(message.parts) };
-  if (statusUpdate) {
-    return { kind: "status", state: stateName(statusUpdate.status?.state), text: textOf(statusUpdate.status?.message?.parts) };
-  }
-  if (artifactUpdate) return { kind: artifactUpdate.append ? "artifact, more" : "artifact", state: "", text: textOf(artifactUpdate.artifact?.parts) };
-  if (event.tasks) return { kind: "tasks", state: "", text: `${event.tasks.length} of ${event.totalSize ?? event.tasks.length}` };
-  return { kind: "response", state: "", text: event.url ?? event.name ?? "" };
+function textOf(holder) {
+  const parts = holder?.parts ?? [];
+  return parts.map((part) => part.text ?? part.url ?? part.filename ?? "[data]").join("");
 }
 
 /** The task in an event: a snapshot of a stream, or a response that is one. */
 function taskOf(event) {
   return event.task ?? (event.id && event.status ? event : null);
+}
+
+/**
+ * A line about an event or a response.
+ * @returns {{kind: string, state: string, text: string}}
+ */
+export function describe(event) {
+  const { message, statusUpdate, artifactUpdate, tasks } = event;
+  const task = taskOf(event);
+  if (task) {
+    const text = textOf(task.status?.message) || (task.artifacts ?? []).map(textOf).join(" ");
+    return { kind: "task", state: stateOf(task), text };
+  }
+  if (message) return { kind: "message", state: "", text: textOf(message) };
+  if (statusUpdate) {
+    return { kind: "status", state: stateOf(statusUpdate), text: textOf(statusUpdate.status?.message) };
+  }
+  if (artifactUpdate) {
+    const kind = artifactUpdate.append ? "artifact, more" : "artifact";
+    return { kind, state: "", text: textOf(artifactUpdate.artifact) };
+  }
+  if (tasks) return { kind: "tasks", state: "", text: counted(tasks.length, "task") };
+  return { kind: "response", state: "", text: event.url ?? event.name ?? "" };
 }
 
 /**
@@ -45,11 +59,11 @@ export function outcome(events) {
   let message = null;
   for (const { event } of events) {
     const { statusUpdate, artifactUpdate } = event;
-    task = taskOf(event) ? structuredClone(taskOf(event)) : task;
-    message = event.message ?? message;
-    const id = statusUpdate?.taskId ?? artifactUpdate?.taskId;
-    // After a gap, or from an agent of another manner, a stream may begin without its task.
-    if (id) task ??= { id, contextId: (statusUpdate ?? artifactUpdate).contextId, status: {} };
+    const update = statusUpdate ?? artifactUpdate;
+    if (taskOf(event)) task = structuredClone(taskOf(event));
+    if (event.message) message = event.message;
+    // A stream that goes on somewhere begins without its task.
+    if (update) task ??= { id: update.taskId, contextId: update.contextId };
     if (statusUpdate) task.status = statusUpdate.status;
     if (artifactUpdate) addArtifact((task.artifacts ??= []), artifactUpdate);
   }
@@ -63,23 +77,19 @@ function addArtifact(artifacts, { artifact, append }) {
   else artifacts[known] = structuredClone(artifact);
 }
 
-/** Parts of a message or an artifact; neighbouring texts are one text. */
-export function partsView(parts = []) {
+/** The parts of a message or an artifact; neighbouring texts are one text. */
+export function partsView(holder) {
   const view = h("div.parts");
   let text = "";
-  const flush = () => {
-    if (text) view.append(longText(text, { className: "prose" }));
-    text = "";
-  };
-  for (const part of parts) {
-    if (part.text !== undefined) {
+  for (const part of [...(holder?.parts ?? []), null]) {
+    if (part?.text !== undefined) {
       text += part.text;
       continue;
     }
-    flush();
-    view.append(otherPart(part));
+    if (text) view.append(longText(text, { className: "prose" }));
+    text = "";
+    if (part) view.append(otherPart(part));
   }
-  flush();
   return view;
 }
 
@@ -89,29 +99,38 @@ function otherPart(part) {
   if (part.raw !== undefined && IMAGES.includes(part.mediaType)) {
     return h("img", { src: `data:${part.mediaType};base64,${part.raw}`, alt: name });
   }
-  if (part.raw !== undefined) return h("p", {}, `${name}: ${Math.floor(part.raw.length * 0.75)} bytes`);
+  if (part.raw !== undefined) return h("p", `${name}: ${sizeOf(part.raw)}`);
   // Other schemes than these must not become links: the URL comes from the agent.
-  if (/^https?:/i.test(part.url ?? "")) {
-    return h("a", { href: part.url, target: "_blank", rel: "noreferrer noopener" }, part.filename || part.url);
-  }
-  return h("p", {}, part.url ?? "an empty part");
+  if (!/^https?:/i.test(part.url ?? "")) return h("p", part.url ?? "an empty part");
+  return h("a", { href: part.url, target: "_blank", rel: "noreferrer noopener" }, part.filename || part.url);
 }
 
-/** A task as people read it: state, what it says, artifacts, and its conversation. */
-export function taskView(task, { history = false } = {}) {
-  const said = task.status?.message;
-  return h("div.task", {},
-    said && partsView(said.parts),
-    (task.artifacts ?? []).map((artifact) =>
-      h("div.artifact", {}, artifact.name && h("small", {}, artifact.name), partsView(artifact.parts))),
-    history && (task.history ?? []).length > 0 &&
-      h("details", {}, h("summary", {}, `Conversation: ${counted(task.history.length, "message")}`),
-        task.history.map((message) =>
-          h("div.turn", {}, h("small", {}, message.role === "ROLE_USER" ? "user" : "agent"), partsView(message.parts)))));
+/** The size of what a base64 text holds. */
+export function sizeOf(base64) {
+  return counted(Math.floor(base64.replace(/=+$/, "").length * 0.75), "byte");
+}
+
+/** A task as people read it: what it says, its artifacts, and on request its conversation. */
+export function taskView(task, { withHistory = false } = {}) {
+  const artifacts = task.artifacts ?? [];
+  const messages = withHistory ? (task.history ?? []) : [];
+  const title = `Conversation: ${counted(messages.length, "message")}`;
+  const turns = messages.map((message) =>
+    h("div.turn", h("small", message.role === "ROLE_USER" ? "user" : "agent"), partsView(message)));
+  return h("div.task",
+    task.status?.message && partsView(task.status.message),
+    artifacts.map((one) => h("div.artifact", one.name && h("small", one.name), partsView(one))),
+    turns.length > 0 && h("details", h("summary", title), turns));
 }
 
 /** The state of a task as a badge; the word carries the meaning, the colour helps. */
 export function stateBadge(state) {
-  const tone = { completed: "good", failed: "bad", rejected: "bad", canceled: "warn", "input-required": "warn", "auth-required": "warn" }[state];
-  return h(`span.badge.${tone ?? "plain"}`, { testid: "state" }, state);
+  return h(`span.badge.${TONES[state] ?? "plain"}`, { testid: "state" }, state);
+}
+
+/** The line of an event: number, time, kind, state and the beginning of its text. */
+export function eventSummary(event, ...before) {
+  const { kind, state, text } = event ? describe(event) : { kind: "not a notification" };
+  const preview = text && h("span.preview", ` ${text.slice(0, 200)}`);
+  return h("summary", before, h("b", kind), state && ` ${state}`, preview);
 }

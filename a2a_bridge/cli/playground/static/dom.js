@@ -4,21 +4,28 @@
 const SHOWN = 3000;
 
 /**
- * Makes an element. Properties are those of the DOM (`value`, `onclick`), else attributes (`aria-label`);
- * `testid` is `data-testid`. Children that are null, undefined or false are left out.
- * @example h("p.note", { title: "why" }, "text", h("b", {}, "bold"))
+ * Makes an element. Properties may be left out; they are those of the DOM (`value`, `onclick`), else
+ * attributes (`aria-label`), and `testid` is `data-testid`. Children that are null, undefined or false are
+ * left out.
+ * @example h("p.note", { title: "why" }, "text", h("b", "bold"))
  */
-export function h(tag, properties = {}, ...children) {
+export function h(tag, ...rest) {
   const [name, ...classes] = tag.split(".");
   const element = document.createElement(name);
   element.classList.add(...classes);
+  const properties = rest[0]?.constructor === Object ? rest.shift() : {};
   for (const [key, value] of Object.entries(properties)) {
     if (key === "testid") element.dataset.testid = value;
     else if (key in element) element[key] = value;
     else element.setAttribute(key, value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...present(rest.flat()));
   return element;
+}
+
+/** A list without what is null, undefined or false. */
+export function present(list) {
+  return list.filter((one) => one !== null && one !== undefined && one !== false);
 }
 
 /** A custom element that makes its children in `build()`, when it is first in the document. */
@@ -31,16 +38,17 @@ export class Component extends HTMLElement {
 let ids = 0;
 
 /** A control below its label. */
-export function field(label, control, { hint = "", testid = "" } = {}) {
+export function field(label, control, testid, hint = "") {
   control.id ||= `field-${++ids}`;
-  if (testid) control.dataset.testid = testid;
+  control.dataset.testid = testid;
   const note = hint && h("small", { id: `${control.id}-hint` }, hint);
   if (note) control.setAttribute("aria-describedby", note.id);
-  return h("div.field", {}, h("label", { htmlFor: control.id }, label), control, note || null);
+  return h("div.field", h("label", { htmlFor: control.id }, label), control, note || null);
 }
 
-export function button(label, onclick, properties = {}) {
-  return h("button", { type: "button", onclick, ...properties }, label);
+/** kind: "primary", "quiet" or "chip" */
+export function button(label, testid, onclick, { kind = "", ...properties } = {}) {
+  return h("button", { type: "button", className: kind, testid, onclick, ...properties }, label);
 }
 
 /** A choice with one option per string, or per [value, label]. */
@@ -53,81 +61,68 @@ export function select(options, properties = {}) {
 /** Replaces the options; the choice stays if it is still there. */
 export function setOptions(element, options) {
   const chosen = element.value;
-  element.replaceChildren(
-    ...options.map((option) => {
-      const [value, label] = Array.isArray(option) ? option : [option, option];
-      return h("option", { value, selected: value === chosen }, label);
-    }),
-  );
+  const made = options.map((option) => {
+    const [value, label] = Array.isArray(option) ? option : [option, option];
+    return h("option", { value, selected: value === chosen }, label);
+  });
+  element.replaceChildren(...made);
 }
 
-/** A set of radio buttons that looks like one control. */
-export function segments(name, options, onchange, chosen = options[0]) {
+/** A set of radio buttons that looks like one control; the first one is chosen. */
+export function segments(name, options, onchange) {
   const group = `segments-${++ids}`;
-  return h(
-    "fieldset.segments",
-    {},
-    h("legend.hidden", {}, name),
-    options.map((value) =>
-      h(
-        "label",
-        {},
-        h("input", {
-          type: "radio",
-          name: group,
-          value,
-          checked: value === chosen,
-          onchange: () => onchange(value),
-          testid: `${name.toLowerCase()}-${value.toLowerCase()}`,
-        }),
-        h("span", {}, value),
-      ),
-    ),
-  );
+  const buttons = options.map((value, place) => {
+    const testid = `${name}-${value}`.toLowerCase();
+    const radio = { type: "radio", name: group, value, checked: place === 0, testid };
+    return h("label", h("input", { ...radio, onchange: () => onchange(value) }), h("span", value));
+  });
+  return h("fieldset.segments", h("legend.hidden", name), buttons);
 }
 
 /** A text in fixed width; a long one is cut, with a button that shows the rest. */
 export function longText(text, properties = {}) {
   const pre = h("pre", properties, text.slice(0, SHOWN));
   if (text.length <= SHOWN) return pre;
-  const all = button(`Show all ${text.length.toLocaleString("en")} characters`, () => {
+  const showAll = () => {
     pre.textContent = text;
     all.remove();
-  }, { className: "quiet", testid: "show-all" });
-  return h("div", {}, pre, all);
+  };
+  const label = `Show all ${text.length.toLocaleString("en")} characters`;
+  const all = button(label, "show-all", showAll, { kind: "quiet" });
+  return h("div", pre, all);
 }
 
-export function jsonText(value, properties) {
-  return longText(JSON.stringify(value, null, 2), properties);
+export function jsonText(value) {
+  return longText(JSON.stringify(value, null, 2));
 }
 
 /** A table in a region that scrolls by itself, so that the page never does. */
-export function table(name, columns, rows, properties = {}) {
-  return h(
-    "div.scroll",
-    { role: "region", "aria-label": name, tabIndex: 0, ...properties },
-    h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col" }, column)))),
-      h("tbody", {}, rows),
-    ),
-  );
+export function table(name, columns, rows) {
+  const heads = columns.map((column) => h("th", { scope: "col" }, column));
+  return h("div.scroll", { role: "region", "aria-label": name, tabIndex: 0 },
+    h("table", h("thead", h("tr", heads)), h("tbody", rows)));
+}
+
+/** A row of a table: its head, and its other cells. */
+export function row(testid, head, cells, properties = {}) {
+  const others = cells.map((cell) => h("td", cell));
+  return h("tr", { testid, ...properties }, h("th", { scope: "row" }, head), others);
+}
+
+/** A list of names and values. */
+export function pairs(className, entries) {
+  return h(`dl.${className}`, entries.map(([name, value]) => [h("dt", name), h("dd", value)]).flat());
 }
 
 /** A button that puts a text into the clipboard and says so. */
-export function copyButton(text, label = "Copy", testid = "copy") {
-  const element = button(label, async () => {
-    let outcome = "Copied";
-    try {
-      await navigator.clipboard.writeText(text());
-    } catch {
-      // Browsers may refuse the clipboard; the text is on the page for copying by hand.
-      outcome = "The browser refused";
-    }
-    element.textContent = outcome;
-    setTimeout(() => (element.textContent = label), 1500);
-  }, { testid });
+export function copyButton(text, testid) {
+  const copy = async () => {
+    // Browsers may refuse the clipboard; the text is on the page for copying by hand.
+    const done = await navigator.clipboard.writeText(text).then(() => "Copied", () => "The browser refused");
+    element.textContent = done;
+    setTimeout(() => (element.textContent = "Copy"), 1500);
+  };
+  const element = button("Copy", testid, copy);
   return element;
 }
 
@@ -138,6 +133,7 @@ export function download(name, text) {
   URL.revokeObjectURL(url);
 }
 
+/** An error as the user sees it. */
 export function problem(error, testid = "problem") {
   return h("p.bad", { testid, role: "alert" }, `✗ ${error.code ? `${error.code}: ` : ""}${error.message}`);
 }
@@ -149,6 +145,6 @@ export function counted(number, noun) {
 
 /** Seconds for people: milliseconds below ten seconds. */
 export function duration(seconds) {
-  if (seconds === undefined || seconds === null) return "–";
+  if (seconds === undefined) return "–";
   return seconds < 10 ? `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms` : `${seconds.toFixed(1)} s`;
 }

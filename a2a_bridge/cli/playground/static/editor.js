@@ -2,9 +2,10 @@
 //
 // Text and parts are for messages only. Fires "input" after each change.
 
+import { sizeOf } from "./content.js";
 import { Component, button, field, h, segments, select } from "./dom.js";
 
-/** The kinds of a part, with the member of the JSON that holds its content. */
+/** The kinds of a part by the member of the JSON that holds its content. */
 const KINDS = { text: "text", data: "data (JSON)", url: "file by URL", raw: "file" };
 
 class Editor extends Component {
@@ -12,36 +13,35 @@ class Editor extends Component {
     /** the request in the JSON of 1.0 */
     this.request = {};
     this.text = h("textarea", { rows: 4, oninput: () => this.setText(this.text.value) });
-    this.parts = h("div.partlist");
+    this.parts = h("div");
     this.json = h("textarea.code", { rows: 14, spellcheck: false, oninput: () => this.setJson() });
     this.fault = h("p.bad", { id: "json-fault", role: "alert", testid: "json-fault" });
     this.json.setAttribute("aria-describedby", this.fault.id);
     this.modes = segments("Mode", ["Text", "Parts", "JSON"], (mode) => this.setMode(mode));
     this.bodies = {
-      Text: field("Text", this.text, { testid: "text" }),
-      Parts: h("div", {}, this.parts, button("Add a part", () => this.addPart(), { className: "quiet", testid: "add-part" })),
-      JSON: h("div", {}, field("Request (ProtoJSON of 1.0)", this.json, { testid: "json" }), this.fault),
+      Text: field("Text", this.text, "text"),
+      Parts: h("div", this.parts, button("Add a part", "add-part", () => this.addPart(), { kind: "quiet" })),
+      JSON: field("Request (ProtoJSON of 1.0)", this.json, "json"),
     };
-    this.append(this.modes, ...Object.values(this.bodies));
+    this.append(this.modes, ...Object.values(this.bodies), this.fault);
     this.setMode("Text");
   }
 
-  /** Takes another request. Requests without a message are edited as JSON. */
+  /** Takes another request. One without a message is edited as JSON. */
   set(request) {
     this.request = structuredClone(request);
     this.modes.hidden = !request.message;
-    if (!request.message) this.setMode("JSON");
-    else this.setMode(this.mode);
+    this.setMode(request.message ? this.mode : "JSON");
   }
 
   setMode(mode) {
     this.mode = mode;
     for (const [name, body] of Object.entries(this.bodies)) body.hidden = name !== mode;
-    this.querySelector(`input[value="${mode}"]`).checked = true;
+    this.modes.querySelector(`[value="${mode}"]`).checked = true;
     if (mode === "Text") this.text.value = this.textPart()?.text ?? "";
     if (mode === "Parts") this.showParts();
     if (mode === "JSON") this.json.value = JSON.stringify(this.request, null, 2);
-    this.setFault("");
+    this.changed();
   }
 
   /** True when the request can be sent; else the fault is on the page. */
@@ -61,23 +61,16 @@ class Editor extends Component {
   }
 
   setJson() {
-    try {
-      const request = JSON.parse(this.json.value);
-      if (request === null || typeof request !== "object" || Array.isArray(request)) throw new SyntaxError("a request is an object");
-      this.request = request;
-      this.setFault("");
-    } catch (error) {
-      this.setFault(error.message);
-    }
-    this.changed();
+    const { value, fault } = parsed(this.json.value);
+    const isObject = value?.constructor === Object;
+    if (isObject) this.request = value;
+    this.changed(fault || (isObject ? "" : "a request is an object"));
   }
 
-  setFault(text) {
-    this.fault.textContent = text && `✗ ${text}`;
-    this.json.setAttribute("aria-invalid", String(Boolean(text)));
-  }
-
-  changed() {
+  /** fault: why what was written is not the request. */
+  changed(fault = "") {
+    this.fault.textContent = fault && `✗ ${fault}`;
+    this.json.setAttribute("aria-invalid", String(!this.valid));
     this.dispatchEvent(new Event("input"));
   }
 
@@ -95,67 +88,78 @@ class Editor extends Component {
 
   partView(part, place) {
     const kind = Object.keys(KINDS).find((name) => part[name] !== undefined) ?? "text";
-    const kinds = select(Object.entries(KINDS), {
-      onchange: () => {
-        delete part[kind];
-        part[kinds.value] = kinds.value === "data" ? {} : "";
-        this.changed();
-        this.showParts();
-      },
-    });
+    const refresh = () => {
+      this.showParts();
+      this.changed();
+    };
+    const kinds = select(Object.entries(KINDS));
     kinds.value = kind;
-    const member = (name) => h("input", {
-      value: part[name] ?? "",
-      oninput: ({ target }) => {
-        if (target.value) part[name] = target.value;
-        else delete part[name];
-        this.changed();
-      },
-    });
-    return h("fieldset.part", { testid: "part" },
-      h("legend", {}, `Part ${place + 1}`),
-      field("Kind", kinds, { testid: "part-kind" }),
-      kind === "raw" ? this.filePicker(part) : field("Content", this.contentOf(part, kind), { testid: "part-content" }),
-      h("div.row", {}, field("Media type", member("mediaType")), field("File name", member("filename"))),
-      button("Remove", () => {
-        this.request.message.parts.splice(place, 1);
-        this.changed();
-        this.showParts();
-      }, { className: "quiet", "aria-label": `Remove part ${place + 1}` }));
+    kinds.onchange = () => {
+      delete part[kind];
+      part[kinds.value] = kinds.value === "data" ? {} : "";
+      refresh();
+    };
+    const remove = () => {
+      this.request.message.parts.splice(place, 1);
+      refresh();
+    };
+    const content = () => field("Content", this.contentOf(part, kind), "part-content");
+    const label = { "aria-label": `Remove part ${place + 1}`, kind: "quiet" };
+    return h("fieldset.part", { testid: "part" }, h("legend", `Part ${place + 1}`),
+      field("Kind", kinds, "part-kind"),
+      kind === "raw" ? filePicker(part, refresh) : content(),
+      h("div.row",
+        field("Media type", this.member(part, "mediaType"), "part-type"),
+        field("File name", this.member(part, "filename"), "part-name")),
+      button("Remove", "part-remove", remove, label));
+  }
+
+  /** An input for an optional text. */
+  member(part, name) {
+    const input = h("input", { value: part[name] ?? "" });
+    input.oninput = () => {
+      if (input.value) part[name] = input.value;
+      else delete part[name];
+      this.changed();
+    };
+    return input;
   }
 
   contentOf(part, kind) {
-    const area = h("textarea", { rows: kind === "url" ? 1 : 3, value: kind === "data" ? JSON.stringify(part.data) : part[kind] });
+    const value = kind === "data" ? JSON.stringify(part.data) : part[kind];
+    const area = h("textarea", { rows: kind === "url" ? 1 : 3, value });
     area.oninput = () => {
-      let fault = "";
-      try {
-        part[kind] = kind === "data" ? JSON.parse(area.value) : area.value;
-      } catch (error) {
-        fault = error.message;
-      }
-      area.setCustomValidity(fault);
-      area.reportValidity();
-      this.setFault(fault);
-      this.changed();
+      const { value: data, fault } = kind === "data" ? parsed(area.value) : { value: area.value };
+      if (!fault) part[kind] = data;
+      this.changed(fault);
     };
     return area;
   }
+}
 
-  filePicker(part) {
-    const input = h("input", { type: "file" });
-    input.onchange = () => {
-      const reader = new FileReader();
-      reader.onload = () => {
-        // A data URL: data:MEDIA/TYPE;base64,CONTENT
-        part.raw = reader.result.slice(reader.result.indexOf(",") + 1);
-        part.filename = input.files[0].name;
-        part.mediaType = input.files[0].type || "application/octet-stream";
-        this.changed();
-        this.showParts();
-      };
-      reader.readAsDataURL(input.files[0]);
+function filePicker(part, refresh) {
+  const input = h("input", { type: "file" });
+  input.onchange = () => {
+    const [file] = input.files;
+    const reader = new FileReader();
+    reader.onload = () => {
+      // A data URL: data:MEDIA/TYPE;base64,CONTENT
+      part.raw = reader.result.slice(reader.result.indexOf(",") + 1);
+      part.filename = file.name;
+      part.mediaType = file.type || "application/octet-stream";
+      refresh();
     };
-    return field("File", input, { hint: part.raw ? `${Math.floor(part.raw.length * 0.75)} bytes` : "none chosen", testid: "part-file" });
+    reader.readAsDataURL(file);
+  };
+  return field("File", input, "part-file", part.raw ? sizeOf(part.raw) : "none chosen");
+}
+
+/** The value of a JSON text, or what is wrong with it. */
+function parsed(text) {
+  try {
+    return { value: JSON.parse(text) };
+  } catch (error) {
+    return { fault: error.message };
   }
 }
 

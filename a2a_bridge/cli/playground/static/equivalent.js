@@ -5,26 +5,27 @@ import { Component, copyButton, field, h, problem, select, setOptions } from "./
 
 class Equivalent extends Component {
   build() {
-    this.kind = select(["curl", "grpcurl", "python"], { onchange: () => this.update() });
+    this.kind = select([], { onchange: () => this.update() });
     this.cell = select([], { onchange: () => this.update() });
     this.content = h("div");
-    this.append(h("div.row", {}, field("As", this.kind, { testid: "copy-kind" }), field("Cell", this.cell, { testid: "copy-cell" })), this.content);
+    this.append(
+      h("div.row", field("As", this.kind, "copy-kind"), field("Cell", this.cell, "copy-cell")), this.content);
   }
 
   show(call) {
     this.call = call;
     setOptions(this.cell, call.head.cells);
-    // grpcurl speaks gRPC only, curl everything else.
-    if (this.kind.value !== "python") this.kind.value = this.cell.value.startsWith("GRPC") ? "grpcurl" : "curl";
     this.update();
   }
 
   async update() {
-    const { call: operation, request, agent } = this.call.head;
-    const body = { agent, operation, request, cells: [this.cell.value], headers: this.call.headers ?? {}, kind: this.kind.value };
+    setOptions(this.kind, [this.cell.value.startsWith("GRPC") ? "grpcurl" : "curl", "python"]);
+    const { head, headers } = this.call;
+    const about = { agent: head.agent, operation: head.call, request: head.request, headers };
+    const body = { ...about, cells: [this.cell.value], kind: this.kind.value };
     try {
       const { text } = await askJson("/api/equivalent", { method: "POST", body });
-      this.content.replaceChildren(h("pre", { testid: "copy-text" }, text), copyButton(() => text));
+      this.content.replaceChildren(h("pre", { testid: "copy-text" }, text), copyButton(text, "copy"));
     } catch (error) {
       this.content.replaceChildren(problem(error));
     }

@@ -1,5 +1,5 @@
-// The tab Errors: one bad input over all chosen cells, the error as each of them encodes it, and the one error
-// that they mean.
+// The tab Errors: one bad input over all chosen cells, the error as each of them encodes it, and the one
+// error that they mean.
 
 import "./cells.js";
 import { Call } from "./call.js";
@@ -7,20 +7,21 @@ import { Component, button, field, h, problem, segments, select } from "./dom.js
 import { laneFrames } from "./frames.js";
 import { session } from "./session.js";
 
-const NOBODY = "no-such-task";
-const text = (members) => ({ message: { role: "ROLE_USER", parts: [{ text: "hello" }], ...members } });
+const id = "no-such-task";
+const message = { role: "ROLE_USER", parts: [{ text: "hello" }] };
+const url = "https://receiver.example/";
 
 /** Bad inputs: what is wrong, the operation, and the request. */
 const INPUTS = [
-  ["Read a task that does not exist", "GetTask", () => ({ id: NOBODY })],
-  ["Send a message without parts", "SendMessage", () => text({ parts: [] })],
-  ["Send a message to a task that does not exist", "SendMessage", () => text({ taskId: NOBODY })],
-  ["Cancel a task that does not exist", "CancelTask", () => ({ id: NOBODY })],
-  ["Subscribe to a task that does not exist", "SubscribeToTask", () => ({ id: NOBODY })],
-  ["List tasks with a page token that nobody gave", "ListTasks", () => ({ pageToken: "no-such-token" })],
-  ["List tasks with a page size that is too large", "ListTasks", () => ({ pageSize: 100000 })],
-  ["Register a webhook for a task that does not exist", "CreateTaskPushNotificationConfig", () => ({ taskId: NOBODY, url: "https://receiver.example/" })],
-  ["Read a webhook of a task that does not exist", "GetTaskPushNotificationConfig", () => ({ taskId: NOBODY, id: "no-such-webhook" })],
+  ["Read a task that does not exist", "GetTask", { id }],
+  ["Send a message without parts", "SendMessage", { message: { ...message, parts: [] } }],
+  ["Send a message to a task that does not exist", "SendMessage", { message: { ...message, taskId: id } }],
+  ["Cancel a task that does not exist", "CancelTask", { id }],
+  ["Subscribe to a task that does not exist", "SubscribeToTask", { id }],
+  ["List tasks with a page token that nobody gave", "ListTasks", { pageToken: "no-such-token" }],
+  ["List tasks with a page size that is too large", "ListTasks", { pageSize: 100000 }],
+  ["Set a webhook for a task that does not exist", "CreateTaskPushNotificationConfig", { taskId: id, url }],
+  ["Read a webhook of a task that does not exist", "GetTaskPushNotificationConfig", { taskId: id, id }],
 ];
 
 class Errors extends Component {
@@ -29,52 +30,52 @@ class Errors extends Component {
     this.input = select(INPUTS.map(([name], place) => [String(place), name]));
     this.meaning = h("p.status", { role: "status", testid: "meaning" });
     this.columns = h("div.columns");
+    const views = segments("Show", ["decoded", "wire", "core"], (view) => {
+      this.view = view;
+      this.update();
+    });
     this.append(
       h("form.panel", { "aria-label": "Bad input", onsubmit: (event) => event.preventDefault() },
-        field("Input", this.input, { testid: "error-input" }), h("pg-cells"),
-        h("div.row", {}, button("Send", () => this.run(), { className: "primary", testid: "error-send" }),
-          segments("Show", ["decoded", "wire", "core"], (view) => {
-            this.view = view;
-            this.update();
-          }))),
-      h("h2.hidden", {}, "Results"), this.meaning, this.columns);
+        field("Input", this.input, "error-input"), h("pg-cells"),
+        h("div.row", button("Send", "error-send", () => this.run(), { kind: "primary" }), views)),
+      h("h2.hidden", "Results"), this.meaning, this.columns);
   }
 
   async run() {
     const [name, operation, request] = INPUTS[Number(this.input.value)];
     this.meaning.textContent = `${name} …`;
-    this.call = Call.start({ agent: session.agentName, operation, request: request(), cells: session.chosenCells(), headers: {} });
-    await this.call.end();
+    this.call = await Call.start(operation, request, session.chosenCells()).end();
     this.update();
   }
 
   update() {
     if (!this.call) return;
-    const { call } = this;
-    if (call.error) {
-      this.meaning.replaceChildren(problem(call.error));
-      return;
-    }
-    const lanes = call.ordered();
-    this.meaning.textContent = meaningOf(lanes.filter((lane) => lane.hop === "client"));
-    this.columns.replaceChildren(...lanes.map((lane) => this.column(lane, call.head.request)));
+    const { error, head } = this.call;
+    const lanes = this.call.ordered();
+    const columns = lanes.map((lane) => column(lane, this.view, head.request));
+    const meaning = () => meaningOf(lanes.filter((lane) => !lane.isUpstream));
+    this.meaning.replaceChildren(error ? problem(error) : meaning());
+    this.columns.replaceChildren(...(error ? [] : columns));
   }
+}
 
-  column(lane, request) {
-    const error = lane.end?.error;
-    return h("section.column", { testid: "error-column", "aria-label": lane.name, "data-cell": lane.cell, "data-hop": lane.hop },
-      h("h3", {}, lane.cell, lane.hop !== "client" && h("span.badge.plain", {}, "upstream")),
-      error ? h("p", {}, h("span.badge.bad", { testid: "error-code" }, error.code), ` ${error.message}`) : h("p", {}, h("span.badge.good", { testid: "error-code" }, "no error")),
-      error?.hint && h("p", {}, error.hint),
-      laneFrames(lane, this.view, request));
-  }
+function column(lane, view, request) {
+  const error = lane.end?.error;
+  const names = { "aria-label": lane.name, "data-cell": lane.cell, "data-hop": lane.hop };
+  const code = h(`span.badge.${error ? "bad" : "good"}`, { testid: "error-code" }, error?.code ?? "no error");
+  return h("section.column", { testid: "error-column", ...names },
+    h("h3", lane.cell, lane.isUpstream && h("span.badge.plain", "upstream")),
+    h("p", code, ` ${error?.message ?? ""}`), error?.hint && h("p", error.hint),
+    laneFrames(lane, view, request));
 }
 
 /** One sentence about the errors of all lanes. */
 function meaningOf(lanes) {
   const codes = Map.groupBy(lanes, (lane) => lane.end?.error?.code ?? "no error");
-  if (codes.size === 1) return `${lanes.length === 1 ? "It means" : `All ${lanes.length} mean`} ${[...codes.keys()][0]}`;
-  return [...codes].map(([code, found]) => `${code}: ${found.map((lane) => lane.name).join(", ")}`).join(" · ");
+  const [[code]] = codes;
+  if (codes.size === 1) return lanes.length === 1 ? `It means ${code}` : `All ${lanes.length} mean ${code}`;
+  const part = ([one, found]) => `${one}: ${found.map((lane) => lane.name).join(", ")}`;
+  return [...codes].map(part).join(" · ");
 }
 
 customElements.define("pg-errors", Errors);

@@ -3,54 +3,52 @@
 import "./callview.js";
 import { askJson, askText, withQuery } from "./api.js";
 import { Call } from "./call.js";
-import { Component, button, download, field, h, problem, table } from "./dom.js";
+import { Component, button, download, field, h, problem, row, table } from "./dom.js";
 import { session } from "./session.js";
+
+const COLUMNS = ["No.", "Time", "Operation", "Summary", "Cells", "Outcome", "Bytes", "Actions"];
 
 class History extends Component {
   build() {
-    this.rows = h("div", { testid: "history" });
+    this.rows = h("div");
     this.outcome = h("div", { role: "status", testid: "history-outcome" });
-    this.opened = h("section", { "aria-label": "Opened call", hidden: true });
-    const file = h("input", { type: "file", accept: ".ndjson,.jsonl,.txt", onchange: () => this.import(file) });
+    this.opened = h("section", { "aria-label": "Opened call" });
+    const file = h("input", { type: "file", accept: ".ndjson,.jsonl,.txt" });
+    file.onchange = () => this.import(file);
     this.append(
-      h("div.panel.row", {},
-        button("Refresh", () => this.shown(), { testid: "history-refresh" }),
-        button("Export all", () => this.export(), { testid: "history-export" }),
-        button("Clear", () => this.clear(), { testid: "history-clear", title: "Removes all that are not pinned" }),
-        field("Import a record", file, { testid: "history-import" })),
+      h("div.panel.row",
+        button("Refresh", "history-refresh", () => this.shown()),
+        button("Export all", "history-export", () => this.export()),
+        button("Clear", "history-clear", () => this.clear(), { title: "Removes all that are not pinned" }),
+        field("Import a record", file, "history-import")),
       this.outcome, this.rows, this.opened);
   }
 
-  async shown() {
-    await this.attempt(async () => this.fill(await askJson("/api/history")));
-  }
-
-  fill(calls) {
-    if (calls.length === 0) {
-      this.rows.replaceChildren(h("p", {}, "No calls yet."));
-      return;
-    }
-    this.rows.replaceChildren(table("Calls", ["No.", "Time", "Operation", "Summary", "Cells", "Outcome", "Size", "Actions"], calls.map((call) => this.row(call))));
+  shown() {
+    return this.attempt(async () => {
+      const rows = (await askJson("/api/history")).map((call) => this.row(call));
+      this.rows.replaceChildren(rows.length ? table("Calls", COLUMNS, rows) : h("p", "No calls yet."));
+    });
   }
 
   row(call) {
     const { number, time, operation, summary, cells, ok, pinned, bytes } = call;
-    const act = (label, action, testid, properties = {}) =>
-      button(label, action, { className: "quiet", testid, "aria-label": `${label} call ${number}`, ...properties });
-    return h("tr", { testid: "history-row", "data-number": number },
-      h("th", { scope: "row" }, number), h("td", {}, String(time).slice(0, 19).replace("T", " ")), h("td", {}, operation), h("td.summary", {}, summary), h("td", {}, cells.join(", ")),
-      h("td", {}, h(`span.badge.${ok ? "good" : "bad"}`, {}, ok ? "✓ ok" : "✗ failed")), h("td", {}, bytes.toLocaleString("en")),
-      h("td", {}, h("div.actions", {},
-        act("Open", () => this.open(number), "history-open"),
-        act("Replay", () => this.replay(call), "history-replay"),
-        act(pinned ? "Unpin" : "Pin", () => this.change(`/api/history/${number}`, { method: "POST", body: { pinned: !pinned } }), "history-pin", { ariaPressed: String(pinned) }),
-        act("Export", () => this.export(number), "history-export-one"))));
+    const action = (label, testid, act, properties = {}) =>
+      button(label, testid, act, { kind: "quiet", "aria-label": `${label} call ${number}`, ...properties });
+    const actions = h("div.actions",
+      action("Open", "history-open", () => this.open(number)),
+      action("Replay", "history-replay", () => this.replay(call)),
+      action(pinned ? "Unpin" : "Pin", "history-pin", () => this.pin(number, !pinned)),
+      action("Export", "history-export-one", () => this.export(number)));
+    const badge = h(`span.badge.${ok ? "good" : "bad"}`, ok ? "✓ ok" : "✗ failed");
+    const at = time.slice(0, 19).replace("T", " ");
+    const shown = [at, operation, summary, cells.join(", "), badge, bytes.toLocaleString("en"), actions];
+    return row("history-row", number, shown, { "data-number": number });
   }
 
   open(number) {
     const view = h("pg-call");
-    this.opened.hidden = false;
-    this.opened.replaceChildren(h("h2", {}, `Call ${number}`), view);
+    this.opened.replaceChildren(h("h2", `Call ${number}`), view);
     view.show(Call.open(number));
     this.opened.scrollIntoView({ block: "nearest" });
   }
@@ -64,28 +62,30 @@ class History extends Component {
     });
   }
 
-  async change(path, options) {
-    await this.attempt(() => askJson(path, options));
+  async pin(number, pinned) {
+    await this.attempt(() => askJson(`/api/history/${number}`, { method: "POST", body: { pinned } }));
     await this.shown();
   }
 
-  clear() {
-    this.opened.hidden = true;
-    return this.change("/api/history", { method: "DELETE" });
+  async clear() {
+    this.opened.replaceChildren();
+    await this.attempt(() => askJson("/api/history", { method: "DELETE" }));
+    await this.shown();
   }
 
+  /** number: of one call; all without it */
   export(number) {
-    return this.attempt(async () =>
-      download(number ? `a2a-call-${number}.ndjson` : "a2a-calls.ndjson", await askText(withQuery("/api/export", { number }))));
+    const name = number ? `a2a-call-${number}.ndjson` : "a2a-calls.ndjson";
+    return this.attempt(async () => download(name, await askText(withQuery("/api/export", { number }))));
   }
 
   async import(file) {
-    const [chosen] = file.files;
+    const body = await file.files[0].text();
     file.value = "";
     await this.attempt(async () => {
-      const { numbers } = await askJson("/api/import", { method: "POST", body: await chosen.text() });
-      this.fill(await askJson("/api/history"));
-      this.outcome.replaceChildren(h("p.good", {}, `✓ imported as ${numbers.join(", ")}`));
+      const { numbers } = await askJson("/api/import", { method: "POST", body });
+      await this.shown();
+      this.outcome.replaceChildren(h("p.good", `✓ imported as ${numbers.join(", ")}`));
     });
   }
 

@@ -1,9 +1,9 @@
 // The columns of a call: one per lane, filled while events arrive.
 
-import { describe, outcome, partsView, stateBadge, taskView } from "./content.js";
-import { Component, button, counted, duration, h, jsonText } from "./dom.js";
-import { session } from "./session.js";
 import { verdict } from "./call.js";
+import { describe, eventSummary, outcome, partsView, stateBadge, taskView } from "./content.js";
+import { Component, button, counted, duration, h, jsonText, present } from "./dom.js";
+import { session } from "./session.js";
 
 class Results extends Component {
   build() {
@@ -23,18 +23,17 @@ class Results extends Component {
 
   update() {
     const lanes = this.call?.ordered() ?? [];
-    const upstream = lanes.filter((lane) => lane.hop !== "client");
+    const upstream = lanes.filter((lane) => lane.isUpstream);
     this.everyLabel.hidden = upstream.length < 2;
-    for (const lane of lanes) {
+    lanes.forEach((lane, place) => {
       if (!this.columns.has(lane.key)) this.columns.set(lane.key, new Column(lane));
       const column = this.columns.get(lane.key);
-      column.element.hidden = lane.hop !== "client" && lane !== upstream[0] && !this.every.checked;
+      const { element } = column;
+      element.hidden = lane.isUpstream && lane !== upstream[0] && !this.every.checked;
       column.update(this.call);
-    }
-    const elements = lanes.map((lane) => this.columns.get(lane.key).element);
-    // A lane that comes later takes its place beside its cell; elements in place keep focus and open details.
-    elements.forEach((element, place) => {
-      if (this.grid.children[place] !== element) this.grid.insertBefore(element, this.grid.children[place] ?? null);
+      // A lane that comes later takes its place beside its cell; those in place keep focus and open details.
+      const there = this.grid.children[place] ?? null;
+      if (there !== element) this.grid.insertBefore(element, there);
     });
   }
 }
@@ -42,79 +41,80 @@ class Results extends Component {
 class Column {
   constructor(lane) {
     this.lane = lane;
-    this.rows = [];
+    /** the elements with the times of the events */
+    this.times = [];
     this.head = h("p.facts");
     this.result = h("div.result", { testid: "result" });
     this.events = h("ol.events");
     this.actions = h("p.actions");
     this.mark = h("span.mark", { testid: "mark" });
-    this.element = h("section.column", { testid: "column", "aria-label": lane.name, "data-cell": lane.cell, "data-hop": lane.hop },
-      h("h3", {}, lane.cell, lane.hop !== "client" && h("span.badge.plain", {}, "upstream"), this.mark),
+    const names = { "aria-label": lane.name, "data-cell": lane.cell, "data-hop": lane.hop };
+    this.element = h("section.column", { testid: "column", ...names },
+      h("h3", lane.cell, lane.isUpstream && h("span.badge.plain", "upstream"), this.mark),
       this.head, this.result, this.actions, this.events);
   }
 
   update(call) {
-    const { lane } = this;
-    const { end, firstByte } = lane;
-    const known = `${lane.events.length} ${lane.frames.length} ${Boolean(end)} ${Boolean(lane.comparison)} ${call.finished}`;
+    const { frames, events, end, comparison, isUpstream, cell } = this.lane;
+    const known = [frames.length, events.length, end?.at, Boolean(comparison), call.finished].join();
     if (known === this.known) return;
     this.known = known;
-    const { task, message } = outcome(lane.events);
-    const [first] = lane.events;
-    const state = end?.state || describe(task ?? {}).state || (first && describe(first.event).kind);
-    this.head.replaceChildren(
-      end?.error ? h("span.badge.bad", { testid: "state" }, "error") : stateBadge(state || (call.finished ? "no response" : "waiting")),
-      h("span", {}, firstByte === undefined ? "" : `first byte ${duration(firstByte - lane.begin)}`),
-      h("span", {}, end ? `end ${duration(end.seconds)}` : ""),
-      h("span", {}, counted(lane.events.length, "event")),
-    );
-    this.result.replaceChildren(end?.error ? errorView(end.error) : task ? taskView(task) : partsView(message?.parts));
+    const { task, message } = outcome(events);
+    this.head.replaceChildren(...this.facts(call, task));
+    const content = task ? taskView(task) : partsView(message);
+    this.result.replaceChildren(end?.error ? errorView(end.error) : content);
     this.addEvents();
-    this.actions.replaceChildren(...(task ? actionsOf(task, lane) : []));
-    if (lane.comparison && call.lanes.size > 1) this.showMark(verdict(lane));
+    this.actions.replaceChildren(...(task && !isUpstream ? actionsOf(task, cell) : []));
+    if (comparison && call.lanes.size > 1) this.showMark(verdict(this.lane));
+  }
+
+  facts(call, task) {
+    const { events, end, begin, firstByte } = this.lane;
+    const waiting = call.finished ? "no response" : "waiting";
+    const kind = events.length ? describe(events[0].event).kind : waiting;
+    return present([
+      end?.error ? h("span.badge.bad", { testid: "state" }, "error")
+        : stateBadge(end?.state || (task && describe(task).state) || kind),
+      firstByte !== undefined && h("span", `first byte ${duration(firstByte - begin)}`),
+      end && h("span", `end ${duration(end.at - begin)}`),
+      h("span", counted(events.length, "event")),
+    ]);
   }
 
   /** Times count from the beginning, which is known for sure at the end only. */
   addEvents() {
     const { events, begin } = this.lane;
-    for (const event of events.slice(this.rows.length)) {
+    for (const { event, id, gap } of events.slice(this.times.length)) {
       const time = h("span.time");
-      this.rows.push(time);
-      this.events.append(eventRow(event, time));
+      this.times.push(time);
+      this.events.append(
+        h("li", { testid: "event", "data-id": id ?? "" },
+          gap && h("p.warn", { testid: "gap" }, "⚠ events before this one are lost"),
+          h("details", eventSummary(event, h("span.number", id || "·"), time), jsonText(event))));
     }
-    this.rows.forEach((time, place) => (time.textContent = `+${duration(events[place].at - begin)}`));
+    this.times.forEach((time, place) => (time.textContent = `+${duration(events[place].at - begin)}`));
   }
 
-  showMark({ sign, tone, text, word }) {
+  showMark({ sign, tone, text }) {
     this.mark.className = `mark ${tone}`;
-    this.mark.textContent = sign || word;
+    this.mark.textContent = sign;
     this.mark.title = text;
   }
 }
 
 function errorView({ code, message, hint }) {
-  return h("div.bad", { testid: "error" }, h("b", {}, code), ` ${message}`, hint && h("p", {}, hint));
+  return h("div.bad", { testid: "error" }, h("b", code), ` ${message}`, hint && h("p", hint));
 }
 
-function eventRow({ event, id, gap }, time) {
-  const { kind, state, text } = describe(event);
-  return h("li", { testid: "event", "data-id": id ?? "" },
-    gap && h("p.warn", { testid: "gap" }, "⚠ events before this one are lost"),
-    h("details", {},
-      h("summary", {},
-        h("span.number", {}, id || "·"), time,
-        h("b", {}, kind), state && ` ${state}`, text && h("span.preview", {}, ` ${text.slice(0, 200)}`)),
-      jsonText(event)));
-}
-
-function actionsOf(task, lane) {
-  if (lane.hop !== "client") return [];
-  const reply = { taskId: task.id, contextId: task.contextId };
-  const open = /^(input|auth)-required$/.test(describe(task).state);
-  return [
-    button("Open task", () => session.announce("task", { id: task.id, cell: lane.cell }), { className: "quiet", testid: "open-task" }),
-    open && button("Reply", () => session.announce("compose", { reply, cells: [lane.cell] }), { className: "quiet", testid: "reply" }),
-  ].filter(Boolean);
+function actionsOf(task, cell) {
+  const open = () => session.announce("task", { id: task.id, cell });
+  const reply = () =>
+    session.announce("compose", { reply: { taskId: task.id, contextId: task.contextId }, cells: [cell] });
+  const isWaiting = ["input-required", "auth-required"].includes(describe(task).state);
+  return present([
+    button("Open task", "open-task", open, { kind: "quiet" }),
+    isWaiting && button("Reply", "reply", reply, { kind: "quiet" }),
+  ]);
 }
 
 customElements.define("pg-results", Results);

@@ -22,20 +22,19 @@ class Session extends EventTarget {
 
   async load() {
     this.program = await askJson("/api/state");
-    await this.chooseAgent(this.link.get("agent") ?? "");
+    await this.chooseAgent(this.link.get("agent"));
   }
 
-  /** Reads the card of an agent. Raises ApiError when it cannot be read. */
+  /** Reads the card of an agent; of the first one if the name is unknown. Throws when it cannot be read. */
   async chooseAgent(name) {
     const known = this.program.agents.map((agent) => agent.name);
     this.agentName = known.includes(name) ? name : (known[0] ?? "");
     this.agent = null;
     try {
       this.agent = await askJson(withQuery("/api/agent", { agent: this.agentName }));
-      const ids = this.agent.cells.map((cell) => cell.id);
-      const linked = (this.link.get("cells") ?? "").split(",").filter((id) => ids.includes(id));
+      const linked = (this.link.get("cells") ?? "").split(",").filter((id) => this.allCells().includes(id));
       const current = this.agent.cells.filter((cell) => cell.current).map((cell) => cell.id);
-      this.cells = new Set(linked.length ? linked : current.length ? current : ids);
+      this.cells = new Set([linked, current, this.allCells()].find((ids) => ids.length));
     } finally {
       this.setLink({ agent: this.agentName });
       this.announce("agent");

@@ -4,33 +4,31 @@ import { Component, h } from "./dom.js";
 
 let ids = 0;
 
-export class Tabs extends Component {
+class Tabs extends Component {
+  build() {}
+
   /**
    * Fills the element. The element of a tab may have a method `shown()`, called whenever its tab is chosen.
    * @param {string} name of the tab list, for screen readers
-   * @param {{id: string, label: string, content: HTMLElement}[]} tabs
+   * @param {[id: string, label: string, content: HTMLElement][]} tabs
    */
   fill(name, tabs) {
-    this.tabs = tabs.map(({ id, label, content }) => {
-      const panelId = `panel-${++ids}-${id}`;
-      const control = h("button", {
-        type: "button", role: "tab", id: `tab-${ids}-${id}`, testid: `tab-${id}`, onclick: () => this.choose(id),
-        "aria-controls": panelId,
-      }, label);
-      const panel = h("div", {
-        role: "tabpanel", id: panelId, testid: panelId, hidden: true, "aria-labelledby": control.id,
-      }, content);
+    this.tabs = tabs.map(([id, label, content]) => {
+      const [tabId, panelId] = [`tab-${++ids}`, `panel-${ids}`];
+      const onclick = () => this.choose(id);
+      const names = { id: tabId, testid: `tab-${id}`, "aria-controls": panelId };
+      const control = h("button", { type: "button", role: "tab", onclick, ...names }, label);
+      const panelNames = { id: panelId, testid: `panel-${id}`, "aria-labelledby": tabId };
+      const panel = h("div", { role: "tabpanel", ...panelNames }, content);
       return { id, control, panel, content };
     });
+    const controls = this.tabs.map((tab) => tab.control);
+    const onkeydown = (event) => this.move(event);
     this.replaceChildren(
-      h("div.tablist", { role: "tablist", "aria-label": name, onkeydown: (event) => this.move(event) },
-        this.tabs.map((tab) => tab.control)),
-      ...this.tabs.map((tab) => tab.panel),
-    );
-    this.choose(tabs[0].id);
+      h("div.tablist", { role: "tablist", "aria-label": name, onkeydown }, controls),
+      ...this.tabs.map((tab) => tab.panel));
+    this.choose(this.tabs[0].id);
   }
-
-  build() {}
 
   /** Shows a tab; an unknown id changes nothing. */
   choose(id) {
@@ -47,13 +45,14 @@ export class Tabs extends Component {
   }
 
   move(event) {
-    const last = this.tabs.length - 1;
+    const count = this.tabs.length;
     const here = this.tabs.findIndex((tab) => tab.id === this.chosen);
-    const there = { ArrowRight: here === last ? 0 : here + 1, ArrowLeft: here === 0 ? last : here - 1, Home: 0, End: last }[event.key];
-    if (there === undefined) return;
+    const [right, left] = [(here + 1) % count, (here + count - 1) % count];
+    const next = this.tabs[{ ArrowRight: right, ArrowLeft: left, Home: 0, End: count - 1 }[event.key]];
+    if (!next) return;
     event.preventDefault();
-    this.choose(this.tabs[there].id);
-    this.tabs[there].control.focus();
+    this.choose(next.id);
+    next.control.focus();
   }
 }
 

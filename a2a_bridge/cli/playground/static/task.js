@@ -3,37 +3,47 @@
 import "./callview.js";
 import { Call } from "./call.js";
 import { describe, outcome, stateBadge, taskView } from "./content.js";
-import { Component, button, field, h, select, setOptions, table } from "./dom.js";
+import { Component, button, field, h, row, select, setOptions, table } from "./dom.js";
 import { session } from "./session.js";
 
 class Task extends Component {
   build() {
-    this.task = h("input", { value: session.link.get("task") ?? "", autocomplete: "off", spellcheck: false, oninput: () => session.setLink({ task: this.task.value.trim() }) });
+    const text = { autocomplete: "off", spellcheck: false };
+    this.task = h("input", { value: session.link.get("task") ?? "", ...text });
+    this.task.oninput = () => session.setLink({ task: this.taskId });
     this.cell = select([]);
-    this.after = h("input", { inputMode: "numeric", size: 5, autocomplete: "off" });
+    this.after = h("input", { size: 16, ...text });
     this.found = h("div");
     this.view = h("pg-call");
-    const about = (operation) => () => this.run(operation, { id: this.task.value.trim() });
+    const about = (operation) => () => this.run(operation, { id: this.taskId });
+    const goOn = () => this.run("SubscribeToTask", { id: this.taskId }, this.after.value.trim());
+    const onsubmit = (event) => {
+      event.preventDefault();
+      about("GetTask")();
+    };
     this.append(
-      h("form.panel", { "aria-label": "Task", onsubmit: (event) => { event.preventDefault(); about("GetTask")(); } },
-        h("div.row", {}, field("Task id", this.task, { testid: "task-id" }), field("Cell", this.cell, { testid: "task-cell" })),
-        h("div.row", {},
+      h("form.panel", { "aria-label": "Task", onsubmit },
+        h("div.row", field("Task id", this.task, "task-id"), field("Cell", this.cell, "task-cell")),
+        h("div.row",
           h("button.primary", { type: "submit", testid: "task-get" }, "Get"),
-          button("Subscribe", about("SubscribeToTask"), { testid: "task-subscribe" }),
-          button("Cancel the task", about("CancelTask"), { testid: "task-cancel" }),
-          button("List tasks", () => this.run("ListTasks", { pageSize: 50 }), { testid: "task-list" }),
-          button("Stop", () => this.call?.stop(), { testid: "task-stop" })),
-        h("div.row", {},
-          field("After event", this.after, { testid: "task-after" }),
-          button("Go on from there", () => this.run("SubscribeToTask", { id: this.task.value.trim() }, this.after.value.trim()), { testid: "task-go-on" }))),
+          button("Subscribe", "task-subscribe", about("SubscribeToTask")),
+          button("Cancel the task", "task-cancel", about("CancelTask")),
+          button("List tasks", "task-list", () => this.run("ListTasks", { pageSize: 50 })),
+          button("Stop", "task-stop", () => this.call?.stop())),
+        h("div.row", field("After event", this.after, "task-after"),
+          button("Go on from there", "task-go-on", goOn))),
       this.found, this.view);
     session.watch(["agent"], () => setOptions(this.cell, session.allCells()));
     session.addEventListener("task", ({ detail }) => this.open(detail));
   }
 
-  open({ id, cell }) {
+  get taskId() {
+    return this.task.value.trim();
+  }
+
+  open({ id, cell = this.cell.value }) {
     this.task.value = id;
-    if (cell) this.cell.value = cell;
+    this.cell.value = cell;
     session.setLink({ task: id });
     session.announce("tab", "task");
     this.run("GetTask", { id });
@@ -41,33 +51,37 @@ class Task extends Component {
 
   run(operation, request, after = "") {
     this.call?.stop();
-    const call = (this.call = Call.start({ agent: session.agentName, operation, request, cells: [this.cell.value], headers: {}, after }));
+    const call = Call.start(operation, request, [this.cell.value], { after });
+    this.call = call;
     this.view.show(call);
     call.addEventListener("change", () => call === this.call && this.update(call));
   }
 
   update(call) {
     const events = call.ordered()[0]?.events ?? [];
-    const last = events.findLast((event) => event.id)?.id;
-    if (last) this.after.value = last;
     const tasks = events[0]?.event.tasks;
     const { task } = outcome(events);
-    if (tasks) this.found.replaceChildren(this.listView(tasks));
-    else this.found.replaceChildren(...(task ? [summaryOf(task)] : []));
+    this.after.value = events.findLast((event) => event.id)?.id ?? this.after.value;
+    this.found.replaceChildren(...(tasks ? [this.listView(tasks)] : task ? [summaryOf(task)] : []));
   }
 
   listView(tasks) {
-    return table("Tasks", ["Task", "State", "Context", "Since", "Action"], tasks.map((task) =>
-      h("tr", { testid: "task-row" }, h("th", { scope: "row" }, h("code", {}, task.id)), h("td", {}, stateBadge(describe(task).state)),
-        h("td", {}, h("code", {}, task.contextId ?? "")), h("td", {}, task.status?.timestamp ?? ""),
-        h("td", {}, button("Open", () => this.open({ id: task.id }), { className: "quiet", "aria-label": `Open task ${task.id}` })))));
+    const rows = tasks.map((task) => {
+      const { id, contextId = "", status } = task;
+      const label = { kind: "quiet", "aria-label": `Open task ${id}` };
+      const open = button("Open", "task-open", () => this.open({ id }), label);
+      const cells = [stateBadge(describe(task).state), h("code", contextId), status?.timestamp, open];
+      return row("task-row", h("code", id), cells);
+    });
+    return table("Tasks", ["Task", "State", "Context", "Since", "Action"], rows);
   }
 }
 
 function summaryOf(task) {
+  const context = task.contextId && h("span", "context ", h("code", task.contextId));
   return h("section.panel", { "aria-label": "The task", testid: "task" },
-    h("p.facts", {}, stateBadge(describe(task).state), h("code", {}, task.id), task.contextId && h("span", {}, "context ", h("code", {}, task.contextId)), h("span", {}, task.status?.timestamp ?? "")),
-    taskView(task, { history: true }));
+    h("p.facts", stateBadge(describe({ task }).state), h("code", task.id), context, task.status?.timestamp),
+    taskView(task, { withHistory: true }));
 }
 
 customElements.define("pg-task", Task);

@@ -1,33 +1,41 @@
 // The times of a call: one lane per row, on one scale, and the same as a table.
 
-import { Component, duration, h, table } from "./dom.js";
+import { Component, counted, duration, h, row, table } from "./dom.js";
+
+const COLUMNS = ["Lane", "Began", "First byte", "Events", "Last", "Outcome"];
 
 class Timeline extends Component {
   build() {
-    this.lanes = h("div.lanes");
+    this.lanes = h("div");
     this.times = h("div");
     this.append(this.lanes,
-      h("p.legend", {}, "│ sent or received   ◆ first byte   ■ last event or end"),
-      h("details", {}, h("summary", { testid: "times" }, "Times as a table"), this.times));
+      h("p.legend", "│ sent or received   ◆ first byte   ■ last event or end"),
+      h("details", h("summary", { testid: "times" }, "Times as a table"), this.times));
   }
 
   show(call) {
     const lanes = call.ordered();
     const whole = Math.max(0.001, ...lanes.map((lane) => lane.last));
+    const marks = [0, whole / 2, whole].map((seconds) => h("span", duration(seconds)));
     this.lanes.replaceChildren(
-      ...lanes.map((lane) => laneRow(lane, whole)),
-      h("p.scale", { "aria-hidden": "true" }, h("span", {}, "0"), h("span", {}, duration(whole / 2)), h("span", {}, duration(whole))));
-    this.times.replaceChildren(table("Times", ["Lane", "Began", "First byte", "Events", "Last", "Outcome"],
-      lanes.map((lane) => h("tr", {}, h("th", { scope: "row" }, lane.name),
-        [duration(lane.begin), duration(lane.firstByte), lane.events.length, duration(lane.last), ending(lane)].map((cell) => h("td", {}, cell))))));
+      ...lanes.map((lane) => laneRow(lane, whole)), h("p.scale", { "aria-hidden": "true" }, marks));
+    const rows = lanes.map((lane) => {
+      const { begin, firstByte, events, last } = lane;
+      const cells = [duration(begin), duration(firstByte), events.length, duration(last), ending(lane)];
+      return row("time-row", lane.name, cells);
+    });
+    this.times.replaceChildren(table("Times", COLUMNS, rows));
   }
 }
 
-const ending = (lane) => lane.end?.error?.code || lane.end?.state || "open";
+const ending = ({ end }) => (end ? end.error?.code || end.state || "ended" : "open");
 
 function laneRow(lane, whole) {
-  const spoken = `${lane.name}: began after ${duration(lane.begin)}, first byte after ${duration(lane.firstByte)}, ` +
-    `${lane.events.length} events, last after ${duration(lane.last)}, ${ending(lane)}`;
+  const { name, hop, begin, firstByte, last, frames, events, end } = lane;
+  const spoken = [
+    `${name}: began after ${duration(begin)}`, `first byte after ${duration(firstByte)}`,
+    counted(events.length, "event"), `last after ${duration(last)}`, ending(lane),
+  ].join(", ");
   const track = h("div.track", { role: "img", "aria-label": spoken, testid: "track" });
   const place = (className, from, to = from) => {
     const mark = h(`i.${className}`);
@@ -35,11 +43,11 @@ function laneRow(lane, whole) {
     if (to > from) mark.style.width = `${(100 * (to - from)) / whole}%`;
     track.append(mark);
   };
-  place("span", lane.begin, lane.last);
-  for (const frame of lane.frames) place(frame.sent ? "sent" : "received", frame.at);
-  if (lane.firstByte !== undefined) place("first", lane.firstByte);
-  if (lane.end) place(lane.end.error ? "failed" : "last", lane.last);
-  return h("div.lane", { testid: "lane", "data-hop": lane.hop }, h("span.name", {}, lane.name), track);
+  place("span", begin, last);
+  for (const { sent, at } of frames) place(sent ? "sent" : "received", at);
+  if (firstByte !== undefined) place("first", firstByte);
+  if (end) place(end.error ? "failed" : "last", last);
+  return h("div.lane", { testid: "lane", "data-hop": hop }, h("span", name), track);
 }
 
 customElements.define("pg-timeline", Timeline);

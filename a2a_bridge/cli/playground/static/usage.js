@@ -1,14 +1,17 @@
 // The tab Usage: who called, and the metrics of the server. Only where the program has an admin listener.
 
 import { askJson, askText } from "./api.js";
-import { Component, button, h, longText, problem, table } from "./dom.js";
+import { Component, button, h, longText, problem, row, table } from "./dom.js";
+
+const COLUMNS = ["Caller", "Profile", "Binding", "Version", "Operation", "Calls", "Failed", "Last"];
 
 class Usage extends Component {
   build() {
     this.counts = h("div");
     this.metrics = h("div");
-    this.append(h("div.panel.row", {}, button("Refresh", () => this.shown(), { testid: "usage-refresh" })),
-      h("h2", {}, "Callers"), this.counts, h("h2", {}, "Metrics"), this.metrics);
+    this.append(
+      h("div.panel.row", button("Refresh", "usage-refresh", () => this.shown())),
+      h("h2", "Callers"), this.counts, h("h2", "Metrics"), this.metrics);
   }
 
   async shown() {
@@ -28,11 +31,15 @@ async function fill(place, content) {
 }
 
 function countsView(counts) {
-  if (counts.length === 0) return h("p", {}, "No calls yet.");
+  if (counts.length === 0) return h("p", "No calls yet.");
   const newest = counts.toSorted((one, other) => other.last - one.last);
-  return table("Calls by caller", ["Caller", "Profile", "Binding", "Version", "Operation", "Calls", "Failed", "Last"], newest.map((one) =>
-    h("tr", { testid: "usage-row" }, h("th", { scope: "row" }, [one.principal, one.client].filter(Boolean).join(", ") || "–"),
-      [one.profile || "–", one.binding, one.version, one.operation, one.calls, one.errors, new Date(one.last * 1000).toLocaleString("en-GB")].map((cell) => h("td", {}, cell)))));
+  const rows = newest.map((one) => {
+    const time = new Date(one.last * 1000).toLocaleString("en-GB");
+    const caller = [one.principal, one.client].filter(Boolean).join(", ") || "–";
+    const cells = [one.profile || "–", one.binding, one.version, one.operation, one.calls, one.errors, time];
+    return row("usage-row", caller, cells);
+  });
+  return table("Calls by caller", COLUMNS, rows);
 }
 
 customElements.define("pg-usage", Usage);
