@@ -30,7 +30,7 @@ SUMMARIES = {
     "gateway": "Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "compare": "Send a message over every interface and version of a card, and compare the answers.",
     "check": "Look at everything between a client and the agent at TARGET, and name what to change.",
-    "ui": "Serve a page to call the agent at TARGET over several bindings, and see what is on the wire.",
+    "ui": "Serve the playground for the agent at TARGET: a page to call it over several bindings at once.",
     "usage": "Show the callers of a gateway or an agent, with the time of their last call.",
     "config": "Check configuration files, and show the effective options.",
     "completion": "Print the completion script of a shell: bash, zsh, fish, powershell or pwsh.",

@@ -535,7 +535,7 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
     )
     ui: bool = flag(
         False,
-        "Serve the playground, a page to call and inspect the agent, on this machine.",
+        "Serve a page to call and inspect the agent.",
         group="Process",
         common=True,
     )

@@ -21,6 +21,8 @@ class DemoFlags:
         "Allow webhooks at this private host or network; default: this machine. May be repeated.",
         "HOST|NETWORK",
     )
+    ui: bool = flag(False, "Serve the playground, a page to call and inspect the agent, on this machine.")
+    ui_listen: str = flag("127.0.0.1:0", "Address of --ui.", "HOST:PORT")
     log_level: LogLevel = flag(LogLevel.WARNING, "Log level on stderr.")
 
 
@@ -33,7 +35,7 @@ def server(*, flags: DemoFlags) -> None:
 
     For example:
 
-      a2a-bridge server
+      a2a-bridge server --ui
 
       a2a-bridge send -a :8080 "tck-input-required"
     """
@@ -42,6 +44,7 @@ def server(*, flags: DemoFlags) -> None:
     from a2a_bridge.cli.output import guarded
     from a2a_bridge.cli.running import run, run_on, serving
     from a2a_bridge.cli.serve_options import hosted_agent
+    from a2a_bridge.cli.ui import launch_of
 
     served = ServeFlags(
         http=flags.http,
@@ -49,6 +52,8 @@ def server(*, flags: DemoFlags) -> None:
         log_level=flags.log_level,
         push_allow=flags.push_allow or ["127.0.0.0/8", "::1"],
         store="memory://",
+        ui=flags.ui,
+        ui_listen=flags.ui_listen,
     )
     configure_logging(served)
     with guarded(_AGENT):
@@ -60,4 +65,5 @@ def server(*, flags: DemoFlags) -> None:
             interfaces,
             served.drain_window,
         )
-        run_on(served.loop, run(opening, served.timeout_graceful_shutdown, listening.counting))
+        grace, launch = served.timeout_graceful_shutdown, launch_of(served)
+        run_on(served.loop, run(opening, grace, listening.counting, playground=launch))

@@ -21,6 +21,7 @@ class UiFlags(DialFlags):
         "127.0.0.1:0",
         "Listen here for the browser; everyone who has the token can call the agent.",
         "HOST:PORT",
+        variable="",
         group="Process",
     )
     log_level: LogLevel = flag(LogLevel.WARNING, "Log level on stderr.", group="Process")

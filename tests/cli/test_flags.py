@@ -33,7 +33,7 @@ COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-define
 
 
 def test_the_commands() -> None:
-    ours = ["check", "config", "db", "export", "gateway", "keys", "peers", "push", "serve", "usage"]
+    ours = ["check", "config", "db", "export", "gateway", "keys", "peers", "push", "serve", "ui", "usage"]
     official = ["auth", "conformance", "send", "task", "card", "chat", "completion", "help", "server"]
     assert sorted(COMMANDS) == sorted([*ours, *official, "compare", "skill"])
 

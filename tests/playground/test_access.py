@@ -1,0 +1,153 @@
+"""Who may use the playground, and what is answered to mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+import pytest
+
+from a2a_bridge.cli.playground.access import Access
+from a2a_bridge.cli.playground.exchange import KEPT, LONGEST, History
+from tests.cli.commands import ANY_PORT, command, serving
+from tests.playground.browser_api import api_of, message
+
+DEMO = ("server", *ANY_PORT, "--ui")
+
+
+async def test_the_token_the_host_and_the_origin() -> None:
+    async with serving(*DEMO) as running, api_of(running) as api, aiohttp.ClientSession(api.place) as other:
+        async with other.get(f"/?token={api.token}") as response:
+            assert response.status == 200
+            assert response.content_type == "text/html"
+            policy = response.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert response.headers["Referrer-Policy"] == "no-referrer"
+            assert "Set-Cookie" not in response.headers
+        for path in ("/", "/?token=wrong"):
+            async with other.get(path) as response:
+                assert response.status == 403
+        async with other.get("/api/state") as response:
+            assert response.status == 401
+        for name, value in (("Host", "evil.example"), ("Origin", "https://evil.example"), ("Origin", "null")):
+            async with api.session.get("/api/state", headers={name: value}) as response:
+                assert response.status == 403, (name, value)
+        async with api.session.get("/api/state", headers={"Origin": api.place}) as response:
+            assert response.status == 200
+        async with other.post("/webhook/guessed", data=b"{}") as response:
+            assert response.status == 404
+        async with other.get("/static/..%2Fserver.py") as response:
+            assert response.status == 404
+        async with other.get("/static/index.html") as response:
+            assert response.status == 200
+    done = await running.ended()
+    assert api.token not in done.err
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowed"),
+    [
+        ({"Host": "127.0.0.1:80"}, True),
+        ({"Host": "[::1]:80"}, True),
+        ({"Host": "localhost:80"}, True),
+        ({"Host": "box.example:80"}, True),
+        ({"Host": "localhost.evil.example:80"}, False),
+        ({"Host": ""}, False),
+        ({"Host": "localhost:80", "Origin": "http://localhost:81"}, False),
+        ({"Host": "localhost:80", "Origin": "http://localhost:80"}, True),
+    ],
+)
+def test_names_that_lead_here(headers: dict[str, str], allowed: bool) -> None:
+    assert Access("box.example").is_here(headers) is allowed
+
+
+MISTAKES: list[tuple[Any, int, str]] = [
+    ([], 400, ""),
+    ({"operation": "Nothing"}, 400, "operation"),
+    ({"operation": "SendMessage"}, 400, "request"),
+    ({"operation": "GetTask", "request": {"id": 7}, "cells": ["JSONRPC 1.0"]}, 400, "request.id"),
+    ({"operation": "GetTask", "request": {"id": "x"}, "cells": []}, 400, "cells"),
+    ({"operation": "GetTask", "request": {"id": "x"}, "cells": ["SOAP"]}, 400, "cells"),
+    ({"operation": "GetTask", "request": {"id": "x"}, "agent": "other", "cells": ["GRPC 1.0"]}, 404, "agent"),
+    (
+        {"operation": "GetTask", "request": {"id": "x"}, "cells": ["GRPC 1.0"], "headers": {"a b": "c"}},
+        400,
+        "headers.a b",
+    ),
+]
+
+
+async def test_mistakes_name_the_member_at_fault() -> None:
+    async with serving(*DEMO) as running, api_of(running) as api:
+        for body, status, field in MISTAKES:
+            found, error = await api.refused("/api/calls", body)
+            assert (found, error.get("field", "")) == (status, field), (body, error)
+        async with api.session.post("/api/calls", data=b"{") as response:
+            assert (await response.json())["error"]["code"] == "PARSE_ERROR"
+        for body in (b"no json", b"[]", b'{"sent": true}'):
+            async with api.session.post("/api/import", data=body) as response:
+                assert response.status == 400
+                assert "line 1" in (await response.json())["error"]["message"]
+        async with api.session.get("/api/history/7") as response:
+            assert response.status == 404
+        assert await api.get("/api/history") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("serve", "x.py", "--ui", "--workers", "2"), "one process"),
+        (("serve", "x.py", "--ui", "--server", "envoy"), "one process"),
+        (("gateway", ":1", "--ui", "--workers", "2"), "one process"),
+        (("server", "--ui", "--ui-listen", "nowhere"), "not HOST:PORT"),
+        (("ui", "nothing at all"), "is no target"),
+    ],
+)
+async def test_mistakes_of_the_command_line(arguments: tuple[str, ...], text: str) -> None:
+    done = await command(*arguments)
+    assert done.code == 2
+    assert text in " ".join(done.err.split())
+
+
+async def test_an_address_in_use() -> None:
+    async with serving(*DEMO) as running:
+        taken = running.http.removeprefix("http://")
+        done = await command("server", *ANY_PORT, "--ui", "--ui-listen", taken)
+        assert done.code == 2
+        assert "--ui-listen" in done.err
+
+
+async def test_an_agent_that_cannot_be_reached(unused_tcp_port: int) -> None:
+    done = await command("ui", f"http://127.0.0.1:{unused_tcp_port}")
+    assert done.code == 3
+    assert "Traceback" not in done.err
+
+
+async def test_an_agent_that_has_gone() -> None:
+    async with serving("server", *ANY_PORT) as agent, serving("ui", agent.http) as running:
+        await agent.ended_by_signal()
+        async with api_of(running) as api, api.session.get("/api/agent") as response:
+            assert response.status == 502
+            assert (await response.json())["error"]["code"]
+
+
+def test_the_history_is_bounded() -> None:
+    history = History()
+    first = history.begin("a", "SendMessage", message("first"), ["GRPC 1.0"])
+    first.pinned = True
+    for number in range(KEPT + 50):
+        history.begin("a", "SendMessage", message(str(number)), ["GRPC 1.0"])
+    entries = history.entries()
+    assert len(entries) == KEPT
+    assert entries[-1]["summary"] == "first"
+
+
+def test_a_long_exchange_says_that_it_is_cut() -> None:
+    one = History().begin("a", "SendMessage", message("x"), ["GRPC 1.0"])
+    for _ in range(5):
+        one.add({"event": "x" * (LONGEST // 2)}, needed=False)
+    one.add({"end": {}})
+    assert one.size < 2 * LONGEST
+    assert [b'"cut"' in line for line in one.lines].count(True) == 1
+    assert b'"end"' in one.lines[-1]
