@@ -19,7 +19,6 @@ from a2a_bridge.core.messages import asked_task_id
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.middleware.outcome import LONGEST, code_of, seen_task
-from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _log = logging.getLogger("a2a_bridge.access")
 
