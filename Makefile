@@ -25,7 +25,7 @@ MAKEFLAGS += --no-print-directory
 # Tests start hundreds of processes. Where bytecode is switched off, each of them would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test check bench generate checkgenerate format checkformat lint breaking types layers \
+.PHONY: help install browser demo test check bench generate checkgenerate format checkformat lint breaking types layers \
 	docs dist compat interpreters lock clean peers matrix cli frameworks sdks tck crash soak cluster
 
 help: ## list the targets
@@ -81,6 +81,13 @@ demo: install ## bridge agents of the official SDK and compare every version and
 test: install peers ## run the tests
 	@$(BIN)/python -c 'import sys; print("testing on Python", sys.version.split()[0], "of", sys.base_prefix)'
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+
+# Without one, these tests are skipped and say so.
+browser: ## install Debian's Chromium, which tests of the playground drive, if there is no browser and apt may be used
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+		{ command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && timeout 120 apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -qq -y --no-install-recommends chromium >/dev/null; } || \
+		echo "make: no browser, and none can be installed here" >&2
 
 interpreters: install ## the fast part of the tests on every other supported Python of this machine
 	$(BIN)/python tests/interpreters.py

@@ -35,15 +35,15 @@ def server_middleware(options: ServeOptions, agent: str) -> tuple[Middleware, ..
 
 
 def observed_dial(dial: Dial, tracing: Tracing, metrics: Metrics | None = None, agent: str = "") -> Dial:
-    """Dials like `dial`, with the middleware of the options, and metrics and traces of each call. agent: the
-    name of the dialled agent.
-    """
+    """Dials like `dial`, with metrics and traces of each call. agent: the name of the dialled agent."""
     tracer = tracer_of(tracing)
+    if tracer is None and metrics is None:
+        return dial
 
     @asynccontextmanager
     async def dialled(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
         binding, version = candidate.interface.protocol_binding, candidate.dialect.version
-        around: list[Middleware] = [*options.middleware]
+        around: list[Middleware] = []
         if tracer is not None:
             # Also where an application forwards nothing of its callers: the span is not theirs.
             options = replace(options, forward=options.forward | TRACE_PARAMETERS)

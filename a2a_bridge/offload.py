@@ -1,7 +1,7 @@
 """Decodes and encodes large documents in threads, so that the event loop is not blocked. For bindings.
 
 Rules:
-1. Small documents stay on the loop: SMALL octets cannot hold enough values to block it.
+1. Small documents stay on the loop: SMALL bytes cannot hold enough values to block it.
 2. Values are counted before decoding (codec.budget), and too many are refused. Encoding counts on the way
    (codec.meter).
 3. All servers and clients of the process share a few threads. More would not be faster: Python runs one at a
@@ -27,11 +27,11 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 SMALL = 16 * 1024
-"""Largest document, in octets, that is decoded on the loop without a count; it holds at most half as many
+"""Largest document, in bytes, that is decoded on the loop without a count; it holds at most half as many
 values.
 """
 LARGE = 1024 * 1024
-"""Documents above this size, in octets, are decoded in a thread regardless of their values."""
+"""Documents above this size, in bytes, are decoded in a thread regardless of their values."""
 THREADS = 2
 
 _threads = ThreadPoolExecutor(THREADS, "a2a-bridge-codec")

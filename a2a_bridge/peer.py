@@ -20,6 +20,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Events, messages_of
+from a2a_bridge.core.lifecycle import state_name
 from a2a_bridge.core.messages import parts_of, text_of
 from a2a_bridge.core.resume import RESUME_URI, offers_resume
 from a2a_bridge.core.service import Service
@@ -45,10 +46,7 @@ class Reply:
         """The task's state such as "completed"; empty for a message."""
         if self.task is None:
             return ""
-        state = self.task.status.state
-        # Enums are open: a later version may have states that have no name here.
-        name = hub.TaskState.Name(state) if state in hub.TaskState.values() else str(state)
-        return name.removeprefix("TASK_STATE_").lower().replace("_", "-")
+        return state_name(self.task.status.state).lower().replace("_", "-")
 
 
 class Peer(Client):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,6 +20,10 @@ __all__ = ["database", "nats", "own_nats", "own_postgres", "postgres"]
 
 # grpcio's handlers for forks crash the commands that start and stop a database. Read when it starts.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+# Shells start background jobs with SIGINT ignored, and commands that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test depends on time, and the tests of a submission must not depend on chance.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -2,7 +2,7 @@
 
 A value is a JSON value; names of members do not count. In protobuf each present field is one, and so is each
 item of a list or a Struct. The time to decode, store and encode a document grows with their number. The
-number of octets is no measure: one value may take two octets or millions.
+number of bytes is no measure: one value may take two or millions.
 
 Both counters stop beyond `most`. The JSON counter works on blocks of text; the protobuf counter goes from
 field to field, and enters only messages that are large enough to exceed the limit.
@@ -20,12 +20,12 @@ from a2a_bridge.codec.wire import read_varint
 REQUEST_VALUES, ANSWER_VALUES = 100_000, 1_000_000
 
 _BLOCK = 1 << 20
-"""Octets per step of the JSON counter. Other threads may run between two steps."""
+"""Bytes per step of the JSON counter. Other threads may run between two steps."""
 _QUOTES = 512
 """Most quotes, escaped ones included, of text that is counted from string to string."""
 _BACKSLASH = ord("\\")
 _SHORTEST = 2
-"""Octets of the shortest value including its separator, in both formats."""
+"""Bytes of the shortest value including its separator, in both formats."""
 _FIELDS = 4
 """Maximum number of protobuf fields for one JSON value: a map's entry, its key, its value, and its kind."""
 _WEIGHT = 0

@@ -4,7 +4,7 @@ JSON decoders refuse content that is nested deeper than `structs.LEVELS`, so tha
 message. Protobuf itself accepts deeper content; the functions here apply the limit of the JSON decoders to
 it.
 
-There are three steps, the cheapest first. A count of the octets that containers need clears nearly all
+There are three steps, the cheapest first. A count of the bytes that containers need clears nearly all
 messages. Then protobuf parses the free content inside of additional messages, which fails at its own limit.
 Only then is the content converted to JSON and inspected.
 """
@@ -35,7 +35,7 @@ _SURE = structs.BARE_LEVELS - structs.OBJECT_LEVELS
 protobuf needs.)
 """
 _LARGE = 1 << 17
-"""The size of a message in octets above which the first step is skipped."""
+"""The size of a message in bytes above which the first step is skipped."""
 
 
 def may_be_deep(wire: bytes) -> bool:

@@ -13,7 +13,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import ListValue, Struct
 
 _FREE = (Kind.STRUCT, Kind.VALUE, Kind.LIST)
-#: a Value of zero octets: in an object, in an array, and in a part
+#: a Value of zero bytes: in an object, in an array, and in a part
 _KINDLESS_MEMBER, _KINDLESS_ITEM = b"\x12\0", b"\n\0"
 _KINDLESS_PART = bytes((hub.Part.DESCRIPTOR.fields_by_name["data"].number << 3 | 2, 0))
 

@@ -45,7 +45,7 @@ _unpack = Layout("<d").unpack_from
 _SMALL = {number: "\x11" + _pack(number).decode("latin-1") for number in range(256)}
 
 _NUMBER, _NUMBER_SIZE = b"\n\t\x11", 11
-"""The octets before a double in an item of a ListValue, and the size of the item."""
+"""The bytes before a double in an item of a ListValue, and the size of the item."""
 _NUMERIC = {int, float}
 _FEW = 7
 """The longest list whose numbers are read and written one by one."""
@@ -207,7 +207,7 @@ def number(double: float) -> int | float:
 
 _NUMBERS = Layout("<3xd").iter_unpack
 _SHORT = 256
-"""The largest Struct, in octets, whose values are not worth counting."""
+"""The largest Struct, in bytes, whose values are not worth counting."""
 _NEGATIVE_ZERO = _pack(-0.0)
 _LOWEST, _HIGHEST = int(BELOW_64_BITS), int(ABOVE_64_BITS)
 
@@ -248,7 +248,7 @@ def _octets(message: Any) -> bytes:
 
 
 def _known(message: Any) -> tuple[bytes, int, int]:
-    """The octets of a message without its unknown fields."""
+    """The bytes of a message without its unknown fields."""
     known = type(message)()
     known.CopyFrom(message)
     known.DiscardUnknownFields()

@@ -23,11 +23,11 @@ from a2a_bridge.codec.text import Json, JsonObject, dumps, loads
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, tag
 
 MEMBERS = 2**29 - 1
-"""The largest number that a field can have. Its tag has octets that no UTF-8 text has."""
+"""The largest number that a field can have. Its tag has bytes that no UTF-8 text has."""
 _TAG = tag(MEMBERS, LENGTH_WIRE)
 _MARK = _TAG.encode("latin-1")
 FIRST = _MARK[:1]
-"""An octet in the bytes of each message that keeps members, and in no text. A search for one octet takes a
+"""A byte in the bytes of each message that keeps members, and in no text. A search for one byte takes a
 tenth of one for the whole mark. With `find`: `in` first tries its left side as a number, which takes longer.
 """
 
@@ -108,7 +108,7 @@ def _plan_in(field: FieldPlan) -> MessagePlan:
 
 
 def octets_of(message: Message) -> bytes:
-    """The octets of the unknown fields of a message, but not of the messages in it, without MEMBERS."""
+    """The bytes of the unknown fields of a message, but not of the messages in it, without MEMBERS."""
     return "".join(_texts(_fields(message))).encode("latin-1")
 
 

@@ -44,7 +44,7 @@ class IllegalTransitionError(ValueError):
 def check_transition(before: hub.TaskState, after: hub.TaskState) -> None:
     """Raises IllegalTransitionError unless `after` may follow `before`."""
     if after not in TRANSITIONS.get(before, _NONE):
-        raise IllegalTransitionError(f"a task cannot go from {_name(before)} to {_name(after)}")
+        raise IllegalTransitionError(f"a task cannot go from {state_name(before)} to {state_name(after)}")
 
 
 def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent) -> hub.TaskState:
@@ -68,7 +68,7 @@ def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactU
         return state
     state = task.status.state
     if state in TERMINAL:
-        raise IllegalTransitionError(f"a task in {_name(state)} takes no more artifacts")
+        raise IllegalTransitionError(f"a task in {state_name(state)} takes no more artifacts")
     add_artifact(task, event)
     return state
 
@@ -92,7 +92,7 @@ def join(task: hub.Task, message: hub.Message) -> None:
     Raises IllegalTransitionError if the task has ended; the task is unchanged then.
     """
     if task.status.state in TERMINAL:
-        raise IllegalTransitionError(f"a task in {_name(task.status.state)} takes no more messages")
+        raise IllegalTransitionError(f"a task in {state_name(task.status.state)} takes no more messages")
     if task.status.HasField("message"):
         task.history.append(task.status.message)
         task.status.ClearField("message")
@@ -153,7 +153,8 @@ def advance_to(task: hub.Task, snapshot: hub.Task) -> hub.TaskState:
     return snapshot.status.state
 
 
-def _name(state: hub.TaskState) -> str:
+def state_name(state: int) -> str:
+    """The name of a state, such as `INPUT_REQUIRED`; the number of one that this version does not have."""
     try:
         return hub.TaskState.Name(state).removeprefix("TASK_STATE_")
     except ValueError:

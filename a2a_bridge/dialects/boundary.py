@@ -26,7 +26,7 @@ from a2a_bridge.pb.google_protobuf import Timestamp
 Coder = Callable[[Any], Any]
 
 #: a number_value of google.protobuf.Value that is NaN or infinite: its tag, and a double with all bits of the
-#: exponent set. Other content can have the same octets.
+#: exponent set. Other content can have the same bytes.
 _NOT_FINITE = re.compile(rb"\x11.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL)
 
 

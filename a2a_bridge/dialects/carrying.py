@@ -41,12 +41,12 @@ _MARK, _CARD_MARK = KEY.encode(), CARD_KEY.encode()
 _BEGINNING = b"urn:a2a-bridge:"
 #: the escape by which JSON may write a letter of a name
 _ESCAPE = b"\\u00"
-#: octets above which a document with at most _FEW containers is not searched
+#: bytes above which a document with at most _FEW containers is not searched
 _LONG, _FEW = 1 << 16, 256
 _CODE = 32
 #: the content members of a part, in every version
 _CONTENT = ("text", "raw", "url", "data", "file")
-#: minimum length of a shared secret, in octets
+#: minimum length of a shared secret, in bytes
 SHORTEST_SECRET = 16
 
 _key = secrets.token_bytes(32)
@@ -56,7 +56,7 @@ def use_key(secret: bytes) -> None:
     """Sets the key of the process from a secret that bridges share. Raises ValueError if it is too short."""
     global _key  # noqa: PLW0603  the one place where it is held, see rule 3
     if len(secret) < SHORTEST_SECRET:
-        raise ValueError(f"a shared key has at least {SHORTEST_SECRET} octets")
+        raise ValueError(f"a shared key has at least {SHORTEST_SECRET} bytes")
     _key = blake2b(secret, digest_size=32, person=b"a2a-bridge key").digest()
 
 

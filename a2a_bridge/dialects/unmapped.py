@@ -38,7 +38,7 @@ KIND, PROTO, HUB = "kind", "proto", "hub"
 EMPTY = "empty"
 
 _KEY_BYTES = KEY.encode()
-#: octets with a carried text that count as one value while a message is encoded, so that megabytes of it are
+#: bytes with a carried text that count as one value while a message is encoded, so that megabytes of it are
 #: encoded in a thread
 OCTETS_PER_VALUE = 256
 _NUMERIC = {int, float}

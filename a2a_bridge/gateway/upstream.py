@@ -13,8 +13,8 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -27,7 +27,7 @@ from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.event import Event, Events, HandedOver, innermost, opened
 from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE, Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Middleware, Service, compose
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +40,24 @@ Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
 
 
 def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextManager[Service]:
-    """The client side for a candidate, from the binding of its card entry."""
+    """The client side for a candidate, from the binding of its card entry, with the middleware of the
+    options.
+    """
     binding = find(candidate.interface.protocol_binding)
     if not candidate.credentials:
         options = replace(options, parameters={}, forward=options.forward & IMPERSONAL)
     if candidate.resolve is not None:
         options = replace(options, resolve=candidate.resolve)
-    return binding.dial(candidate.interface, candidate.dialect, candidate.dial_options(options))
+    opening = binding.dial(candidate.interface, candidate.dialect, candidate.dial_options(options))
+    return _wrapped(opening, options.middleware) if options.middleware else opening
+
+
+@asynccontextmanager
+async def _wrapped(
+    opening: AbstractAsyncContextManager[Service], middleware: Sequence[Middleware]
+) -> AsyncIterator[Service]:
+    async with opening as service:
+        yield compose(service, *middleware)
 
 
 def failed_to_connect(error: A2AError) -> bool:

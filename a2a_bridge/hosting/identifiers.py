@@ -13,7 +13,7 @@ import os
 import time
 
 _BATCH = 256
-#: of any octet one with the two bits that mark the variant of these ids, 10
+#: of any byte one with the two bits that mark the variant of these ids, 10
 _VARIANT = bytes(0x80 | octet & 0x3F for octet in range(256))
 
 #: the end of an id, with a separator; each # is a random digit

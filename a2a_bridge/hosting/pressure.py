@@ -38,7 +38,7 @@ class MemoryUser(Protocol):
 
     @property
     def size(self) -> int:
-        """Octets of the task."""
+        """Bytes of the task."""
         ...
 
     async def settled(self) -> None:

@@ -139,7 +139,7 @@ class TaskRun:
 
     @property
     def size(self) -> int:
-        """Octets of the task, measured once for each state of it."""
+        """Bytes of the task, measured once for each state of it."""
         task, last = self.live.task, self.live.last
         if task is None:
             return 0

@@ -14,11 +14,11 @@ from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.lifecycle import state_name
 from a2a_bridge.core.messages import asked_task_id
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.middleware.outcome import LONGEST, code_of, seen_task
-from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _log = logging.getLogger("a2a_bridge.access")
 
@@ -122,7 +122,7 @@ class _Line:
             "version": origin.version,
             "operation": self._call.operation.name,
             "task": _short(self._task_id),
-            "state": _state_name(self._state) if self._state else "",
+            "state": state_name(self._state) if self._state else "",
             "code": code_of(error, last),
             "duration_ms": round((self._clock() - self._began) * 1000, 3),
             "events": self.events,
@@ -154,11 +154,3 @@ def _printable(text: str) -> str:
 
 def _short(text: str) -> str:
     return text[:LONGEST]
-
-
-def _state_name(state: int) -> str:
-    return (
-        hub.TaskState.Name(state).removeprefix("TASK_STATE_")
-        if state in hub.TaskState.values()
-        else str(state)
-    )

@@ -51,7 +51,7 @@ class Quirks:
     strict_json: bool = False
     #: push configurations of 1.0 have the shape of a draft (see dialects/v1_0/draft.py)
     draft_push_configs: bool = False
-    #: the longest line of an event stream that is read, in octets; 0 for any. Longer lines are dropped in
+    #: the longest line of an event stream that is read, in bytes; 0 for any. Longer lines are dropped in
     #: silence
     max_event_line: int = 0
     #: a historyLength of 0 in tasks/get of 0.3 over JSON-RPC requests no history; others mean all of it

@@ -3,7 +3,7 @@ state.
 
 Rules:
 1. The first key encrypts, all keys decrypt: to replace a key, put a new one before it.
-2. Secrets that were stored without a key stay readable. The first octet tells whether a secret is encrypted.
+2. Secrets that were stored without a key stay readable. The first byte tells whether a secret is encrypted.
 3. A secret that no key decrypts is an error of that one secret, and its content is never shown.
 """
 
@@ -22,9 +22,9 @@ class DecryptionError(Exception):
 
 
 class Vault:
-    """Encrypts and decrypts octets.
+    """Encrypts and decrypts bytes.
 
-    keys: Fernet keys (32 octets in URL-safe base64), the newest first; none for no encryption.
+    keys: Fernet keys (32 bytes in URL-safe base64), the newest first; none for no encryption.
     Raises ValueError for an invalid key, MissingExtraError if there are keys but no `cryptography`.
     """
 
@@ -40,10 +40,10 @@ class Vault:
             self._fernet = fernet.MultiFernet([fernet.Fernet(key) for key in keys])
         except ValueError:
             # Without the cause, whose text may contain the key.
-            raise ValueError("a key for push configs has to be 32 octets in URL-safe base64") from None
+            raise ValueError("a key for push configs has to be 32 bytes in URL-safe base64") from None
 
     def encrypt(self, octets: bytes) -> bytes:
-        """The octets to store."""
+        """The bytes to store."""
         return _PLAIN + octets if self._fernet is None else _SEALED + self._fernet.encrypt(octets)
 
     def decrypt(self, stored: bytes) -> bytes:

@@ -22,7 +22,7 @@ M = TypeVar("M", bound=Message)
 MOST_ITEMS = 3
 """Maximum items of a repeated field or a map."""
 LONGEST = 12
-"""Maximum characters of a string or octets of bytes."""
+"""Maximum length of a string (characters) or of a bytes value."""
 MOST_LEAVES = 6
 """Maximum plain values inside one Struct or Value."""
 DEEPEST = 6

@@ -222,5 +222,5 @@ def test_bridges_believe_each_other_when_they_share_a_key(monkeypatch: pytest.Mo
     assert carrying.loads(wire) == {"messageId": "m", "role": "ROLE_USER"}
     keyed(b"a secret of two bridges")
     assert carrying.loads(wire.replace(b'"m"', b'"n"')) == {"messageId": "n", "role": "ROLE_USER"}
-    with pytest.raises(ValueError, match="16 octets"):
+    with pytest.raises(ValueError, match="16 bytes"):
         carrying.use_key(b"short")

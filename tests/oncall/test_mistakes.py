@@ -67,7 +67,7 @@ ROWS = [
     Mistake("authorities that are none", SERVE + TLS + "--ssl-keyfile {folder}/server.key --ssl-ca-certs {folder}/junk.pem", ("junk.pem holds no certificate as PEM",), "--ssl-ca-certs"),
     Mistake("authorities without a certificate", SERVE + "--ssl-ca-certs {folder}/server.pem", ("needs --ssl-certfile",), "--ssl-certfile"),
     Mistake("a key for cards that is none", SERVE + "--card-signing-key {folder}/junk.pem", ("has to be a private EC or Ed25519 key",), "--card-signing-key"),
-    Mistake("a shared key that is too short", SERVE + "--bridge-key @{folder}/short.key", ("has at least 16 octets",), "--bridge-key"),
+    Mistake("a shared key that is too short", SERVE + "--bridge-key @{folder}/short.key", ("has at least 16 bytes",), "--bridge-key"),
     Mistake("keys of the store that are missing", SERVE + "--store-key @{folder}/absent", ("absent cannot be read",), "--store-key"),
     # ---------------------------------------------------------------- who may call
     Mistake("no file of keys", SERVE + "--api-keys {folder}/absent.json", ("there is no file",), "a2a-bridge keys create --file"),

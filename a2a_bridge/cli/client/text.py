@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from a2a_bridge.codec import encoder
+from a2a_bridge.core import lifecycle
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct, Value
 
@@ -40,10 +41,7 @@ def block(label: str, content: str) -> str:
 
 def state_name(state: hub.TaskState) -> str:
     """The state of a task as text: `input-required`."""
-    try:
-        return hub.TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")
-    except ValueError:
-        return f"state {int(state)}"
+    return lifecycle.state_name(state).lower().replace("_", "-")
 
 
 def _pretty(tree: Any) -> str:

@@ -28,11 +28,11 @@ FORWARDED_SCHEME = "x-a2a-bridge-forwarded-proto"
 #: the ASGI application that runs in Envoy
 APPLICATION = "a2a_bridge.cli.envoy.application:app"
 
-#: octets that Envoy buffers of a body above the limit of the bridge
+#: bytes that Envoy buffers of a body above the limit of the bridge
 _SLACK = 1024 * 1024
 #: how many times as large as allowed the headers may be that the bridge still answers
 _HEADER_SLACK = 16
-#: octets that HTTP/2 peers may send ahead: of one stream, and of a connection
+#: bytes that HTTP/2 peers may send ahead: of one stream, and of a connection
 _STREAM_WINDOW, _CONNECTION_WINDOW = 1024 * 1024, 4 * 1024 * 1024
 _TYPE = "type.googleapis.com/"
 _HTTP = _TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -54,7 +54,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class EnvoyOptions:
-    """The values in the configuration of Envoy. Sizes in octets, times in seconds."""
+    """The values in the configuration of Envoy. Sizes in bytes, times in seconds."""
 
     #: IP addresses to listen on, at least one
     hosts: tuple[str, ...]

@@ -41,7 +41,7 @@ _IDLE = 60.0
 _UNLIMITED = 0xFFFFFFFF
 #: what replicas read from a trusted proxy, and this one does not write
 _FORWARDED = ("forwarded", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix")
-#: octets that HTTP/2 peers may send ahead: of one stream, and of a connection
+#: bytes that HTTP/2 peers may send ahead: of one stream, and of a connection
 _STREAM_WINDOW, _CONNECTION_WINDOW = 1024 * 1024, 4 * 1024 * 1024
 
 

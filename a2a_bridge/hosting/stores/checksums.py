@@ -1,4 +1,4 @@
-"""Checksums of row contents, so that altered octets are never served as genuine. It knows no tables.
+"""Checksums of row contents, so that altered bytes are never served as genuine. It knows no tables.
 
 CRC-32 finds every change of up to 32 bits in a row, and all but one in four billion of the others, at a tenth
 of the cost of a digest. It does not protect against deliberate changes of the database.

@@ -259,7 +259,7 @@ class TaskLease:
 
     @property
     def weight(self) -> int:
-        """The approximate size of the next write, in octets."""
+        """The approximate size of the next write, in bytes."""
         task, events = self._task, self._bytes
         whole = self._body_size + self._event_bytes + events
         ends = task is not None and task.status.state in TERMINAL

@@ -3,7 +3,7 @@
 Rules:
 1. Changes count as durable at once, so nothing is pending and nothing waits.
 2. A task is serialized when its lease is released or it ends. Until then the store shares the working copy.
-3. Memory is bounded: the number of tasks, the window of each event log, and the number and octets of the logs
+3. Memory is bounded: the number of tasks, the window of each event log, and the number and bytes of the logs
    without writers and readers.
 """
 

@@ -29,9 +29,9 @@ class StoreOptions:
     keys: Sequence[str] = field(default=(), repr=False)
     #: time without a heartbeat after which a replica counts as dead (PostgreSQL only)
     lease: float = 10.0
-    #: octets of ended tasks in the cache
+    #: bytes of ended tasks in the cache
     cache_bytes: int = 8 << 20
-    #: octets of tasks, events, requests and answers that the process may hold; 0 for no limit; stores in
+    #: bytes of tasks, events, requests and answers that the process may hold; 0 for no limit; stores in
     #: memory and
     #: gateways have it, too
     max_memory: int = 1 << 30
