@@ -26,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install browser demo test check bench generate checkgenerate format checkformat lint breaking types layers \
-	docs dist compat interpreters lock clean peers matrix cli frameworks sdks tck crash soak cluster
+	docs pictures dist compat interpreters lock clean peers matrix cli frameworks sdks tck crash soak cluster
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -174,6 +174,11 @@ layers: install ## the import contracts of ARCHITECTURE.md
 
 docs: install ## render docs/ into site/
 	$(BIN)/mkdocs build --strict
+
+# They are taken by tests, in Chromium.
+pictures: install peers ## take the pictures of the playground's page in docs/ anew
+	PLAYGROUND_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/playground/test_page.py \
+		tests/playground/test_page_gateway.py
 
 # The date of the last commit makes two builds of one commit equal; without git it is a date for all.
 dist: install ## build the wheel and the source distribution into dist/

@@ -200,7 +200,6 @@ def test_a_task_is_opened_followed_and_cancelled(view: View) -> None:
     expect(view.get("task-after")).to_have_value("6")
     view.get("task-list").click()
     expect(view.get("task-row").filter(has_text=task)).to_have_count(1)
-    view.picture("task")
 
     view.tab("compose")
     view.get("text").fill("tck-cancel")
@@ -398,6 +397,7 @@ def test_a_narrow_page_scrolls_in_one_direction(show: Callable[..., View], ui: s
         view.tab(tab)
         width = view.page.evaluate("document.documentElement.scrollWidth")
         assert width <= 320, tab
+        view.keeps_everything_inside()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -51,6 +51,7 @@ def test_what_the_gateway_says_to_its_agent(view: View) -> None:
     view.picture("gateway")
     view.get("every-upstream").check()
     expect(view.get("column")).to_have_count(6)
+    view.keeps_everything_inside()
     for cell in CURRENT:
         expect(view.column(cell, "upstream")).to_be_visible()
     tracks = [one.get_attribute("aria-label") or "" for one in view.get("track").all()]

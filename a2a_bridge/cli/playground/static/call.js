@@ -35,13 +35,14 @@ class Lane {
   }
 
   take(end) {
-    this.began ??= Math.max(0, end.at - end.seconds);
+    this.began ??= end.at - end.seconds;
     this.end = end;
   }
 
   /** Seconds into the call when it began. Until its end says it, that is when the first thing was seen. */
   get begin() {
-    return this.began ?? (this.isUpstream ? (this.frames[0]?.at ?? this.events[0]?.at ?? 0) : 0);
+    if (!this.isUpstream) return this.began ?? 0;
+    return Math.min(...[this.began, this.frames[0]?.at, this.events[0]?.at].filter((at) => at !== undefined));
   }
 
   /** Seconds into the call when the first byte of the response came; undefined before. */

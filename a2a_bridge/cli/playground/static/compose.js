@@ -13,6 +13,7 @@ const HEADERS_HINT = "A line each: name: value. Values are not kept in the histo
 
 class Compose extends Component {
   build() {
+    const [operation, text] = ["operation", "text"].map((name) => session.link.get(name));
     const names = session.program.operations.map((operation) => operation.name);
     this.operation = select(names, { onchange: () => this.setOperation(this.operation.value) });
     this.stream = h("input", { type: "checkbox", testid: "stream" });
@@ -36,9 +37,7 @@ class Compose extends Component {
     this.onkeydown = (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.start();
     };
-    const { link } = session;
-    const text = link.get("text");
-    this.setOperation(session.operation(link.get("operation")) ? link.get("operation") : MESSAGES[0]);
+    this.setOperation(session.operation(operation) ? operation : MESSAGES[0]);
     if (text && this.editor.request.message) this.setText(text);
     session.watch(["agent"], () => this.showExamples());
     session.watch(["agent", "cells"], () => this.updateButtons());

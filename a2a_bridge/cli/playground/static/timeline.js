@@ -16,7 +16,7 @@ class Timeline extends Component {
   show(call) {
     const lanes = call.ordered();
     const whole = Math.max(0.001, ...lanes.map((lane) => lane.last));
-    const marks = [0, whole / 2, whole].map((seconds) => h("span", duration(seconds)));
+    const marks = ["0", duration(whole / 2), duration(whole)].map((time) => h("span", time));
     this.lanes.replaceChildren(
       ...lanes.map((lane) => laneRow(lane, whole)), h("p.scale", { "aria-hidden": "true" }, marks));
     const rows = lanes.map((lane) => {
