@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -289,6 +290,29 @@ def test_history_is_exported_cleared_imported_and_sent_again(view: View, tmp_pat
     expect(view.get("text")).to_have_value("remember me")
     view.get("send").click()
     expect(view.get("status")).to_have_text("SendMessage: 3 cells done, all equal")
+
+
+def test_the_record_of_a_command_is_shown(view: View, tmp_path: Path) -> None:
+    """Its events come in pieces, with a heartbeat between them."""
+    request = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "recorded"}]}}
+    headers = [["Content-Type", "text/event-stream"]]
+    lines: list[dict[str, Any]] = [
+        {"at": 0.0, "hop": "upstream", "exchange": 0, "call": "SendStreamingMessage", "request": request},
+        {"at": 0.1, "hop": "upstream", "exchange": 1, "sent": True, "head": "POST / HTTP/1.1", "body": "{}"},
+        {"at": 0.2, "hop": "upstream", "exchange": 1, "sent": False, "head": "HTTP/1.1 200 OK", "headers": headers},
+        {"at": 0.3, "hop": "upstream", "exchange": 1, "sent": False, "body": ': beat\n\ndata: {"who'},
+        {"at": 0.4, "hop": "upstream", "exchange": 1, "sent": False, "body": 'le": true}\n\n'},
+    ]
+    file = tmp_path / "record.ndjson"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    view.tab("history")
+    view.get("history-import").set_input_files(file)
+    view.get("history-row").filter(has_text="recorded").first.get_by_test_id("history-open").click()
+    view.tab("frames")
+    assert view.get("frame").nth(1).locator(".heartbeat").all_text_contents() == [": beat\n"]
+    expect(view.get("frame").nth(1)).to_contain_text("+400 ms")
+    view.choose("view-decoded")
+    assert json.loads(view.get("frame").nth(1).locator("pre").text_content() or "") == {"whole": True}
 
 
 def test_a_file_that_is_no_record_is_refused(view: View, tmp_path: Path) -> None:

@@ -85,12 +85,12 @@ class Column {
   addEvents() {
     const { events, begin } = this.lane;
     for (const { event, id, gap } of events.slice(this.times.length)) {
-      const time = h("span.time");
+      const [number, time] = [h("span.number", { title: id }, shortId(id)), h("span.time")];
       this.times.push(time);
       this.events.append(
-        h("li", { testid: "event", "data-id": id ?? "" },
+        h("li", { testid: "event", "data-id": id },
           gap && h("p.warn", { testid: "gap" }, "⚠ events before this one are lost"),
-          h("details", eventSummary(event, h("span.number", id || "·"), time), jsonText(event))));
+          h("details", eventSummary(event, number, time), jsonText(event))));
     }
     this.times.forEach((time, place) => (time.textContent = `+${duration(events[place].at - begin)}`));
   }
@@ -100,6 +100,11 @@ class Column {
     this.mark.textContent = sign;
     this.mark.title = text;
   }
+}
+
+/** The ids of gateways are long; their ends tell events of a stream apart. */
+function shortId(id) {
+  return id.length > 5 ? `…${id.slice(-3)}` : id || "·";
 }
 
 function errorView({ code, message, hint }) {
