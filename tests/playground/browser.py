@@ -83,13 +83,15 @@ class View:
     def has_no_faults_of_accessibility(self) -> None:
         # Without the rules that are met, it takes half of the time.
         found = Axe().run(self.page, options={"resultTypes": ["violations"]}).response["violations"]
-        assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found] == []
+        faults = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
+        assert not faults, faults
 
     def keeps_everything_inside(self) -> None:
         """No box of the page is narrower than what it holds."""
         wider = "one => one.offsetParent !== null && one.scrollWidth > one.clientWidth + 1"
         boxes = "[...document.querySelectorAll('.column, .frame, .panel, main')]"
-        assert self.page.evaluate(f"{boxes}.filter({wider}).map(one => one.outerHTML.slice(0, 300))") == []
+        found = self.page.evaluate(f"{boxes}.filter({wider}).map(one => one.outerHTML.slice(0, 300))")
+        assert not found, found
 
     def picture(self, name: str) -> None:
         """Writes a picture for the documentation, when that is asked for."""
@@ -134,7 +136,8 @@ def show(browser: Browser) -> Iterator[Callable[..., View]]:
             return view
 
         yield shown
-        assert [fault for view in views for fault in view.faults] == []
+        faults = [fault for view in views for fault in view.faults]
+        assert not faults, faults
 
 
 def _take_note(view: View, kind: str, text: str) -> None:

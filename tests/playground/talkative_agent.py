@@ -1,7 +1,7 @@
 """An agent for the page: the demo agent, which also counts as far and as fast as it is asked to.
 
-    a2a-bridge serve tests/playground/talkative_agent.py --ui
-    a2a-bridge send -a :8080 "count 3" --stream
+a2a-bridge serve tests/playground/talkative_agent.py --ui
+a2a-bridge send -a :8080 "count 3" --stream
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class Talkative(Demo):
         yield run.status("completed")
 
 
-SKILL = hub.AgentSkill(id="talk", name="Talk", description="Repeats what it hears", tags=["demo"], examples=["count 3"])
+SKILL = hub.AgentSkill(
+    id="talk", name="Talk", description="Repeats what it hears", tags=["demo"], examples=["count 3"]
+)
 agent = Agent(
     Talkative(), name="Talkative", description="Talks much", skills=[SKILL], push_notifications=True
 )

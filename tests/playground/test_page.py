@@ -299,7 +299,14 @@ def test_the_record_of_a_command_is_shown(view: View, tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = [
         {"at": 0.0, "hop": "upstream", "exchange": 0, "call": "SendStreamingMessage", "request": request},
         {"at": 0.1, "hop": "upstream", "exchange": 1, "sent": True, "head": "POST / HTTP/1.1", "body": "{}"},
-        {"at": 0.2, "hop": "upstream", "exchange": 1, "sent": False, "head": "HTTP/1.1 200 OK", "headers": headers},
+        {
+            "at": 0.2,
+            "hop": "upstream",
+            "exchange": 1,
+            "sent": False,
+            "head": "HTTP/1.1 200 OK",
+            "headers": headers,
+        },
         {"at": 0.3, "hop": "upstream", "exchange": 1, "sent": False, "body": ': beat\n\ndata: {"who'},
         {"at": 0.4, "hop": "upstream", "exchange": 1, "sent": False, "body": 'le": true}\n\n'},
     ]
