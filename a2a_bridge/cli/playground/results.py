@@ -51,11 +51,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A result in its place. cell, hop: see `exchange.py`."""
+    """A result in its place. cell, hop: see `exchange.py`. interfaces: those that its content passed."""
 
     cell: str
     hop: str
-    interface: hub.AgentInterface
+    interfaces: Sequence[hub.AgentInterface]
     result: Result
 
 
@@ -75,7 +75,7 @@ def comparison(results: Sequence[Compared]) -> list[dict[str, Any]]:
                 "path": each.path,
                 "this": each.this,
                 "that": each.that,
-                "rule": rule_of(each.path, results[0].interface, one.interface),
+                "rule": rule_of(each.path, *results[0].interfaces, *one.interfaces),
             }
             for each in different
         ]
