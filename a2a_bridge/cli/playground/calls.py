@@ -69,7 +69,7 @@ async def _call(asked: Asked, exchange: Exchange, cell: Cell, number: int) -> li
         except A2AError as error:
             result.error = error
     hop.end(monotonic() - started, result.state, result.failure)
-    return [Compared(cell.id, CLIENT, (one.interface,), result), *_upstream(asked, cell, seen)]
+    return [Compared(cell.id, CLIENT, [one.interface], result), *_upstream(asked, cell, seen)]
 
 
 def _upstream(asked: Asked, cell: Cell, seen: Seen | None) -> list[Compared]:
@@ -79,8 +79,8 @@ def _upstream(asked: Asked, cell: Cell, seen: Seen | None) -> list[Compared]:
         return []
     if seen.result.operation is not asked.operation:
         return []
-    interfaces = (cell.candidate.interface, upstream.candidate.interface)
-    return [Compared(cell.id, UPSTREAM, interfaces, seen.result)]
+    passed = [cell.candidate.interface, upstream.candidate.interface]
+    return [Compared(cell.id, UPSTREAM, passed, seen.result)]
 
 
 async def _ask(peer: Peer, asked: Asked, request: Any, trace: str, result: Result, hop: Hop) -> None:

@@ -51,11 +51,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A result in its place. cell, hop: see `exchange.py`. interfaces: those that the call went through."""
+    """A result in its place. cell, hop: see `exchange.py`. interfaces: those that its content passed."""
 
     cell: str
     hop: str
-    interfaces: tuple[hub.AgentInterface, ...]
+    interfaces: Sequence[hub.AgentInterface]
     result: Result
 
 
