@@ -11,9 +11,11 @@ from typing import Any
 
 from a2a_bridge.bindings import DialOptions, ListenAddress
 from a2a_bridge.cards import interface
+from a2a_bridge.cli.playground.results import Compared, Result, comparison
 from a2a_bridge.cli.playground.server import Playground
 from a2a_bridge.cli.playground.subject import Subject
 from a2a_bridge.cli.target import parse
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -291,3 +293,16 @@ async def test_several_agents(tmp_path: Path) -> None:
         assert [one["name"] for one in state["agents"]] == ["one", "two"]
         lines = await api.call("SendMessage", message("hello"), *CURRENT, agent="two")
         assert all(one["end"]["error"] is None for one in of(lines, "end"))
+
+
+def test_generated_values_are_no_loss() -> None:
+    first, second = Result(ops.GET_TASK), Result(ops.GET_TASK)
+    first.events = [{"text": "run 0b0f1c9e-3f0e-4d0a-9b1e-0f6a5b2c7d11", "state": "a"}]
+    second.events = [{"text": "run 7c1d2e3f-0a1b-4c2d-8e3f-9a0b1c2d3e4f", "state": "b"}]
+    place = [interface("JSONRPC")]
+    found = comparison([Compared("one", "client", place, first), Compared("two", "client", place, second)])
+    assert found[1]["verdict"] == "different"
+    assert {one["path"]: bool(one["rule"]) for one in found[1]["differences"]} == {
+        "[0].state": False,
+        "[0].text": True,
+    }
