@@ -12,7 +12,7 @@ PEERS := 0.2 0.3
 PYTEST_ARGS ?=
 # Tests wait for other processes half of their time: two cores are busy with four workers.
 PYTEST_WORKERS ?= 4
-# Arguments of the programs behind `cli`, `cluster`, `crash`, `frameworks`, `sdks`, `soak` and `tck`.
+# Arguments of the programs behind `acts`, `cli`, `cluster`, `crash`, `frameworks`, `sdks`, `soak` and `tck`.
 ARGS ?=
 SOURCES := a2a_bridge transports proto tests benchmarks examples
 # Folders that do not exist yet are not an error.
@@ -26,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install browser demo test check bench generate checkgenerate format checkformat lint breaking types layers \
-	docs pictures dist compat interpreters lock clean peers matrix cli frameworks sdks tck crash soak cluster
+	docs pictures dist compat interpreters lock clean peers matrix cli frameworks sdks acts tck crash soak cluster
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -102,6 +102,11 @@ cli: install peers ## the specification of an A2A command line against live agen
 # The toolchains are those of the machine (go, cargo, npm, mvn); what is absent is said and skipped.
 sdks: install peers ## clients and agents of other languages: directly, on serve, through gateways (ARGS: see tests/sdks)
 	$(BIN)/python -m tests.sdks $(ARGS)
+
+# Minutes: about two. The documents are in tests/acts of a2aproject/A2A, on the branch conformance-spec.
+acts: install ## A2A's conformance documents in ACTS against our agents and one of the SDK (ARGS: see tests/acts)
+	@test -n "$(ACTS)" || { echo "make: name the folder of the documents: make acts ACTS=DIR" >&2; exit 1; }
+	$(BIN)/python -m tests.acts $(ACTS) $(ARGS)
 
 # The checkout has its requirements in a .venv of its own (see docs/sdks.md).
 tck: install ## an official conformance suite, checked out in TCK, against `serve` (ARGS: see tests/tck)

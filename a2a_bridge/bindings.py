@@ -348,6 +348,9 @@ Fetch = Callable[[str, Mapping[str, str]], Awaitable[Fetched]]
 #: (url, request headers, body) → response. Raises A2AError when there is none.
 Post = Callable[[str, Mapping[str, str], bytes], Awaitable[Fetched]]
 
+#: (method, url, request headers, body) → response. Raises A2AError when there is none.
+Exchange = Callable[[str, str, Mapping[str, str], bytes | None], Awaitable[Fetched]]
+
 GROUP = "a2a_bridge.bindings"
 PACKAGE = "a2a_bridge_transports"
 
@@ -456,6 +459,14 @@ def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:
     """A Fetch over the HTTP session of the transports, for cards. It follows no redirect."""
     session = importlib.import_module(f"{PACKAGE}._http.session")
     return cast("AbstractAsyncContextManager[Fetch]", session.fetcher(options))
+
+
+def http_exchange(options: DialOptions) -> AbstractAsyncContextManager[Exchange]:
+    """An Exchange over the HTTP session of the transports, for requests as they are: it adds neither
+    `options.parameters` nor headers of A2A, and follows no redirect.
+    """
+    session = importlib.import_module(f"{PACKAGE}._http.session")
+    return cast("AbstractAsyncContextManager[Exchange]", session.exchanging(options))
 
 
 @asynccontextmanager

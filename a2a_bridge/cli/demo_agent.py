@@ -1,8 +1,9 @@
 """The agent of `a2a-bridge server`: it repeats what it hears, and knows the standard prefixes of A2A's
 conformance documents.
 
-The first word of a text says what the agent does (`tck-…`, ACTS 11.2); `tck-auth-required` is ours. A text
-without such a word comes back.
+The first word of a text says what the agent does (`tck-…`, ACTS 11.2); `tck-auth-required` is not in that
+list, but in the documents. A text without such a word comes back. An answer to a question completes the task;
+one that began with `tck-multi-turn` takes answers until one is `done`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,12 @@ BEHAVIOURS: dict[str, Steps] = {
     "tck-artifact-file": _with(_FILE),
     "tck-artifact-file-url": _with(_LINK),
     "tck-artifact-data": _with({"key": "value", "count": 42}),
-    "tck-long-running": lambda run: [run.status("working"), LONG, run.status("completed", "Done at last")],
+    "tck-long-running": lambda run: [
+        run.status("working"),
+        LONG,
+        run.artifact("The result of long work"),
+        run.status("completed", "Done at last"),
+    ],
     "tck-multi-turn": _asking("input-required", "Go on, or say: done"),
     "tck-cancel": lambda run: [run.status("working"), None],
     "tck-stream-basic": _with("Streamed content"),
@@ -73,6 +79,9 @@ class Demo:
         steps = BEHAVIOURS.get(word, _echo)
         if len(run.history) > 1:  # the answer to a question
             steps = _with(f"Thank you: {run.text}")
+            begun = run.history[0].parts[0].text if run.history[0].parts else ""
+            if begun.startswith("tck-multi-turn") and word != "done":
+                steps = BEHAVIOURS["tck-multi-turn"]
         for step in steps(run):
             if isinstance(step, float):
                 await asyncio.sleep(step)

@@ -84,7 +84,8 @@ def card(
     )
 
 
-async def run(bindings: list[str], compat: bool) -> None:
+async def run(bindings: list[str], compat: bool, executor: AgentExecutor | None = None) -> None:
+    """Serves until standard input ends. executor: what it does; None: it plays scripts."""
     # Of protocol TCP by name: asyncio turns Nagle's algorithm off for no other, which costs 40 ms a call.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
@@ -99,7 +100,7 @@ async def run(bindings: list[str], compat: bool) -> None:
     extended.CopyFrom(public)
     extended.skills.add(id="more", name="More", description="For those who may", tags=["extended"])
     handler = DefaultRequestHandler(
-        agent_executor=ScriptedExecutor(),
+        agent_executor=executor or ScriptedExecutor(),
         task_store=InMemoryTaskStore(),
         agent_card=public,
         push_config_store=InMemoryPushNotificationConfigStore(),

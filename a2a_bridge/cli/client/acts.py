@@ -2,9 +2,12 @@
 
 Rules:
 1. An assertion returns what is wrong, as texts with paths; an empty list is a pass.
-2. A map whose keys are all operators is one assertion, any other map asserts member by member, a list element
+2. A key of a map is an operator if it has the name of one and an argument that this operator takes; any other
+   key is a member of the value. So `{type: {type: string}}` is about a member `type`. A list asserts element
    by element, everything else equality.
 3. A variable that cannot be resolved is an error of the step (ACTS 12.2).
+4. An assertion on an event holds for the event or for what is in it: documents write both `statusUpdate:
+   {status: …}` and `status: …`.
 """
 
 from __future__ import annotations
@@ -42,26 +45,41 @@ _COUNTS = {
     "count_gte": lambda size, wanted: size >= wanted,
     "count_lte": lambda size, wanted: size <= wanted,
 }
-_OTHERS = {"type", "exists", "absent", "one_of", "all_of", "any_of", "not"}
-OPERATORS = frozenset({*_NUMBERS, *_TEXTS, *_COUNTS, *_OTHERS})
+#: operator -> types of its argument; `items` is in no table of ACTS, but in its documents
+_ARGUMENTS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys((*_NUMBERS, *_COUNTS), (int, float)),
+    **dict.fromkeys(_TEXTS, (str,)),
+    **dict.fromkeys(("exists", "absent"), (bool,)),
+    **dict.fromkeys(("one_of", "all_of", "any_of"), (list,)),
+    "items": (dict, list),
+    "not": (object,),
+}
 _VARIABLE = re.compile(r"\{\{\s*([^}]+?)\s*\}\}")
 _SEGMENT = re.compile(r"([^.\[\]]+)|\[(\d+|\*)\]")
 _UNTIL = re.compile(r"\s*(\S+)\s+(==|!=|in)\s+(.+?)\s*")
+
+
+def is_operator(name: str, argument: Any) -> bool:
+    """Whether a key of a map is an operator (rule 2)."""
+    if name == "type":
+        return isinstance(argument, str) and argument in _TYPES
+    return isinstance(argument, _ARGUMENTS.get(name, ()))
 
 
 def problems(expected: Any, actual: Any, path: str = "") -> list[str]:
     """What is wrong with a value."""
     here = path or "the result"
     if isinstance(expected, dict):
-        if expected and expected.keys() <= OPERATORS:
-            return [text for name, value in expected.items() for text in _operator(name, value, actual, here)]
-        if not isinstance(actual, dict):
-            return [f"{here}: {_short(actual)} is no object"]
-        return [
-            text
-            for name, value in expected.items()
-            for text in problems(value, actual.get(name, ABSENT), f"{path}.{name}".lstrip("."))
-        ]
+        found: list[str] = []
+        members = {name: value for name, value in expected.items() if not is_operator(name, value)}
+        for name, value in expected.items():
+            if name not in members:
+                found += _operator(name, value, actual, here)
+        if not isinstance(actual, dict) and (members or not expected):
+            return [*found, f"{here}: {_short(actual)} is no object"]
+        for name, value in members.items():
+            found += problems(value, actual.get(name, ABSENT), f"{path}.{name}".lstrip("."))
+        return found
     if isinstance(expected, list):
         if not isinstance(actual, list) or len(actual) < len(expected):
             return [f"{here}: {_short(actual)} has fewer than {len(expected)} elements"]
@@ -88,10 +106,15 @@ def _operator(name: str, value: Any, actual: Any, here: str) -> list[str]:
         return [text for one in value for text in problems(one, actual, here)]
     elif name == "not":
         ok = bool(problems(value, actual))
+    elif name == "items":
+        if not isinstance(actual, list):
+            return [f"{here}: {_short(actual)} is no array"]
+        each = value if isinstance(value, list) else [value] * len(actual)
+        return problems(each, actual, "" if here == "the result" else here)
     elif name in _TEXTS:
         ok = isinstance(actual, str) and _TEXTS[name](actual, str(value))
     elif name in _COUNTS:
-        ok = isinstance(actual, (list, dict)) and _COUNTS[name](len(actual), value)
+        ok = isinstance(actual, list) and _COUNTS[name](len(actual), value)
     else:
         number = isinstance(actual, (int, float)) and not isinstance(actual, bool)
         ok = number and _NUMBERS[name](actual, value)
@@ -172,6 +195,10 @@ _FOLLOWS = {
 }
 
 
+#: names of ACTS in an assertion on an event -> those of A2A
+_EVENTS = {"status_update": "statusUpdate", "artifact_update": "artifactUpdate"}
+
+
 def stream_problems(expected: Mapping[str, Any], events: Sequence[Any]) -> list[str]:
     """What is wrong with the events of a stream."""
     found: list[str] = []
@@ -182,37 +209,39 @@ def stream_problems(expected: Mapping[str, Any], events: Sequence[Any]) -> list[
     if expected.get("ordering") == "monotonic_state":
         found += _order(events)
     for number, one in enumerate(expected.get("events", ())):
-        wanted = {
-            _camel(name): value
-            for name, value in one.items()
-            if name not in ("description", "match", "index")
-        }
+        wanted = {name: value for name, value in one.items() if name not in ("description", "match", "index")}
         if one.get("match") == "any_position":
-            if not any(not problems(wanted, event) for event in events):
+            if all(_event_problems(wanted, event) for event in events):
                 found.append(f"no event is {_short(wanted)}")
         else:
             index = one.get("index", number)
             event = events[index] if index < len(events) else ABSENT
-            found += problems(wanted, event, f"event {index}")
-    if "final_event" in expected and events:
-        choices = expected["final_event"].get("one_of", [expected["final_event"]])
-        wanted_last = [{_camel(name): value for name, value in one.items()} for one in choices]
-        if not any(not problems(_without_final(one), events[-1]) for one in wanted_last):
-            found.append(f"the last event is {_short(events[-1])}")
+            found += _event_problems(wanted, event, f"event {index}")
+    if "final_event" in expected:
+        last = events[-1] if events else ABSENT
+        found += _event_problems(expected["final_event"], last, "the last event")
     for number, event in enumerate(events):
-        found += problems(expected.get("each_event", {}), event, f"event {number}")
+        found += _event_problems(expected.get("each_event", {}), event, f"event {number}")
     return found
 
 
-def _without_final(wanted: Any) -> Any:
-    """1.0 has no member `final`; the documents still name it."""
-    if not isinstance(wanted, dict):
-        return wanted
-    return {name: _without_final(value) for name, value in wanted.items() if name != "final"}
+def _event_problems(wanted: Mapping[str, Any], event: Any, path: str = "") -> list[str]:
+    """See rule 4: the fewest problems of the event and of each of its members; of as many, those of the one
+    that has what the assertion is about.
+    """
+    named = _named(wanted)
+    if not isinstance(event, dict):
+        return problems(named, event, path)
+    places = [event, *(one for one in event.values() if isinstance(one, dict))]
+    found = [(problems(named, one, path), not named.keys() & one.keys()) for one in places]
+    return min(found, key=lambda pair: (len(pair[0]), pair[1]))[0]
 
 
-def _camel(name: str) -> str:
-    return {"status_update": "statusUpdate", "artifact_update": "artifactUpdate"}.get(name, name)
+def _named(wanted: Any) -> Any:
+    """An assertion with the names of A2A 1.0, which has no member `final`."""
+    if isinstance(wanted, dict):
+        return {_EVENTS.get(name, name): _named(value) for name, value in wanted.items() if name != "final"}
+    return [_named(one) for one in wanted] if isinstance(wanted, list) else wanted
 
 
 def _order(events: Sequence[Any]) -> list[str]:

@@ -24,7 +24,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from a2a_bridge.bindings import DialOptions, Fetch, Fetched, Frame, Post, Resolve, TlsFiles
+from a2a_bridge.bindings import DialOptions, Exchange, Fetch, Fetched, Frame, Post, Resolve, TlsFiles
 from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
@@ -407,6 +407,24 @@ async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
             return Fetched(fetched.status, names, fetched.body)
 
         yield fetch
+
+
+@asynccontextmanager
+async def exchanging(options: DialOptions) -> AsyncIterator[Exchange]:
+    """An Exchange with a session of its own."""
+    resolver = checked(options.resolve)
+    async with opened(options, resolver) as session:
+        exchanger = Exchanger(session, options)
+
+        async def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+            target = parsed(url)
+            if resolver is not None:
+                await resolver.check_literal(target)
+            fetched = await exchanger.call(method, target, headers, body, options.timeout)
+            names = {name.lower(): value for name, value in fetched.headers.items()}
+            return Fetched(fetched.status, names, fetched.body)
+
+        yield exchange
 
 
 @asynccontextmanager

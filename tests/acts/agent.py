@@ -1,0 +1,23 @@
+"""What the demo server is not, for conformance documents that ask for it: an agent with an extended card, without
+streams and push notifications. It is served with API keys.
+
+    a2a-bridge serve tests/acts/agent.py:guarded --api-keys FILE
+"""
+
+from __future__ import annotations
+
+from a2a_bridge import Agent
+from a2a_bridge.cli.demo_agent import Demo
+from a2a_bridge.ext import hub
+
+_SKILL = hub.AgentSkill(id="more", name="More", description="For those who may", tags=["extended"])
+
+guarded = Agent(
+    Demo(),
+    name="Guarded",
+    description="Shows its extended card to callers that it knows",
+    streaming=False,
+    extended_card=hub.AgentCard(
+        name="Guarded", description="The extended card", version="1.0.0", skills=[_SKILL]
+    ),
+)
