@@ -109,9 +109,9 @@ class SqlRecords:
 
     # ------------------------------------------------------------------ reading
 
-    async def read_task(self, scope: Scope, task_id: str, /) -> TaskRow | None:
+    async def read_tasks(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[TaskRow | None]:
         me = self.me
-        return await self._database.read(lambda connection: reading.task_row(connection, scope, task_id, me))
+        return await self._database.read(lambda connection: reading.task_rows(connection, tasks, me))
 
     async def read_events(
         self, task_id: str, after: int, size: int, /
