@@ -1,5 +1,5 @@
-"""Reads rows of tasks: one, a page of them, the segments of one. Runs in threads, in one transaction each; it
-neither waits nor writes, and parses nothing.
+"""Reads rows of tasks: one, a page of them, the segments of one. Runs in threads; it neither waits nor
+writes, and parses nothing. `task_rows` needs no transaction.
 
 A page is found through an index: a position is the time and id of a task, so neither new nor changed tasks
 make the next page miss or repeat unchanged ones.
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select
 
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.core.paging import PAGE_BYTES
@@ -22,6 +22,14 @@ from a2a_bridge.hosting.stores.sql.counts import total
 from a2a_bridge.hosting.stores.sql.schema import bodies, replicas, segments, tasks
 from a2a_bridge.hosting.stores.text import original, storable
 
+_WHOLE = (
+    select(tasks, bodies.c.data, bodies.c.checksum, replicas.c.id.label("alive"))
+    .outerjoin_from(tasks, bodies, bodies.c.task == tasks.c.id)
+    .outerjoin(replicas, replicas.c.id == tasks.c.holder)
+)
+# Made once: that takes longer than the database needs for one of them.
+_ONE = _WHOLE.where(tasks.c.id == bindparam("task"))
+_SOME = _WHOLE.where(tasks.c.id.in_(bindparam("ids", expanding=True)))
 _SEGMENT = (segments.c.first, segments.c.last, segments.c.data, segments.c.checksum)
 
 
@@ -33,13 +41,8 @@ def task_rows(connection: Connection, wanted: Sequence[tuple[Scope, str]], me: s
     alone = len(ids) == 1
     if not alone:
         ids = _of_a_page(connection, ids)
-    query = (
-        select(tasks, bodies.c.data, bodies.c.checksum, replicas.c.id.label("alive"))
-        .outerjoin_from(tasks, bodies, bodies.c.task == tasks.c.id)
-        .outerjoin(replicas, replicas.c.id == tasks.c.holder)
-        .where(tasks.c.id == ids[0] if alone else tasks.c.id.in_(ids))
-    )
-    rows = connection.execute(query).all()
+    query, values = (_ONE, {"task": ids[0]}) if alone else (_SOME, {"ids": ids})
+    rows = connection.execute(query, values).all()
     tails = _tails(connection, rows)
     # One that is asked for alone is taken as that: a damaged index may have led to another row.
     by_id = {ids[0] if alone else row.id: row for row in rows}
@@ -176,16 +179,18 @@ def _row(
 
 
 def _tails(connection: Connection, rows: Sequence[Any]) -> dict[str, list[Segment]]:
-    """The segments with the events that the bodies of these tasks lack."""
-    behind = [row.id for row in rows if row.applied < row.last]
+    """The segments with the events that the bodies of these tasks lack. Segments do not change, so the state
+    of the database may have gone on since these rows.
+    """
+    own = segments.c
+    behind = [
+        and_(own.task == row.id, own.last > row.applied, own.last <= row.last)
+        for row in rows
+        if row.applied < row.last
+    ]
     if not behind:
         return {}
-    query = (
-        select(segments.c.task, *_SEGMENT)
-        .join(tasks, tasks.c.id == segments.c.task)
-        .where(segments.c.task.in_(behind), segments.c.last > tasks.c.applied)
-        .order_by(segments.c.task, segments.c.first)
-    )
+    query = select(own.task, *_SEGMENT).where(or_(*behind)).order_by(own.task, own.first)
     found: dict[str, list[Segment]] = {}
     for stored_id, *segment in connection.execute(query):
         found.setdefault(stored_id, []).append(Segment(*segment))
