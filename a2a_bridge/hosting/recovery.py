@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from random import randrange
 
@@ -23,8 +24,10 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
 
-#: orphans per query, and those that are read and written together: calls of others wait for one batch
-_PORTION, _BATCH = 2_000, 32
+#: orphans per query, and those that are read and written together: other calls wait for one batch
+_PORTION, _BATCH = 2_000, 16
+#: seconds that other calls have after a batch, at most: as long as it took
+_REST = 0.05
 #: seconds that the other replicas have for theirs, before this one helps them
 _OTHERS = 0.5
 #: seconds until the next attempt after a failure
@@ -110,8 +113,11 @@ class Recovery:
                 while self._queue:
                     batch = [self._queue.pop() for _ in range(min(_BATCH, len(self._queue)))]
                     self._under_way = len(batch)
+                    began = time.monotonic()
                     taken = await self._recover(batch)
                     left.update(task_id for (_, task_id), took in zip(batch, taken, strict=True) if not took)
+                    self._under_way = 0
+                    await asyncio.sleep(min(time.monotonic() - began, _REST))
         except A2AError as error:
             log.warning("orphaned tasks cannot be taken over yet: %s", error)
             return False
