@@ -243,10 +243,9 @@ class Machines:
                     self.wrong.append(f"a stream of {task_id}: {error!r}")
                 await asyncio.sleep(0.3)
             if snapshots > 1:
-                # Ours resumes by itself; the official client does not.
-                self.broken += 1
-                if not caller.numbers:
-                    self.wrong.append(f"{caller.name} got {snapshots} snapshots of {task_id} in one stream")
+                self.wrong.append(
+                    f"{caller.name} got {snapshots} snapshots of {task_id}: a gap, and nothing is lost"
+                )
         self.wrong.append(f"{task_id} was not watched to its end")
 
     async def _compare(self) -> None:
