@@ -140,16 +140,17 @@ class LiveTask:
         """True while the lease on a stored task is being acquired."""
         return self._opening is not None and not self._opening.done()
 
-    async def hold(self, opened: Callable[[], None]) -> None:
+    async def hold(self, opened: Callable[[], None], *, wait: bool = True) -> None:
         """Acquires the lease on a stored task, unless it is already held. Raises VersionConflictError,
         A2AError UNAVAILABLE.
 
-        opened: called at the end of the attempt, which may be after the caller has left.
+        opened: called at the end of the attempt, which may be after the caller has left. wait: False to
+        acquire it with the first change, see `Store.open`.
         """
         if self.writer is not None or self._stored is None:
             return
-        if not self._store.durable:
-            await self._open(self._stored)
+        if self._opening is None and not (wait and self._store.durable):
+            await self._open(self._stored, wait=wait)
             return
         if self._opening is None:
             # In a separate asyncio task, so that a caller that leaves does not leave an unknown lease behind.
@@ -163,8 +164,8 @@ class LiveTask:
             self._opening.add_done_callback(callback)
         await asyncio.shield(self._opening)
 
-    async def _open(self, stored: Stored) -> None:
-        self.writer = await self._store.open(self._scope, stored, self._lose, push=self._push)
+    async def _open(self, stored: Stored, *, wait: bool = True) -> None:
+        self.writer = await self._store.open(self._scope, stored, self._lose, push=self._push, wait=wait)
 
     def part(self, *, release: bool) -> None:
         """Ends the use of the working copy. release: True to release the lease, if there is one."""

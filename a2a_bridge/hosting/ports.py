@@ -277,6 +277,10 @@ class Remote(Protocol):
         """Answers the calls of other replicas with a service that does not forward them."""
         ...
 
+    def takes(self, task_id: str, /) -> bool:
+        """True if this replica is the one to take over an orphaned task first. Another one may do so, too."""
+        ...
+
     async def stop(self) -> None:
         """Ends the streams of other replicas here."""
         ...
@@ -333,16 +337,28 @@ class Store(Protocol):
         ...
 
     async def open(
-        self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
+        self,
+        scope: Scope,
+        stored: Stored,
+        on_lost: Callable[[], None],
+        /,
+        *,
+        push: bool = False,
+        wait: bool = True,
     ) -> TaskWriter:
         """Acquires the lease on a stored task that no live process holds. Returns when the lease is durable.
 
-        Raises VersionConflictError when the task has another version or is held.
+        wait: False to acquire it with the first write, so that both are one change; if another process was
+        faster, `on_lost` is called. Raises VersionConflictError when the task has another version or is held.
         """
         ...
 
     async def get(self, scope: Scope, task_id: str, /) -> Stored | None:
         """The task with all its events, None when this scope has no such task."""
+        ...
+
+    async def get_many(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[Stored | None]:
+        """The same for each of several tasks. None also for one that cannot be read."""
         ...
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:

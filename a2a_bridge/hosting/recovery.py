@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from random import randrange
 
 from a2a_bridge.core.call import CallContext, Principal
@@ -23,9 +24,12 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
 
-#: orphans per query, those of them that one of several replicas takes at a time, and concurrent takeovers
-_PORTION, _SHARE = 10_000, 256
-_AT_ONCE = 32
+#: orphans per query, and those that are read and written together: other calls wait for one batch
+_PORTION, _BATCH = 2_000, 16
+#: seconds that other calls have after a batch, at most: as long as it took
+_REST = 0.05
+#: seconds that the other replicas have for theirs, before this one helps them
+_OTHERS = 0.5
 #: seconds until the next attempt after a failure
 _AGAIN = 5.0
 
@@ -33,10 +37,13 @@ _AGAIN = 5.0
 class Recovery:
     """Watches a store for orphans, and takes them over in the background, newest first.
 
-    recover: takes over one task, and returns whether it did. It raises A2AError if the store does not work.
+    recover: takes over some tasks, and returns for each whether it did. It raises A2AError if the store does
+    not work.
     """
 
-    def __init__(self, store: Store, recover: Callable[[Scope, str], Awaitable[bool]]) -> None:
+    def __init__(
+        self, store: Store, recover: Callable[[Sequence[tuple[Scope, str]]], Awaitable[Sequence[bool]]]
+    ) -> None:
         self._store = store
         self._recover = recover
         self._woken = asyncio.Event()
@@ -90,51 +97,46 @@ class Recovery:
 
     async def _round(self) -> bool:
         """Takes over all tasks without a live holder. Returns False after a failure."""
+        #: those that cannot be taken over, or that other processes were faster to take over
+        left: set[str] = set()
         try:
-            while orphans := list(await self._store.orphans(_PORTION)):
-                if self._store.remote is not None:
-                    # Other replicas take over, too: each begins elsewhere, and looks again soon.
-                    start = randrange(len(orphans))  # noqa: S311  no secret
-                    orphans = [*orphans[start:], *orphans[:start]][:_SHARE]
-                self._queue = orphans[::-1]
-                workers = [self._work() for _ in range(min(_AT_ONCE, len(orphans)))]
-                ends = await asyncio.gather(*workers, return_exceptions=True)
-                for end in ends:
-                    if isinstance(end, BaseException):
-                        raise end
-                if not any(ends):
-                    return True  # other processes were faster, or these cannot be taken over
+            helps = False
+            while orphans := await self._orphans(left):
+                mine = self._mine(orphans)
+                if not mine and not helps:
+                    # Those of other replicas, which are probably at it.
+                    await asyncio.sleep(_OTHERS)
+                    helps = True
+                    continue
+                start = randrange(len(orphans))  # noqa: S311  no secret
+                self._queue = (mine or orphans[start : start + _BATCH])[::-1]
+                while self._queue:
+                    batch = [self._queue.pop() for _ in range(min(_BATCH, len(self._queue)))]
+                    self._under_way = len(batch)
+                    began = time.monotonic()
+                    taken = await self._recover(batch)
+                    left.update(task_id for (_, task_id), took in zip(batch, taken, strict=True) if not took)
+                    self._under_way = 0
+                    await asyncio.sleep(min(time.monotonic() - began, _REST))
         except A2AError as error:
             log.warning("orphaned tasks cannot be taken over yet: %s", error)
             return False
+        except Exception:
+            log.exception("orphaned tasks cannot be taken over yet")
+            return False
+        finally:
+            self._queue, self._under_way = [], 0
         return True
 
-    async def _work(self) -> bool:
-        """Takes over one orphan after another. Returns True if it took over any.
+    async def _orphans(self, without: set[str]) -> list[tuple[Scope, str]]:
+        """The next orphans, other than these."""
+        found = await self._store.orphans(_PORTION + len(without))
+        return [one for one in found if one[1] not in without]
 
-        Raises A2AError if the store does not work.
-        """
-        took = False
-        while self._queue:
-            scope, task_id = self._queue.pop()
-            self._under_way += 1
-            try:
-                took = await self._one(scope, task_id) or took
-            except A2AError:
-                self._queue.clear()
-                raise
-            finally:
-                self._under_way -= 1
-        return took
-
-    async def _one(self, scope: Scope, task_id: str) -> bool:
-        try:
-            return await self._recover(scope, task_id)
-        except A2AError:
-            raise
-        except Exception:
-            log.exception("orphaned task %s cannot be taken over", task_id)
-            return False
+    def _mine(self, orphans: list[tuple[Scope, str]]) -> list[tuple[Scope, str]]:
+        """Those that this replica takes over before the others do."""
+        remote = self._store.remote
+        return orphans if remote is None else [one for one in orphans if remote.takes(one[1])]
 
 
 def can_continue(task: hub.Task) -> bool:

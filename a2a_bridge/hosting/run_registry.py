@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
 from a2a_bridge.hosting.engine_context import EngineContext
-from a2a_bridge.hosting.ports import Scope, VersionConflictError
+from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.refusals import changed_hands, closing, too_many_tasks
 from a2a_bridge.hosting.task_run import TaskRun
@@ -84,15 +84,24 @@ class RunRegistry:
         """True if the run's scope has more tasks at work than its limit, so that no further run may start."""
         return self._at_work.get(run.scope, 0) > self._engine.options.tasks > 0
 
-    async def enter(self, scope: Scope, task_id: str, ended: Callable[[TaskRun], A2AError]) -> TaskRun:
+    async def enter(
+        self,
+        scope: Scope,
+        task_id: str,
+        ended: Callable[[TaskRun], A2AError],
+        known: Stored | None = None,
+    ) -> TaskRun:
         """The run of a task, with the lease; the caller has to `leave` it.
 
-        Raises TASK_NOT_FOUND, the result of `ended` for a task that has ended, NotOwnerError, and
-        UNAVAILABLE.
+        known: the task as the caller has just read it: an orphan, which the caller resumes or fails, so that
+        the lease may come with its failure. Raises TASK_NOT_FOUND, the result of `ended` for a task that has
+        ended, NotOwnerError, and UNAVAILABLE.
         """
         refusal = self._engine.store.refusal()
+        orphaned = known is not None
         for _ in range(_LOOKS):
-            run = await self._found(scope, task_id)
+            run = await self._found(scope, task_id, known)
+            known = None
             if run.live.ended:
                 await run.settled()
                 raise ended(run)
@@ -102,7 +111,7 @@ class RunRegistry:
                 raise closing()
             self._add(run)
             try:
-                await run.visit()
+                await run.visit(orphaned=orphaned)
             except VersionConflictError:
                 self._drop(run)
             except BaseException:
@@ -119,12 +128,12 @@ class RunRegistry:
             if stored is not None and stored.holder and self.get(scope, task_id) is None:
                 raise NotOwnerError(stored.holder, stored.task)
 
-    async def _found(self, scope: Scope, task_id: str) -> TaskRun:
+    async def _found(self, scope: Scope, task_id: str, known: Stored | None) -> TaskRun:
         """The live run of a task, or a new one for a stored task. Raises TASK_NOT_FOUND, NotOwnerError."""
         run = self.get(scope, task_id)
         if run is not None and run.live.task is not None and not run.live.lost:
             return run
-        stored = await self._engine.store.get(scope, task_id)
+        stored = known or await self._engine.store.get(scope, task_id)
         # It may have become live in the meantime.
         run = self.get(scope, task_id)
         if stored is not None and (run is None or run.live.lost):

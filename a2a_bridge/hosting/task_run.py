@@ -147,6 +147,10 @@ class TaskRun:
             self._size, self._measured = task.ByteSize(), last
         return self._size
 
+    @property
+    def _can_resume(self) -> bool:
+        return self._engine.resumes and self.live.task is not None and can_continue(self.live.task)
+
     async def settled(self) -> None:
         """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
         try:
@@ -166,13 +170,14 @@ class TaskRun:
 
     # ------------------------------------------------------------------ callers
 
-    async def visit(self) -> None:
+    async def visit(self, *, orphaned: bool = False) -> None:
         """Acquires the lease on the task, and keeps the run from becoming idle until `leave`.
 
+        orphaned: True if `resume_or_fail` follows; unless that resumes, the lease comes with its change.
         Raises VersionConflictError, A2AError UNAVAILABLE; `leave` has to be called then, too.
         """
         self._visits += 1
-        await self.live.hold(self._check_idle)
+        await self.live.hold(self._check_idle, wait=not orphaned or self._can_resume)
 
     def leave(self) -> None:
         """Ends a visit."""
@@ -245,7 +250,7 @@ class TaskRun:
         task = self.live.task
         if task is None or self._producer is not None or self._ender is not None:
             return
-        if self._engine.resumes and can_continue(task) and self._phase.now is Phase.IDLE:
+        if self._can_resume and self._phase.now is Phase.IDLE:
             run = resumed(self.scope, task)
             run.request = for_agent(run.request)
             send = PendingSend(run, run.message, Wants.OUTCOME, resumes=True)
@@ -494,9 +499,11 @@ class TaskRun:
     # ------------------------------------------------------------------ loss of the lease
 
     def _lost(self) -> None:
-        log.warning("task %s was changed by another process; its run here ends", self.task_id)
         if self._phase.now is not Phase.LOST:
             self._phase.to(Phase.LOST)
+        if self._producer is None and not self.live.awaited:
+            return  # another process was faster to take it over
+        log.warning("task %s was changed by another process; its run here ends", self.task_id)
         if self._producer is not None:
             self._producer.cancel()
         self._rescue = asyncio.create_task(self._answer_from_store(), name=f"a2a lost {self.task_id}")

@@ -115,6 +115,24 @@ class DurableStoreContract(StoreContract):
                     seen.add(task_id)
         assert seen == {f"t{number}" for number in range(5)}
 
+    async def test_a_lease_may_come_with_the_first_change(self, store: Store) -> None:
+        for task_id in ("ends", "rests"):
+            await Author(store).begin(task_id, state=INPUT).synced()
+        async with self.survivor(store) as other:
+            ends = await Author(other).open(await found(other, "ends"), wait=False)
+            rests = await Author(other).open(await found(other, "rests"), wait=False)
+            reader = other.subscribe("ends", 1)
+            assert ends.status(FAILED) == 2
+            rests.writer.release()
+            await asyncio.gather(ends.synced(), rests.synced())
+            assert await rest(reader) == [FAILED]
+            assert list(await other.orphans(10)) == []
+            assert (await found(other, "ends")).task == ends.task
+            again = await Author(other).reopen("rests")
+            again.status(COMPLETED)
+            await again.synced()
+            assert [one.lost for one in (ends, rests, again)] == [0, 0, 0]
+
     async def test_messages_that_were_sent_survive(self, store: Store) -> None:
         await store.sends.reserve(HERE, "m", b"1", "t")
         await store.sends.reserve(HERE, "n", b"2", "u")
@@ -200,6 +218,21 @@ class SharedStoreContract(DurableStoreContract):
                     *(one.sends.reserve(HERE, message_id, b"1", "x", instead=known) for one in (store, other))
                 )
                 assert sent.count(None) == 1
+
+    async def test_of_two_that_acquire_a_lease_with_a_change_one_gets_it(self, store: Store) -> None:
+        await (await Author(store).begin("t", state=INPUT).synced()).released()
+        async with self.beside(store) as other:
+            stored = [await found(one, "t") for one in (store, other)]
+            authors = [
+                await Author(one).open(as_read, wait=False)
+                for one, as_read in zip((store, other), stored, strict=True)
+            ]
+            for author in authors:
+                author.status(FAILED)
+            ends = await asyncio.gather(*(one.synced() for one in authors), return_exceptions=True)
+            assert {type(one) for one in ends} == {Author, VersionConflictError}
+            assert sum(one.lost for one in authors) == 1
+            assert (await found(store, "t")).last == 2
 
     async def test_who_was_taken_for_dead_has_lost_its_hold(self, store: Store) -> None:
         author = await Author(store).begin("t").synced()

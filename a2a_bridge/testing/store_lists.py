@@ -12,9 +12,11 @@ from a2a_bridge.testing.store_scene import (
     ELSEWHERE,
     FAILED,
     HERE,
+    INPUT,
     NOON,
     WORKING,
     Author,
+    found,
     ids,
     pages,
 )
@@ -100,6 +102,25 @@ class ListContract(OpensStores):
         bare.ClearField("artifacts")
         assert (await store.list(HERE, TaskQuery())).tasks == [bare]
         assert (await store.list(HERE, TaskQuery(artifacts=True))).tasks == [author.task]
+
+    async def test_many_tasks_are_read_together(self, store: Store) -> None:
+        """In the order of the question, large ones too, and each only for its scope."""
+        mib = 1 << 20
+        authors = {}
+        for number, size in enumerate([10, 2 * mib, 3 * mib, 10]):
+            author = authors[f"t{number}"] = Author(store, ELSEWHERE[number]).begin(f"t{number}")
+            await author.synced()
+            author.chunk("x" * size)
+            author.status(COMPLETED if number == 3 else INPUT)
+            await author.synced()
+        wanted = [(ELSEWHERE[int(name[1])], name) for name in ("t2", "t3", "t0", "t1", "t0")]
+        read = await store.get_many([*wanted[:2], (HERE, "t0"), (HERE, "none"), *wanted[2:]])
+        assert read[2:4] == [None, None]
+        tasks = [one.task for one in read if one is not None]
+        assert tasks == [authors[name].task for _, name in wanted]
+        alone = [await found(store, name, scope) for scope, name in wanted]
+        assert [(one.version, one.last) for one in read if one] == [(one.version, one.last) for one in alone]
+        assert await store.get_many([]) == []
 
     async def test_large_tasks_end_a_page(self, store: Store) -> None:
         """A page stays below what gRPC clients accept; a task that does not is alone."""

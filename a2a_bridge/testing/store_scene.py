@@ -58,10 +58,10 @@ class Author:
         self.writer.append(hub.StreamResponse(task=self.task), self.task)
         return self
 
-    async def open(self, stored: Stored) -> Author:
+    async def open(self, stored: Stored, *, wait: bool = True) -> Author:
         """Continues a stored task. Raises VersionConflictError."""
         self.task = stored.task
-        self.writer = await self.store.open(self.scope, stored, self._lose, push=self._push)
+        self.writer = await self.store.open(self.scope, stored, self._lose, push=self._push, wait=wait)
         return self
 
     async def reopen(self, task_id: str) -> Author:

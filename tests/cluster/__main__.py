@@ -1,9 +1,12 @@
 """Hurts replicas in every way, simulated and real, and reports what was wrong: `make cluster`.
 
 .venv/bin/python -m tests.cluster [--quick] [--seed N] [--schedules N] [--minutes N]
+.venv/bin/python -m tests.cluster --only rolling|kills|stops|cuts|latency [--seed N]
 .venv/bin/python -m tests.cluster --figures
 
-The second form measures the figures of docs/replicas.md.
+The second form repeats one fault of real replicas: each of three restarted ten times, one after the other; ten
+kills; 30 seconds of SIGSTOP, without network, or with 200 ms more on each way. The third measures the figures
+of docs/replicas.md.
 
 The last line is `SCHEDULES schedules, FAULTS faults, WRONG wrong`; the exit code is 0 only without anything
 wrong. A simulated schedule can be repeated: `--seed N --schedules 1 --minutes 0`.
@@ -20,6 +23,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from tests.cluster.faults import RUNS
 from tests.cluster.figures import figures
 from tests.cluster.schedule import Outcome, run
 from tests.nats import running
@@ -52,8 +56,8 @@ def simulated(seed: int, count: int) -> tuple[int, list[str]]:
     return faults, wrong
 
 
-async def real(seed: int, seconds: float) -> tuple[int, list[str]]:
-    """The same of real replicas."""
+async def real(seed: int, seconds: float, only: str = "") -> tuple[int, list[str]]:
+    """The same of real replicas. only: a run with one kind of fault."""
     from tests.cluster.machines import Machines
 
     with (
@@ -65,8 +69,13 @@ async def real(seed: int, seconds: float) -> tuple[int, list[str]]:
         filled(url)
         machines = Machines(seed, Path(folder), postgres, nats, url)
         async with machines.running():
-            await machines.work(seconds)
-        print(f"{len(machines.tasks)} tasks of real replicas, {machines.faults} faults", flush=True)
+            await machines.work(machines.repeated(RUNS[only]) if only else machines.any_faults(seconds))
+        print(
+            f"{len(machines.tasks)} tasks of real replicas, {machines.faults} faults; {machines.calls} calls,"
+            f" {machines.lost} of them to be repeated, the longest took {machines.longest:.1f} s;"
+            f" {machines.broken} streams broke",
+            flush=True,
+        )
         return machines.faults, machines.wrong
 
 
@@ -76,6 +85,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000)
     parser.add_argument("--schedules", type=int)
     parser.add_argument("--minutes", type=float)
+    parser.add_argument("--only", choices=RUNS, help="one kind of fault of real replicas")
     parser.add_argument(
         "--figures", action="store_true", help="measure instead (see tests/cluster/figures.py)"
     )
@@ -86,11 +96,13 @@ def main() -> int:
     count = arguments.schedules if arguments.schedules is not None else 2000 if arguments.quick else 1_000_000
     minutes = arguments.minutes if arguments.minutes is not None else 1.0 if arguments.quick else 20.0
     print(f"seed {arguments.seed}", flush=True)
+    if arguments.only:
+        count = 0
     faults, wrong = simulated(arguments.seed, count)
     schedules = count
-    if minutes:
+    if minutes or arguments.only:
         schedules += 1
-        more, found = asyncio.run(real(arguments.seed, 60 * minutes))
+        more, found = asyncio.run(real(arguments.seed, 60 * minutes, arguments.only))
         faults += more
         wrong += found
     for line in wrong[:100]:

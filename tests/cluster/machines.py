@@ -5,6 +5,7 @@ Rules:
 1. Every call has an answer within a bound. UNAVAILABLE and a broken connection are answers.
 2. Whatever was acknowledged or shown is in the end in the task, in the same order and once.
 3. Every task comes to its end.
+4. A run has one kind of fault many times, or any of them by chance. The callers are ours and the official ones.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sqlalchemy.engine import make_url
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.cluster.faults import KINDS, LEASE, Repeated
 from tests.cluster.proxy import Proxy
 from tests.durability.callers import Caller, callers, lost
 from tests.durability.serving import Served, Stage
@@ -31,7 +33,6 @@ from tests.postgres import Postgres
 
 T = TypeVar("T")
 
-LEASE = 4
 #: seconds in which a call has an answer, and in which everything ends after the last fault
 BOUND, REST = 60.0, 90.0
 PIECES = 60
@@ -55,6 +56,10 @@ class Machines:
         self.chance = random.Random(seed)
         self.faults = 0
         self.wrong: list[str] = []
+        #: unary calls, those of them that have to be repeated, and streams that broke
+        self.calls = self.lost = self.broken = 0
+        #: seconds of the longest call
+        self.longest = 0.0
         self.places: list[Place] = []
         #: acknowledged tasks, and the pieces that each reader was shown
         self.tasks: dict[str, str] = {}
@@ -95,24 +100,38 @@ class Machines:
         variables = {"TRIALS_JOURNAL": str(self._folder / "journal"), "TRIALS_PACE": "0.1"}
         stage = Stage(url.render_as_string(hide_password=False), flags, variables)
         place.served = await place.stack.enter_async_context(stage.serving())
-        place.callers = await place.stack.enter_async_context(callers(place.served, official=()))
+        place.callers = await place.stack.enter_async_context(callers(place.served))
 
     # ------------------------------------------------------------------ work
 
-    async def work(self, seconds: float) -> None:
-        """Callers and faults for some time; then everything has to end."""
+    async def work(self, faults: Awaitable[None]) -> None:
+        """Callers, and faults as long as there are some; then everything has to end."""
         readers = [asyncio.create_task(self._reads()) for _ in range(6)]
         writers = [asyncio.create_task(self._writes()) for _ in range(2)]
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            await asyncio.sleep(self.chance.uniform(0.5, 2.0))
-            await self._fault()
+        await faults
         self._working = False
         await asyncio.gather(*writers, *readers)
         await self._compare()
 
+    async def any_faults(self, seconds: float) -> None:
+        """Any faults for some time."""
+        chance, until = self.chance, time.monotonic() + seconds
+        while time.monotonic() < until:
+            await asyncio.sleep(chance.uniform(0.5, 2.0))
+            await self._fault(
+                chance.choice(KINDS), chance.choice(self.places), chance.choice((0.5, 2.0, 6.0))
+            )
+
+    async def repeated(self, one: Repeated) -> None:
+        """One kind of fault many times."""
+        for number in range(one.times):
+            await asyncio.sleep(1.0)
+            await self._fault(one.kind, self.places[number % len(self.places)], one.seconds)
+            await asyncio.sleep(one.pause)
+
     async def _answered(self, what: str, work: Awaitable[T]) -> T | None:
         """The answer; None for an error that a caller has to expect."""
+        began = time.monotonic()
         try:
             async with asyncio.timeout(BOUND):
                 return await work
@@ -120,12 +139,18 @@ class Machines:
             self.wrong.append(f"{what} has no answer in {BOUND:.0f} s")
         except A2AError as error:
             ended = (Reason.TASK_NOT_CANCELABLE, Reason.UNSUPPORTED_OPERATION)
-            if error.reason not in ended and not lost(error):
+            self.lost += _passing(error)
+            if error.reason not in ended and not _passing(error):
                 self.wrong.append(f"{what}: {error!r}")
+        finally:
+            self.calls += 1
+            self.longest = max(self.longest, time.monotonic() - began)
         return None
 
-    def _caller(self) -> Caller:
-        return self.chance.choice([one for place in self.places for one in place.callers])
+    def _caller(self, *, numbers: bool = False) -> Caller:
+        """A client of any replica. numbers: one that sees the numbers of events."""
+        every = (one for place in self.places for one in place.callers)
+        return self.chance.choice([one for one in every if one.numbers or not numbers])
 
     async def _writes(self) -> None:
         while self._working:
@@ -149,7 +174,8 @@ class Machines:
                 await asyncio.sleep(0.1)
                 continue
             task_id = self.chance.choice(list(self.tasks))
-            await self._follow(task_id, time.monotonic() + BOUND + REST)
+            follow = self.chance.choice((self._follow, self._watch))
+            await follow(task_id, time.monotonic() + BOUND + REST)
 
     async def _follow(self, task_id: str, until: float) -> None:
         """Reads a task to its end, at one replica after another."""
@@ -159,7 +185,7 @@ class Machines:
             try:
                 async with (
                     asyncio.timeout(BOUND),
-                    aclosing(self._caller().subscribe(task_id, after)) as events,
+                    aclosing(self._caller(numbers=True).subscribe(task_id, after)) as events,
                 ):
                     async for one in events:
                         if one.number != after + 1:
@@ -178,10 +204,49 @@ class Machines:
                 self.wrong.append(f"a stream of {task_id} says nothing for {BOUND:.0f} s")
                 return
             except A2AError as error:
-                if not lost(error):
+                self.broken += 1
+                if not _passing(error):
                     self.wrong.append(f"a stream of {task_id}: {error!r}")
                 await asyncio.sleep(0.3)
         self.wrong.append(f"{task_id} was not read to its end")
+
+    async def _watch(self, task_id: str, until: float) -> None:
+        """Reads a task to its end as a client does that cannot resume: with a snapshot each time."""
+        before = 0
+        while time.monotonic() < until:
+            caller, pieces, snapshots = self._caller(), 0, 0
+            try:
+                async with asyncio.timeout(BOUND), aclosing(caller.subscribe(task_id)) as events:
+                    async for one in events:
+                        if one.event.HasField("task"):
+                            pieces, snapshots = 0, snapshots + 1
+                        shown = [*one.event.task.artifacts, one.event.artifact_update.artifact]
+                        texts = [part.text for artifact in shown for part in artifact.parts]
+                        expected = range(pieces, pieces + len(texts))
+                        pieces += len(texts)
+                        if (
+                            texts != [f"{self.tasks[task_id]}:{number}." for number in expected]
+                            or pieces < before
+                        ):
+                            text = f"{texts} of {task_id} at {expected} after {before}, snapshot {snapshots}"
+                            self.wrong.append(f"{caller.name} showed {text}")
+                        before = pieces
+                        self.shown[task_id] = max(pieces, self.shown.get(task_id, 0))
+            except TimeoutError:
+                self.wrong.append(f"a stream of {task_id} says nothing for {BOUND:.0f} s")
+                return
+            except A2AError as error:
+                if error.reason is Reason.UNSUPPORTED_OPERATION:
+                    return  # it has ended
+                self.broken += 1
+                if not _passing(error):
+                    self.wrong.append(f"a stream of {task_id}: {error!r}")
+                await asyncio.sleep(0.3)
+            if snapshots > 1:
+                self.wrong.append(
+                    f"{caller.name} got {snapshots} snapshots of {task_id}: a gap, and nothing is lost"
+                )
+        self.wrong.append(f"{task_id} was not watched to its end")
 
     async def _compare(self) -> None:
         until = time.monotonic() + REST
@@ -202,25 +267,8 @@ class Machines:
 
     # ------------------------------------------------------------------ faults
 
-    async def _fault(self) -> None:
-        chance = self.chance
-        place = chance.choice(self.places)
-        seconds = chance.choice((0.5, 2.0, 6.0))
-        link = chance.choice((place.bus, place.bus, place.database))
-        kind = chance.choice(
-            (
-                "cut",
-                "hole",
-                "slow",
-                "all buses",
-                "nats stopped",
-                "nats killed",
-                "database",
-                "pause",
-                "kill",
-                "restart",
-            )
-        )
+    async def _fault(self, kind: str, place: Place, seconds: float) -> None:
+        link = self.chance.choice((place.bus, place.bus, place.database))
         self.faults += 1
         if kind in ("cut", "hole"):
             link.cut() if kind == "cut" else link.hole()
@@ -230,6 +278,15 @@ class Machines:
             link.delay = 0.2
             await asyncio.sleep(seconds)
             link.mend()
+        elif kind in ("lonely", "far"):
+            for one in (place.bus, place.database):
+                if kind == "lonely":
+                    one.hole()
+                else:
+                    one.delay = 0.2
+            await asyncio.sleep(seconds)
+            place.bus.mend()
+            place.database.mend()
         elif kind == "all buses":
             for one in self.places:
                 one.bus.hole()
@@ -262,8 +319,14 @@ class Machines:
             served.kill()
             await served.ended()
         else:
+            place.callers = []  # as a load balancer does before
             await served.stop()
         place.callers = []
         await place.stack.aclose()
         place.stack = AsyncExitStack()
         await self._start(place)
+
+
+def _passing(error: A2AError) -> bool:
+    """True for UNAVAILABLE and a broken connection. The official client has no UNAVAILABLE on some bindings."""
+    return lost(error) or (error.reason is Reason.INTERNAL_ERROR and error.message.endswith("try again"))

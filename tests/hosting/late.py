@@ -41,12 +41,19 @@ class LateStore(MemoryStore):
         return self._late(scope, super().create(scope, task_id, on_lost, push=push), task_id, on_lost)
 
     async def open(
-        self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
+        self,
+        scope: Scope,
+        stored: Stored,
+        on_lost: Callable[[], None],
+        /,
+        *,
+        push: bool = False,
+        wait: bool = True,
     ) -> Any:
         await asyncio.sleep(0)
         if self.error is not None:
             raise self.error
-        writer = await super().open(scope, stored, on_lost, push=push)
+        writer = await super().open(scope, stored, on_lost, push=push, wait=wait)
         self._orphans.pop(stored.task.id, None)
         late = self._late(scope, writer, stored.task.id, on_lost)
         late.last = stored.last

@@ -10,7 +10,7 @@ import pytest
 
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting import Agent, Event, Run
+from a2a_bridge.hosting import Agent, Event, Run, recovery
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.hosting.late import LateStore, out_of_order
@@ -402,6 +402,83 @@ async def test_many_are_taken_over_at_once(store: LateStore) -> None:
     await first.rest()
 
 
+async def _many_killed(store: LateStore, count: int) -> list[str]:
+    """Tasks of a dead process, the newest first."""
+    store.open_door = True
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+
+    talk = Talk(agent_of(execute), store=store)
+    for number in range(count):
+        await talk.send("x", message_id=f"m{number}", configuration=IMMEDIATELY)
+    await gate.reached()
+    store.die()
+    gate.open()
+    await talk.rest()
+    return [task_id for _, task_id in await store.orphans(count)]
+
+
+async def test_tasks_that_fail_are_read_and_written_together(
+    store: LateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = await _many_killed(store, 40)
+    calls: list[Any] = []
+    get_many, open_ = store.get_many, store.open
+
+    async def counted(tasks: Any, /) -> Any:
+        calls.append([task_id for _, task_id in tasks])
+        return await get_many(tasks)
+
+    async def opened(scope: Any, stored: Any, *arguments: Any, **named: Any) -> Any:
+        assert named["wait"] is False
+        return await open_(scope, stored, *arguments, **named)
+
+    talk = Talk(ScriptedAgent(), store=store)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "get_many", counted)
+        patch.setattr(store, "open", opened)
+        await talk.engine.start()
+        await talk.engine.recovered()
+    assert [task_id for batch in calls for task_id in batch] == newest
+    assert [len(batch) for batch in calls] == [16, 16, 8]
+    assert (await talk.list(status=FAILED)).total_size == 40
+    await talk.close()
+
+
+@pytest.mark.parametrize("trouble", ["damaged", "defect"])
+async def test_tasks_that_cannot_be_taken_over_hold_up_no_others(
+    store: LateStore, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """Also if they are more than one query of orphans gives."""
+    monkeypatch.setattr(recovery, "_PORTION", 5)
+    monkeypatch.setattr(recovery, "_BATCH", 2)
+    newest = await _many_killed(store, 20)
+    bad = set(newest[:12])
+    get_many, open_ = store.get_many, store.open
+
+    async def damaged(tasks: Any, /) -> Any:
+        return [None if one and one.task.id in bad else one for one in await get_many(tasks)]
+
+    async def broken(scope: Any, stored: Any, *arguments: Any, **named: Any) -> Any:
+        if stored.task.id in bad:
+            raise ZeroDivisionError
+        return await open_(scope, stored, *arguments, **named)
+
+    if trouble == "damaged":
+        monkeypatch.setattr(store, "get_many", damaged)
+    else:
+        monkeypatch.setattr(store, "open", broken)
+    talk = Talk(ScriptedAgent(), store=store)
+    await talk.engine.start()
+    await talk.engine.recovered()
+    assert {task_id for _, task_id in await store.orphans(100)} == bad
+    assert (await talk.list(status=FAILED)).total_size == 8
+    await talk.close()
+
+
 async def test_calls_do_not_wait_for_pending_takeovers(
     store: LateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -434,11 +511,11 @@ async def test_calls_do_not_wait_for_pending_takeovers(
     monkeypatch.setattr(store, "open", late)
     await talk.engine.start()
     async with asyncio.timeout(PATIENCE):
-        while len(opened) < 32:  # noqa: ASYNC110  there is no notification
+        while len(opened) < 16:  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0)
     for _ in range(100):
         await asyncio.sleep(0)
-    assert opened == newest[:32]
+    assert opened == newest[:16]
     assert talk.engine.left == 100
     # Of the waiting ones, one is read, one is canceled, and one gets a message.
     waiting = newest[50:53]
@@ -490,7 +567,12 @@ async def test_a_take_over_that_took_too_long_is_tried_again(
         async def late(*_: Any, **__: Any) -> Any:
             raise out_of_order()
 
+        async def broken(_: Any, /) -> Any:
+            raise ZeroDivisionError
+
         patch.setattr(store, "open", late)  # and yet it does not refuse
+        assert not await talk.engine._recovery._round()
+        patch.setattr(store, "get_many", broken)
         assert not await talk.engine._recovery._round()
     assert await talk.engine._recovery._round()
     assert (await talk.get(task.id)).status.state == FAILED

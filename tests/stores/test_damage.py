@@ -123,6 +123,15 @@ async def test_a_list_leaves_out_damaged_tasks(url: str, caplog: pytest.LogCaptu
     assert [one for one in caplog.messages if "bad is damaged" in one]
 
 
+async def test_damage_hides_no_other_task_that_is_read_with_it(url: str) -> None:
+    await _filled(url)
+    _alter(url, bodies, "data")
+    async with open_store(url) as store:
+        bad, good = await store.get_many([(HERE, "bad"), (HERE, "good")])
+        assert bad is None
+        assert good == await store.get(HERE, "good")
+
+
 async def test_a_damaged_notification_holds_up_no_other(url: str) -> None:
     await _filled(url)
     database = Database(parse(url))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core.event_log import EventLog
+from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.hosting.stores.sql.opened import opened
 from a2a_bridge.testing.store_scene import COMPLETED, PATIENCE, WORKING, Author, rest, take
@@ -77,3 +78,33 @@ async def test_readers_are_woken_once_for_all_their_events(
         assert len(log.events) == 1
         author.status(COMPLETED)
         assert await rest(readers[0]) == [COMPLETED]
+
+
+async def test_a_reader_may_know_later_events_than_the_readers_before_it(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a look at the task, or at another replica, while the events are still on their way here."""
+    async with (
+        opened(postgres_url, StoreOptions(lease=600.0)) as store,
+        opened(postgres_url, StoreOptions(lease=600.0)) as other,
+    ):
+        author = await Author(store).begin("t").synced()
+        early = other.subscribe("t", 0)
+        await take(early, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(other, "woken", lambda _: None)
+            for text in "xyz":
+                author.chunk(text)
+            await author.synced()
+            late = other.subscribe("t", 3)
+            assert await take(late, 1) == ["z"]
+            late.close()
+            late = other.subscribe("t", 4)
+            waiting = asyncio.create_task(take(late, 1))
+            for _ in range(3):
+                await other.get(Scope(), "none")  # long enough for a look
+            assert not waiting.done()
+        author.status(COMPLETED)
+        await author.synced()
+        assert await waiting == [COMPLETED]
+        assert await rest(early) == ["x", "y", "z", COMPLETED]

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from typing import Any
+from zlib import crc32
 
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
@@ -55,6 +56,8 @@ _BUS_PATIENCE = 2.0
 _KEPT, _KEPT_BYTES = 30.0, 64 << 20
 #: seconds for which the id of a call is known, and the number of ids, so that no late copy is executed
 _KNOWN, _MOST = 600.0, 100_000
+#: a multiplication by this number (2**64 divided by the golden ratio) spreads numbers over 64 bits
+_MIX, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 #: bytes of a call in parts
 _LARGEST = 256 << 20
 
@@ -65,6 +68,7 @@ class ReplicaDirectory:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._alive: frozenset[str] = frozenset()
+        self._seeds: dict[str, int] = {}
         self._looked = float("-inf")
         self._waiting: dict[str, set[asyncio.Timeout]] = {}
 
@@ -73,8 +77,17 @@ class ReplicaDirectory:
         """True if the last look found no other replica."""
         return len(self._alive) < 2
 
+    def first(self, task_id: str) -> str:
+        """Which replica takes over a task of a dead one first; empty if none is known. When one replica comes
+        or goes, that changes for few tasks of the others.
+        """
+        number = crc32(task_id.encode())
+        return max(self._alive, key=lambda name: (number ^ self._seeds[name]) * _MIX & _MASK, default="")
+
     def looked(self, alive: frozenset[str], began: float) -> None:
         """A look that began at this time found these replicas."""
+        if alive != self._alive:
+            self._seeds = {name: crc32(name.encode()) for name in alive}
         self._alive, self._looked = alive, began
         for name in [name for name in self._waiting if name not in alive]:
             for timer in self._waiting[name]:

@@ -222,6 +222,10 @@ class Cluster:
         """See Remote."""
         self._server = ReplicaServer(service, lambda: self._bus.most)
 
+    def takes(self, task_id: str, /) -> bool:
+        """See Remote."""
+        return self._directory.first(task_id) in ("", self.me)
+
     async def stop(self) -> None:
         """See Remote."""
         if self._server is not None:

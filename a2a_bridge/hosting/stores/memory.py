@@ -114,7 +114,14 @@ class MemoryStore:
         return MemoryWriter(self, Entry(scope, task_id, ""), on_lost, push=push)
 
     async def open(
-        self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
+        self,
+        scope: Scope,
+        stored: Stored,
+        on_lost: Callable[[], None],
+        /,
+        *,
+        push: bool = False,
+        wait: bool = True,  # noqa: ARG002  it never waits
     ) -> MemoryWriter:
         entry = self._entries.get(stored.task.id)
         if entry is None or entry.scope != scope or entry.held or entry.version != stored.version:
@@ -127,6 +134,9 @@ class MemoryStore:
         if entry is None or entry.scope != scope:
             return None
         return Stored(entry.read(), entry.version, entry.last)
+
+    async def get_many(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[Stored | None]:
+        return [await self.get(scope, task_id) for scope, task_id in tasks]
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
         return self.tables.get(scope, TaskTable()).page(scope, query, self._tokens)

@@ -72,6 +72,8 @@ class StoredLogs:
                 self._elsewhere.follow(task_id)
         if self._watch is None:
             self._watch = asyncio.get_running_loop().call_later(_LOOK, self._look_at_store)
+        if after > one.last and self.last_written(task_id) is None:
+            one.look_again()  # what another process has committed may not have been heard here yet
         return one.reader(after)
 
     def add(self, committed: Iterable[Pending]) -> None:

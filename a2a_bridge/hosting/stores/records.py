@@ -144,8 +144,11 @@ class Records(Protocol):
     A driver for several processes also has the members of `SharedRecords`.
     """
 
-    async def read_task(self, scope: Scope, task_id: str, /) -> TaskRow | None:
-        """The row of a task with its body and tail; None if this scope has no such task."""
+    async def read_tasks(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[TaskRow | None]:
+        """The rows of tasks with bodies and tails, in this order; None where the scope has no such task.
+
+        May leave out the last ones, but not the first, when bodies are megabytes.
+        """
         ...
 
     async def read_events(

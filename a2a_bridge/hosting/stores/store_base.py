@@ -68,6 +68,7 @@ _METHODS = [name for name in vars(Records) if not name.startswith("_")]
 
 #: `list` is a method of the store
 Segments = list[Segment]
+Found = list[Stored | None]
 
 #: bytes of segments per fetch
 _FETCH = 256 << 10
@@ -160,7 +161,14 @@ class StoreBase:
         return self.writer.lease(scope, task_id, on_lost, push=push)
 
     async def open(
-        self, scope: Scope, stored: Stored, on_lost: Callable[[], None], /, *, push: bool = False
+        self,
+        scope: Scope,
+        stored: Stored,
+        on_lost: Callable[[], None],
+        /,
+        *,
+        push: bool = False,
+        wait: bool = True,
     ) -> TaskLease:
         task_id = stored.task.id
         before = self.writer.leases.get(task_id)
@@ -173,6 +181,8 @@ class StoreBase:
                 stored = stored._replace(version=before.version)
         if stored.holder or task_id in self.writer.leases:
             raise VersionConflictError(task_id)
+        if not wait:
+            return self.writer.lease(scope, task_id, on_lost, push=push, opened=stored)
         lease = self.writer.lease(scope, task_id, _nothing, push=push, opened=stored)
         lease.note()
         try:
@@ -212,10 +222,8 @@ class StoreBase:
         at_hand = self._ended.get(scope, task_id)
         if at_hand is not None:
             return at_hand
-        lease = self.writer.leases.get(task_id)
-        if lease is not None and lease.scope == scope and lease.pending and self.writer.refusal() is None:
-            await lease.settled()
-        row = await self._read(self.records.read_task(scope, task_id))
+        await self._settled(scope, task_id)
+        row = await self._row(scope, task_id)
         if row is None:
             return None
         task = await _parsed_by_size([row], lambda: _folded(scope, task_id, row))
@@ -224,6 +232,16 @@ class StoreBase:
             data = row.body if row.body is not None and not row.tail else task.SerializeToString()
             self._ended.put(scope, task_id, data, row.version, row.last, row.written)
         return Stored(task, row.version, row.last, row.holder, row.applied)
+
+    async def get_many(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[Stored | None]:
+        for scope, task_id in tasks:
+            await self._settled(scope, task_id)
+        found: Found = []
+        while some := tasks[len(found) :]:
+            rows = await self._read(self.records.read_tasks(some))
+            present = [row for row in rows if row is not None]
+            found += await _parsed_by_size(present, partial(_stored, some, rows))
+        return found
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
         filling = _Filling(scope, query, self._tokens.after(scope, query))
@@ -240,7 +258,7 @@ class StoreBase:
         return TaskPage(filling.page.tasks, token, total, filling.left_out)
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
-        row = await self._read(self.records.read_task(scope, task_id))
+        row = await self._row(scope, task_id)
         if row is None:
             return None
         if 0 < sequence < row.last:
@@ -251,7 +269,7 @@ class StoreBase:
             if segments is not None:
                 past = row._replace(tail=segments, last=sequence)
                 return await _parsed_by_size([past], lambda: _folded(scope, task_id, past))
-            row = await self._read(self.records.read_task(scope, task_id))
+            row = await self._row(scope, task_id)
             if row is None:
                 return None
         present = row
@@ -309,6 +327,15 @@ class StoreBase:
         except OSError as error:
             log.warning("the store cannot be read: %s", error)
             raise unavailable() from error
+
+    async def _settled(self, scope: Scope, task_id: str) -> None:
+        """Waits for what this process writes of a task, unless the store does not work."""
+        lease = self.writer.leases.get(task_id)
+        if lease is not None and lease.scope == scope and lease.pending and self.writer.refusal() is None:
+            await lease.settled()
+
+    async def _row(self, scope: Scope, task_id: str) -> TaskRow | None:
+        return (await self._read(self.records.read_tasks([(scope, task_id)])))[0]
 
     async def _read_sent(self, scope: Scope, message_id: str) -> SentRow | None:
         return await self._read(self.records.read_sent(scope, message_id))
@@ -399,6 +426,21 @@ def _folded(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
                 # Events were checked when they were written, perhaps by weaker rules.
                 task.status.CopyFrom(event.status_update.status)
     return task
+
+
+def _stored(tasks: Sequence[tuple[Scope, str]], rows: Sequence[TaskRow | None]) -> list[Stored | None]:
+    """The tasks of these rows; None for those that are missing or damaged."""
+    found: list[Stored | None] = []
+    for (scope, task_id), row in zip(tasks, rows, strict=False):
+        stored = None
+        if row is not None:
+            try:
+                task = _folded(scope, task_id, row)
+                stored = Stored(task, row.version, row.last, row.holder, row.applied)
+            except DamagedError:
+                log.error("task %s is damaged in the store", task_id)  # noqa: TRY400  no trace
+        found.append(stored)
+    return found
 
 
 def _nothing() -> None:

@@ -62,9 +62,9 @@ class JournalRecords:
 
     # ------------------------------------------------------------------ reading
 
-    async def read_task(self, scope: Scope, task_id: str) -> TaskRow | None:
-        row = self._tasks.get(task_id)
-        return None if row is None or row.scope != scope else self._shown(row)
+    async def read_tasks(self, tasks: Sequence[tuple[Scope, str]]) -> Sequence[TaskRow | None]:
+        rows = [(scope, self._tasks.get(task_id)) for scope, task_id in tasks]
+        return [None if row is None or row.scope != scope else self._shown(row) for scope, row in rows]
 
     async def read_events(
         self,

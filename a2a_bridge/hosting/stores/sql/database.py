@@ -95,15 +95,19 @@ class Database:
             driver.adapters.register_dumper(int, Int8Dumper)
             driver.prepared_max = 512
 
-    async def read(self, work: Callable[[Connection], Result], /) -> Result:
-        """Runs `work` in a thread, in one transaction with a consistent snapshot. Raises UNAVAILABLE."""
+    async def read(self, work: Callable[[Connection], Result], /, *, snapshot: bool = True) -> Result:
+        """Runs `work` in a thread, in one transaction with a consistent snapshot. Raises UNAVAILABLE.
+
+        snapshot: False if its statements may see different states. Then PostgreSQL has no transaction to
+        begin and to end, which takes longer than a small statement.
+        """
         loop = asyncio.get_running_loop()
         self._last_read = loop.time()
         if self._resting is None and not self.sqlite:
             self._resting = loop.call_later(_IDLE, self._rest, loop)
         try:
             async with asyncio.timeout(_READ):
-                return await loop.run_in_executor(self._threads, self._read, work)
+                return await loop.run_in_executor(self._threads, self._read, work, snapshot)
         except TimeoutError:
             log.warning("the store does not answer")
             raise unavailable() from None
@@ -165,25 +169,26 @@ class Database:
         if left <= 0:
             self._threads.submit(self.engine.pool.dispose)
 
-    def _read(self, work: Callable[[Connection], Result]) -> Result:
+    def _read(self, work: Callable[[Connection], Result], snapshot: bool) -> Result:
         try:
             try:
-                return self._read_once(work)
+                return self._read_once(work, snapshot)
             except DBAPIError as error:
                 if not error.connection_invalidated:
                     raise
                 # The server had closed the idle connection: a new one is used.
-                return self._read_once(work)
+                return self._read_once(work, snapshot)
         except Exception as error:
             if not failed(error):
                 raise
             log.warning("the store cannot be read: %s", cause(error))
             raise unavailable() from error
 
-    def _read_once(self, work: Callable[[Connection], Result]) -> Result:
+    def _read_once(self, work: Callable[[Connection], Result], snapshot: bool) -> Result:
         with self.engine.connect() as connection:
             if not self.sqlite:
-                connection = connection.execution_options(isolation_level="REPEATABLE READ")  # noqa: PLW2901
+                level = "REPEATABLE READ" if snapshot else "AUTOCOMMIT"
+                connection = connection.execution_options(isolation_level=level)  # noqa: PLW2901
             return work(connection)
 
 

@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select
@@ -109,9 +110,11 @@ class SqlRecords:
 
     # ------------------------------------------------------------------ reading
 
-    async def read_task(self, scope: Scope, task_id: str, /) -> TaskRow | None:
+    async def read_tasks(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[TaskRow | None]:
         me = self.me
-        return await self._database.read(lambda connection: reading.task_row(connection, scope, task_id, me))
+        return await self._database.read(
+            lambda connection: reading.task_rows(connection, tasks, me), snapshot=False
+        )
 
     async def read_events(
         self, task_id: str, after: int, size: int, /
@@ -122,15 +125,18 @@ class SqlRecords:
         return await self._database.read(lambda connection: reading.page(connection, scope, query, after))
 
     async def held(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
-        found = await self._database.read(lambda connection: reading.orphaned(connection, limit))
+        read = partial(self._database.read, snapshot=False)
+        found = await read(lambda connection: reading.orphaned(connection, limit))
         if found:
             return found
         me = self.me
-        return await self._database.read(lambda connection: reading.at_work(connection, me))
+        return await read(lambda connection: reading.at_work(connection, me))
 
     async def read_sent(self, scope: Scope, message_id: str, /) -> SentRow | None:
         me = self.me
-        return await self._database.read(lambda connection: _sent(connection, scope, message_id, me))
+        return await self._database.read(
+            lambda connection: _sent(connection, scope, message_id, me), snapshot=False
+        )
 
     # ------------------------------------------------------------------ writing
 

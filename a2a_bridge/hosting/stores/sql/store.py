@@ -57,7 +57,7 @@ class SqlStore(StoreBase):
 
     async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, Position]:
         """Tasks as the database has them now, for the other replicas. Raises A2AError."""
-        return await self._database.read(lambda connection: positions(connection, task_ids))
+        return await self._database.read(lambda connection: positions(connection, task_ids), snapshot=False)
 
     async def write(
         self, work: Callable[[Connection], Result], /, *, order: tuple[str, ...] = (), task_id: str = ""

@@ -1,5 +1,5 @@
-"""Reads rows of tasks: one, a page of them, the segments of one. Runs in threads, in one transaction each; it
-neither waits nor writes, and parses nothing.
+"""Reads rows of tasks: one, a page of them, the segments of one. Runs in threads; it neither waits nor
+writes, and parses nothing. `task_rows` needs no transaction.
 
 A page is found through an index: a position is the time and id of a task, so neither new nor changed tasks
 make the next page miss or repeat unchanged ones.
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select
 
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.core.paging import PAGE_BYTES
@@ -22,23 +22,40 @@ from a2a_bridge.hosting.stores.sql.counts import total
 from a2a_bridge.hosting.stores.sql.schema import bodies, replicas, segments, tasks
 from a2a_bridge.hosting.stores.text import original, storable
 
+_WHOLE = (
+    select(tasks, bodies.c.data, bodies.c.checksum, replicas.c.id.label("alive"))
+    .outerjoin_from(tasks, bodies, bodies.c.task == tasks.c.id)
+    .outerjoin(replicas, replicas.c.id == tasks.c.holder)
+)
+# Made once: that takes longer than the database needs for one of them.
+_ONE = _WHOLE.where(tasks.c.id == bindparam("task"))
+_SOME = _WHOLE.where(tasks.c.id.in_(bindparam("ids", expanding=True)))
 _SEGMENT = (segments.c.first, segments.c.last, segments.c.data, segments.c.checksum)
 
 
-def task_row(connection: Connection, scope: Scope, task_id: str, me: str) -> TaskRow | None:
-    """The row of a task, if it belongs to this scope. me: the name of this process in leases."""
-    query = (
-        select(tasks, bodies.c.data, bodies.c.checksum, replicas.c.id.label("alive"))
-        .outerjoin_from(tasks, bodies, bodies.c.task == tasks.c.id)
-        .outerjoin(replicas, replicas.c.id == tasks.c.holder)
-        .where(visible_to(scope), tasks.c.id == storable(task_id))
-    )
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        return None
-    holder = row.alive if row.alive and row.alive != me else ""
-    # As asked for: a damaged index may have led to another row.
-    return _row(connection, scope, task_id, row, row.data, row.checksum)._replace(holder=holder)
+def task_rows(connection: Connection, wanted: Sequence[tuple[Scope, str]], me: str) -> list[TaskRow | None]:
+    """The rows of the first of some tasks, as far as they belong to these scopes. me: the name of this
+    process in leases.
+    """
+    ids = [storable(task_id) for _, task_id in wanted]
+    alone = len(ids) == 1
+    if not alone:
+        ids = _of_a_page(connection, ids)
+    query, values = (_ONE, {"task": ids[0]}) if alone else (_SOME, {"ids": ids})
+    rows = connection.execute(query, values).all()
+    tails = _tails(connection, rows)
+    # One that is asked for alone is taken as that: a damaged index may have led to another row.
+    by_id = {ids[0] if alone else row.id: row for row in rows}
+    found: list[TaskRow | None] = []
+    for (scope, task_id), stored_id in zip(wanted, ids, strict=False):
+        row = by_id.get(stored_id)
+        if row is None or (row.tenant, row.owner) != (storable(scope.tenant), storable(scope.owner)):
+            found.append(None)
+            continue
+        holder = row.alive if row.alive and row.alive != me else ""
+        one = _row(scope, task_id, row, row.data, row.checksum, tails.get(row.id, ()))
+        found.append(one._replace(holder=holder))
+    return found
 
 
 def page(connection: Connection, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> Found:
@@ -68,8 +85,9 @@ def page(connection: Connection, scope: Scope, query: TaskQuery, after: tuple[in
     # Not joined: PostgreSQL would read all bodies of a small table for that.
     parts = select(bodies).where(bodies.c.task.in_(wanted))
     content = {row.task: (row.data, row.checksum) for row in connection.execute(parts)} if wanted else {}
+    tails = _tails(connection, found[: len(wanted)])
     rows = [
-        _row(connection, scope, original(row.id), row, *content.get(row.id, (None, None)))
+        _row(scope, original(row.id), row, *content.get(row.id, (None, None)), tails.get(row.id, ()))
         for row in found[: len(wanted)]
     ]
     matching = total(
@@ -143,7 +161,7 @@ def _of_a_page(connection: Connection, ids: Sequence[str]) -> list[str]:
 
 
 def _row(
-    connection: Connection, scope: Scope, task_id: str, row: Any, body: bytes | None, checksum: int | None
+    scope: Scope, task_id: str, row: Any, body: bytes | None, checksum: int | None, tail: Sequence[Segment]
 ) -> TaskRow:
     return TaskRow(
         scope,
@@ -155,18 +173,28 @@ def _row(
         "",
         body,
         checksum,
-        _tail(connection, row.id, row.applied) if row.applied < row.last else (),
+        tail,
         row.written,
     )
 
 
-def _tail(connection: Connection, stored_id: str, after: int) -> list[Segment]:
-    query = (
-        select(*_SEGMENT)
-        .where(segments.c.task == stored_id, segments.c.last > after)
-        .order_by(segments.c.first)
-    )
-    return [Segment(*row) for row in connection.execute(query)]
+def _tails(connection: Connection, rows: Sequence[Any]) -> dict[str, list[Segment]]:
+    """The segments with the events that the bodies of these tasks lack. Segments do not change, so the state
+    of the database may have gone on since these rows.
+    """
+    own = segments.c
+    behind = [
+        and_(own.task == row.id, own.last > row.applied, own.last <= row.last)
+        for row in rows
+        if row.applied < row.last
+    ]
+    if not behind:
+        return {}
+    query = select(own.task, *_SEGMENT).where(or_(*behind)).order_by(own.task, own.first)
+    found: dict[str, list[Segment]] = {}
+    for stored_id, *segment in connection.execute(query):
+        found.setdefault(stored_id, []).append(Segment(*segment))
+    return found
 
 
 def visible_to(scope: Scope) -> ColumnElement[bool]:

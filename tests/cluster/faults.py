@@ -1,0 +1,45 @@
+"""The faults of real replicas, by name, and the runs that repeat one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+#: seconds, of each replica
+LEASE = 4
+
+#: of faults
+KINDS = (
+    "cut",
+    "hole",
+    "slow",
+    "lonely",
+    "far",
+    "all buses",
+    "nats stopped",
+    "nats killed",
+    "database",
+    "pause",
+    "kill",
+    "restart",
+)
+
+
+class Repeated(NamedTuple):
+    """The same fault many times, at one replica after the other. pause: seconds after each."""
+
+    kind: str
+    times: int
+    seconds: float = 0.0
+    pause: float = 0.0
+
+
+RUNS: Mapping[str, Repeated] = {
+    # Ten times each of three.
+    "rolling": Repeated("restart", 30),
+    # The next one after the takeover.
+    "kills": Repeated("kill", 10, pause=2 * LEASE),
+    "stops": Repeated("pause", 3, 30.0, 2 * LEASE),
+    "cuts": Repeated("lonely", 3, 30.0, 2 * LEASE),
+    "latency": Repeated("far", 3, 30.0),
+}
