@@ -4,6 +4,7 @@ Rules:
 1. stdout has the result and nothing else: with `-o json` one document, or one per line for a stream.
 2. An error message has the cause and, if there is one, the next command to try.
 3. Colours are used only on a terminal, and if NO_COLOR is not set.
+4. A line of progress on stderr is wiped before anything else is printed.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 def data(text: str, *, end: str = "\n") -> None:
     """Prints data on stdout, at once, so that a reader of a stream sees it."""
+    progress("")
     sys.stdout.write(text + end)
     sys.stdout.flush()
 
@@ -61,6 +63,30 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+#: characters of the line of progress that is on the terminal
+_progress = 0
+
+
+def on_terminal() -> bool:
+    """Whether a person sees stderr."""
+    return _formatter is None and bool(sys.stderr.isatty())
+
+
+def progress(text: str) -> None:
+    """Shows what is done now, in the place of what was shown before; empty: wipes that. Nothing where stderr
+    is no terminal.
+    """
+    global _progress  # noqa: PLW0603  stderr is global, too
+    if not (text or _progress) or not on_terminal():
+        return
+    # A terminal that does not say how wide it is has 0 columns.
+    shown = text[: (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1]
+    wiped = f"\r{' ' * _progress}" if _progress else ""
+    sys.stderr.write(f"{wiped}\r{shown}")
+    sys.stderr.flush()
+    _progress = len(shown)
+
+
 def print_as(formatter: logging.Formatter | None) -> None:
     """Prints messages as lines of the log from now on; None: as text again."""
     global _formatter  # noqa: PLW0603  stderr is global, too
@@ -69,6 +95,7 @@ def print_as(formatter: logging.Formatter | None) -> None:
 
 def print_message(text: str, style: str = "") -> None:
     """Prints a message on stderr."""
+    progress("")
     if _formatter is not None:
         level = _LEVELS.get(text.partition(":")[0], logging.INFO)
         record = logging.LogRecord("a2a_bridge.cli", level, "", 0, text.strip(), None, None)

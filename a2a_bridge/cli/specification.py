@@ -198,7 +198,7 @@ REQUIREMENTS = _requirements()
 #: what a passing requirement does not cover
 NOTES = {
     "A2ACLI_AUTH_003": "--insecure is for HTTP; the library of gRPC always verifies, and the command says so",
-    "A2ACLI_CONFORM_001": "A2A's documents in ACTS, a draft; headers of an operation's response are not seen",
+    "A2ACLI_CONFORM_001": "ACTS documents, a draft; tests that need webhooks or accounts are skipped",
     "A2ACLI_VER_002": "the user names the extensions (--extension); that of resuming is declared by itself",
 }
 

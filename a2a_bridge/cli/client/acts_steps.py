@@ -2,7 +2,8 @@
 
 Rules:
 1. An operation is called with our own client; its response is the message of 1.0 as JSON, whatever the
-   binding. So a response without an error counts as status 200, and its headers are not seen.
+   binding, with the status and the headers of HTTP. gRPC has none: a response counts as status 200 there, and
+   a test of headers is skipped.
 2. Names of errors are those of A2A 1.0; where ACTS has another one, 1.0 counts.
 3. A raw request is sent as it is, without credentials, and its response has the body as it came.
 """
@@ -17,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from a2a_bridge.bindings import http_exchange
+from a2a_bridge.bindings import Frame, http_exchange
 from a2a_bridge.cli.client import acts, acts_parsing
 from a2a_bridge.cli.client.acts_documents import request_of, step_of
 from a2a_bridge.cli.client.reaching import Session
@@ -64,13 +65,32 @@ class FailedError(Exception):
     """A step whose response is wrong."""
 
 
+class LastResponse:
+    """Status and headers of the last response over HTTP; it observes frames."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Before a call: as if it were one without HTTP."""
+        self.status = 200
+        #: names in lower case; None without HTTP
+        self.headers: Mapping[str, str] | None = None
+
+    def __call__(self, frame: Frame) -> None:
+        if not frame.sent and frame.head.startswith("HTTP/"):
+            self.status = int(frame.head.split()[1])
+            self.headers = {name.lower(): value for name, value in frame.headers}
+
+
 class TestRun:
-    """One test while it runs. binding: the name that the card has for it."""
+    """One test while it runs. binding: the name that the card has for it. last: observes the session."""
 
     __test__ = False  # for pytest, which collects by name
 
-    def __init__(self, session: Session, test: Mapping[str, Any], binding: str) -> None:
+    def __init__(self, session: Session, test: Mapping[str, Any], binding: str, last: LastResponse) -> None:
         self._session = session
+        self._last = last
         self._url = _url(session.card, binding)
         self._variables: dict[str, Any] = {
             "baseUrl": self._url,
@@ -127,20 +147,23 @@ class TestRun:
         if "expect_stream" in step:
             _verify(acts.stream_problems(acts.filled(step["expect_stream"], self._variables), answer))
         if "expect" in step:
-            expected = acts.filled(step["expect"], self._variables)
-            if "headers" in expected:
-                raise SkippedError("this runner does not see the headers of an operation's response")
+            expected = _with_lower_names(acts.filled(step["expect"], self._variables))
+            if "headers" in expected and self._last.headers is None:
+                raise SkippedError("this binding has no headers of HTTP")
             body = dict(expected.get("body", {}))
             kind = body.pop("result_type", None)
             if kind and list(answer) != [kind]:
                 raise FailedError(f"the result is {', '.join(answer) or 'empty'}, and no {kind}")
-            _verify(acts.problems(expected["status"], 200, "status") if "status" in expected else [])
+            wire = {name: expected[name] for name in ("status", "headers") if name in expected}
+            shown = {"status": self._last.status, "headers": self._last.headers}
+            _verify(acts.problems(wire, shown) if wire else [])
             _verify(acts.problems(body, answer) if body else [])
 
     async def _answer(self, step: Mapping[str, Any]) -> Any:
         """The response as JSON; of a stream its events; of an expected error that error."""
+        self._last.forget()
         if step["action"] == "get_agent_card":
-            return V1_0.card.encode(self._session.card)
+            return await self._card(whole="headers" in step.get("expect", {}))
         operation = ACTIONS[step["action"]]
         request = decoder(operation.request)(request_of(acts.filled(step["request"], self._variables)))
         call = Call(operation, request, self._session.context)
@@ -156,6 +179,15 @@ class TestRun:
         if expected is not None:
             raise FailedError(f"there is a response, and no {expected.get('error_type', 'error')}")
         return answer
+
+    async def _card(self, *, whole: bool) -> Any:
+        """The public card. whole: it is read again at its usual place, for the headers of the response."""
+        if whole and self._url:
+            headers = {"accept": "application/json", "a2a-version": V1_0.version}
+            options = replace(self._session.options, frame_observer=self._last)
+            async with asyncio.timeout(STEP), http_exchange(options) as exchange:
+                await exchange("GET", _joined(self._url, "/.well-known/agent-card.json"), headers, None)
+        return V1_0.card.encode(self._session.card)
 
     async def _called(self, operation: ops.Operation[Any, Any], call: Call[Any, Any]) -> Any:
         service = self._session.peer.service
@@ -189,9 +221,7 @@ class TestRun:
             reply = await exchange(method, url, headers, None if body is None else str(body).encode())
         tree = _events(reply.body) if "expect_stream" in step else _tree(reply.body)
         self._keep(name, tree, step.get("capture", {}))
-        expected = dict(acts.filled(step["raw_expect"] or {}, self._variables))
-        if "headers" in expected:
-            expected["headers"] = {key.lower(): value for key, value in expected["headers"].items()}
+        expected = _with_lower_names(acts.filled(step["raw_expect"] or {}, self._variables))
         shown = {"status": reply.status, "headers": dict(reply.headers), "body": tree}
         _verify(acts.problems(expected, shown) if expected else [])
         if "expect_stream" in step:
@@ -211,6 +241,23 @@ class TestRun:
             found = acts.at(answer, path)
             if found:
                 self._variables[f"{name}.{variable}"] = self._variables[variable] = found[0]
+
+
+def _with_lower_names(expected: Mapping[str, Any]) -> dict[str, Any]:
+    """What is expected of a response, with names of headers in lower case, also in `any_of`."""
+
+    def lower(tree: Any) -> Any:
+        if isinstance(tree, list):
+            return [lower(one) for one in tree]
+        if not isinstance(tree, dict):
+            return tree
+        members = {name for name, value in tree.items() if not acts.is_operator(name, value)}
+        return {
+            name.lower() if name in members else name: value if name in members else lower(value)
+            for name, value in tree.items()
+        }
+
+    return {name: lower(value) if name == "headers" else value for name, value in expected.items()}
 
 
 def _verify(problems: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ import typer
 
 from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.acts_documents import documents_of, each_test
-from a2a_bridge.cli.client.acts_steps import STEP, FailedError, SkippedError, TestRun
+from a2a_bridge.cli.client.acts_steps import STEP, FailedError, LastResponse, SkippedError, TestRun
 from a2a_bridge.cli.client.flags import ConformanceFlags
 from a2a_bridge.cli.client.reaching import Session, chosen, run, wanted_transports
 from a2a_bridge.cli.error_codes import code_of
@@ -57,21 +57,21 @@ def check_conformance(context: typer.Context, flags: ConformanceFlags) -> None:
         return list(dict.fromkeys(one.interface.protocol_binding for one in found))
 
     for binding in run(context, flags, bindings):
-        one = replace(flags, transport=[binding])
+        one, last = replace(flags, transport=[binding]), LastResponse()
 
-        async def check(session: Session, binding: str = binding) -> None:
+        async def check(session: Session, binding: str = binding, last: LastResponse = last) -> None:
             for number, test in enumerate(each_test(documents, flags.only or ())):
-                outcomes.append(await _outcome(session, test, binding))
+                outcomes.append(await _outcome(session, test, binding, last))
                 if flags.output is Output.TEXT:
                     _show(outcomes[-1], first=not number)
 
-        run(context, one, check)
+        run(context, one, check, last)
     _report(outcomes, flags)
     bad = any(one.result in ("fail", "error") and one.level == "must" for one in outcomes)
     raise typer.Exit(Exit.FAILURE if bad else Exit.OK)
 
 
-async def _outcome(session: Session, test: Mapping[str, Any], binding: str) -> Outcome:
+async def _outcome(session: Session, test: Mapping[str, Any], binding: str, last: LastResponse) -> Outcome:
     outcome = Outcome(
         str(test.get("id")), str(test.get("name")), str(test.get("level", "must")), _NAMES[binding]
     )
@@ -79,7 +79,7 @@ async def _outcome(session: Session, test: Mapping[str, Any], binding: str) -> O
     step: Mapping[str, Any] = {}
     try:
         _check_preconditions(session.card, test, _NAMES[binding])
-        running = TestRun(session, test, binding)
+        running = TestRun(session, test, binding, last)
         for step in test.get("steps", ()):
             await running.step(step)
         step = {}

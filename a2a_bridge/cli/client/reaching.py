@@ -23,14 +23,14 @@ from urllib.parse import quote_plus
 import typer
 
 from a2a_bridge import runtime
-from a2a_bridge.bindings import DialOptions, names
+from a2a_bridge.bindings import DialOptions, Frame, names
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cli.client import token_store
 from a2a_bridge.cli.client.catalogue import is_entry, resolved
 from a2a_bridge.cli.client.credentials import place, required
 from a2a_bridge.cli.client.equivalents import CapturedCallError, Capturing, printed, request_of_call
 from a2a_bridge.cli.client.flags import ClientFlags, EquivalentKind
-from a2a_bridge.cli.client.records import Recorded, both, recording
+from a2a_bridge.cli.client.records import HOP, Recorded, observed, recording
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.connect import addressed, dial_options, grpc_interface, named, version_of
 from a2a_bridge.cli.environment import Environment, warn_of_readable_secrets
@@ -113,8 +113,15 @@ class Credentials:
         return cls(_secret(flags.bearer, "--bearer"), _secret(flags.api_key, "--api-key"))
 
 
-def run(context: typer.Context, flags: ClientFlags, work: Callable[[Session], Awaitable[_T]]) -> _T:
-    """Does a command's work with its agent. Raises typer.Exit and typer.BadParameter."""
+def run(
+    context: typer.Context,
+    flags: ClientFlags,
+    work: Callable[[Session], Awaitable[_T]],
+    observe: Callable[[Frame], None] | None = None,
+) -> _T:
+    """Does a command's work with its agent. observe: gets every frame. Raises typer.Exit and
+    typer.BadParameter.
+    """
     use_bridge_key(flags.bridge_key)
     given = Credentials.of(flags)
     options = client_options(flags)
@@ -126,7 +133,7 @@ def run(context: typer.Context, flags: ClientFlags, work: Callable[[Session], Aw
     started = time.monotonic()
 
     async def whole() -> _T:
-        async with asyncio.timeout(flags.timeout), reached(flags, options, given) as found:
+        async with asyncio.timeout(flags.timeout), reached(flags, options, given, observe) as found:
             session.append(found)
             found.extensions = _extensions(found.card, flags)
             found.deadline = None if flags.timeout is None else started + flags.timeout
@@ -207,8 +214,13 @@ def client_options(flags: ClientFlags) -> DialOptions:
 
 
 @asynccontextmanager
-async def reached(flags: ClientFlags, options: DialOptions, given: Credentials) -> AsyncIterator[Session]:
-    """The agent of the flags. Raises A2AError, BadTargetError, typer.BadParameter."""
+async def reached(
+    flags: ClientFlags,
+    options: DialOptions,
+    given: Credentials,
+    observe: Callable[[Frame], None] | None = None,
+) -> AsyncIterator[Session]:
+    """The agent of the flags. observe: see `run`. Raises A2AError, BadTargetError, typer.BadParameter."""
     wanted = wanted_transports(flags) or _AS.get(flags.as_command, [])
     version = version_of(flags.a2a_version)
     words = words_of(flags)
@@ -225,7 +237,9 @@ async def reached(flags: ClientFlags, options: DialOptions, given: Credentials) 
         source = rewrite(card, interfaces)
         if flags.record is not None:
             recorder = stack.enter_context(recording(flags.record))
-            options = replace(options, frame_observer=both(options, recorder))
+            options = observed(options, recorder.observer(HOP, options.parameters.keys()))
+        if observe is not None:
+            options = observed(options, observe)
         peer = await stack.enter_async_context(runtime.connect(source, version=version, options=options))
         peer.card = card
         if flags.record is not None:

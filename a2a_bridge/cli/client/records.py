@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,17 @@ def recording(path: Path) -> Iterator[Recorder]:
         yield Recorder(file.write)
 
 
-def both(options: DialOptions, recorder: Recorder) -> Callable[[Frame], None]:
-    """Records frames, and shows them as well if the options do."""
-    record, show = recorder.observer(HOP, options.parameters.keys()), options.frame_observer
+def observed(options: DialOptions, observe: Callable[[Frame], None]) -> DialOptions:
+    """The options with a further observer of frames."""
+    earlier = options.frame_observer
+    if earlier is None:
+        return replace(options, frame_observer=observe)
 
-    def observe(frame: Frame) -> None:
-        record(frame)
-        if show is not None:
-            show(frame)
+    def both(frame: Frame) -> None:
+        observe(frame)
+        earlier(frame)
 
-    return observe
+    return replace(options, frame_observer=both)
 
 
 class Recorded:

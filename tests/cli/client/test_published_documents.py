@@ -187,20 +187,40 @@ suites:
         level: must
         runner_requirements: [webhook_endpoint]
         steps: []
-      - id: PUB-SKIP-003
-        name: Headers of an operation
+      - id: PUB-HEADERS-001
+        name: Headers of a card, which is read over HTTP
         level: must
-        steps: [{id: send, operation: list_tasks, params: {}, expect: {headers: {ETag: {exists: true}}}}]
+        steps:
+          - id: card
+            operation: get_agent_card
+            params: {}
+            expect: {status: 200, headers: {any_of: [{X-Unknown: {exists: true}}, {ETag: {type: string}}]}, body: {name: Demo}}
+      - id: PUB-HEADERS-002
+        name: Headers and status of operations
+        level: must
+        steps:
+          - {id: list, operation: list_tasks, params: {}, expect: {status: 200, headers: {Content-Type: {contains: json}}}}
+      - id: PUB-HEADERS-003
+        name: The status of an error
+        level: must
+        transport: [rest]
+        steps:
+          - {id: get, operation: get_task, params: {id: none}, expect: {status: 404}, expect_error: {error_type: TaskNotFoundError}}
+      - id: PUB-WRONG-004
+        name: Another status than it is
+        level: may
+        transport: [rest]
+        steps: [{id: list, operation: list_tasks, params: {}, expect: {status: 201}}]
 """
 FAILED = {
     "PUB-WRONG-001": "id: 't' instead of 'another'",
     "PUB-WRONG-002": "id: absent instead of 't'",
     "PUB-WRONG-003": "there is a response, and no error",
+    "PUB-WRONG-004": "status: 200 instead of 201",
 }
 SKIPPED = {
     "PUB-SKIP-001": "the card does not say authentication: True",
     "PUB-SKIP-002": "this runner has no webhook_endpoint",
-    "PUB-SKIP-003": "this runner does not see the headers of an operation's response",
 }
 
 
@@ -214,20 +234,26 @@ def folder(tmp_path: Path) -> Path:
 async def test_published_documents_run_over_every_binding(one: Live, folder: Path) -> None:
     done = await command("conformance", "-a", one.reference, "--suite", str(folder), "-o", "json")
     assert done.code == 0, done.err
+    others: list[tuple[str, str]] = []
     for test in done.json["tests"]:
         id_, problem = test["id"], " ".join(test["problems"])
-        if id_ in FAILED:
+        if problem in ("for rest only", "for jsonrpc only"):
+            assert test["result"] == "skip"
+            others.append((id_, test["transport"]))
+        elif id_ in FAILED:
             assert (test["result"], problem) == ("fail", FAILED[id_])
         elif id_ in SKIPPED:
             assert (test["result"], problem) == ("skip", SKIPPED[id_])
-        elif id_.startswith("PUB-RAW"):
-            of = {"PUB-RAW-001": "jsonrpc", "PUB-RAW-002": "rest"}[id_]
-            assert (test["result"], problem) == (
-                ("pass", "") if test["transport"] == of else ("skip", f"for {of} only")
-            )
+        elif (id_, test["transport"]) == ("PUB-HEADERS-002", "grpc"):
+            assert (test["result"], problem) == ("skip", "this binding has no headers of HTTP")
         else:
             assert test["result"] == "pass", test
-    assert len(done.json["tests"]) == 3 * 13
+    assert len(done.json["tests"]) == 3 * 16
+    assert sorted(others) == [
+        *(("PUB-HEADERS-003", other) for other in ("grpc", "jsonrpc")),
+        *(("PUB-RAW-001", other) for other in ("grpc", "rest")),
+        *((id_, other) for id_ in ("PUB-RAW-002", "PUB-WRONG-004") for other in ("grpc", "jsonrpc")),
+    ]
 
 
 def test_a_document_has_the_variables_of_the_others(folder: Path) -> None:
