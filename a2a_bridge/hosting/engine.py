@@ -107,7 +107,7 @@ class Engine:
             self._idempotency = Idempotency(self._context, self._sending)
         else:
             self._reply = getattr(agent.executor, "reply", None)
-        self._recovery = Recovery(self._store, self._sending.recover_all)
+        self._recovery = Recovery(self._store, self._sending.recover)
         #: this engine alone
         self._here = service_of(self)
         #: the operations, also on tasks of other replicas

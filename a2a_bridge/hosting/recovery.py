@@ -12,22 +12,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from random import randrange
 
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.messages import INTERRUPTED, RUNNING
-from a2a_bridge.hosting.ports import Scope, Store
+from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
+from a2a_bridge.hosting.ports import Scope, Store, Stored
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")
 
-#: orphans per query, and those that are read and written together: other calls wait for one batch
-_PORTION, _BATCH = 2_000, 16
-#: seconds that other calls have after a batch, at most: as long as it took
-_REST = 0.05
+#: orphans per query, those that are read together, and those that are written together: other calls wait for
+#: these
+_PORTION, _READ, _WRITTEN = 2_000, 64, 8
+#: the time that other calls have after each of them, in that which it took, and the longest one in seconds
+_SHARE, _REST = 0.7, 0.05
 #: seconds that the other replicas have for theirs, before this one helps them
 _OTHERS = 0.5
 #: seconds until the next attempt after a failure
@@ -37,13 +38,11 @@ _AGAIN = 5.0
 class Recovery:
     """Watches a store for orphans, and takes them over in the background, newest first.
 
-    recover: takes over some tasks, and returns for each whether it did. It raises A2AError if the store does
-    not work.
+    recover: takes over a task that was just read, and returns whether it did. It raises A2AError if the store
+    does not work.
     """
 
-    def __init__(
-        self, store: Store, recover: Callable[[Sequence[tuple[Scope, str]]], Awaitable[Sequence[bool]]]
-    ) -> None:
+    def __init__(self, store: Store, recover: Callable[[Scope, str, Stored], Awaitable[bool]]) -> None:
         self._store = store
         self._recover = recover
         self._woken = asyncio.Event()
@@ -109,15 +108,9 @@ class Recovery:
                     helps = True
                     continue
                 start = randrange(len(orphans))  # noqa: S311  no secret
-                self._queue = (mine or orphans[start : start + _BATCH])[::-1]
+                self._queue = (mine or orphans[start : start + _READ])[::-1]
                 while self._queue:
-                    batch = [self._queue.pop() for _ in range(min(_BATCH, len(self._queue)))]
-                    self._under_way = len(batch)
-                    began = time.monotonic()
-                    taken = await self._recover(batch)
-                    left.update(task_id for (_, task_id), took in zip(batch, taken, strict=True) if not took)
-                    self._under_way = 0
-                    await asyncio.sleep(min(time.monotonic() - began, _REST))
+                    left |= await self._take([self._queue.pop() for _ in self._queue[:_READ]])
         except A2AError as error:
             log.warning("orphaned tasks cannot be taken over yet: %s", error)
             return False
@@ -127,6 +120,34 @@ class Recovery:
         finally:
             self._queue, self._under_way = [], 0
         return True
+
+    async def _take(self, tasks: list[tuple[Scope, str]]) -> set[str]:
+        """Takes over some tasks. Returns those that it could not, or need not."""
+        self._under_way = len(tasks)
+        left: set[str] = set()
+        found = list(zip(tasks, await self._store.get_many(tasks), strict=True))
+        for start in range(0, len(found), _WRITTEN):
+            some, began = found[start : start + _WRITTEN], time.monotonic()
+            ends = await asyncio.gather(*(self._one(*one) for one in some), return_exceptions=True)
+            for (_, task_id), end in zip(tasks[start:], ends, strict=False):
+                if isinstance(end, BaseException):
+                    raise end
+                if not end:
+                    left.add(task_id)
+            self._under_way -= len(some)
+            await asyncio.sleep(min(_SHARE * (time.monotonic() - began), _REST))
+        return left
+
+    async def _one(self, task: tuple[Scope, str], known: Stored | None) -> bool:
+        if known is None or known.holder or known.task.status.state in TERMINAL:
+            return False
+        try:
+            return await self._recover(*task, known)
+        except A2AError:
+            raise
+        except Exception:
+            log.exception("orphaned task %s cannot be taken over", known.task.id)
+            return False
 
     async def _orphans(self, without: set[str]) -> list[tuple[Scope, str]]:
         """The next orphans, other than these."""

@@ -9,14 +9,10 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
-from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import history_limit
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.decorator import Agent
@@ -33,8 +29,6 @@ from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-log = logging.getLogger("a2a_bridge.hosting")
 
 #: maximum length of the ids in a message, in characters
 LONGEST_ID = 512
@@ -201,28 +195,6 @@ class Sending:
         if known is not None and task_run.producer is None:
             await task_run.flushed()
         return not task_run.live.lost
-
-    async def recover_all(self, tasks: Sequence[tuple[Scope, str]]) -> list[bool]:
-        """The same for many tasks, with few reads and writes."""
-        found = await self._engine.store.get_many(tasks)
-        works = [self._recover(*task, known) for task, known in zip(tasks, found, strict=True)]
-        taken: list[bool] = []
-        for one in await asyncio.gather(*works, return_exceptions=True):
-            if isinstance(one, BaseException):
-                raise one
-            taken.append(one)
-        return taken
-
-    async def _recover(self, scope: Scope, task_id: str, known: Stored | None) -> bool:
-        if known is None or known.holder or known.task.status.state in TERMINAL:
-            return False
-        try:
-            return await self.recover(scope, task_id, known)
-        except A2AError:
-            raise
-        except Exception:
-            log.exception("orphaned task %s cannot be taken over", task_id)
-            return False
 
 
 def _wrong_context(task_run: TaskRun, message: hub.Message) -> A2AError | None:
