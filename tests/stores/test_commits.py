@@ -198,6 +198,31 @@ async def test_a_server_that_has_no_numbers_for_transactions_left_loses_nothing(
         assert author.lost == 0
 
 
+async def test_a_server_that_gets_numbers_during_the_search_for_bad_changes_loses_nothing(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "_NUMBER", "numbers()")
+    async with opened(postgres_url, StoreOptions()) as store:
+        engine = create_engine(store._database.url, isolation_level="AUTOCOMMIT")
+        with closing(engine.connect()) as other:
+            # The group fails, then its change alone. A sequence counts in transactions that are rolled back, too.
+            other.execute(text("CREATE SEQUENCE calls START 3"))
+            other.execute(
+                text(
+                    "CREATE FUNCTION numbers() RETURNS xid8 LANGUAGE plpgsql AS $$ BEGIN"
+                    " IF nextval('calls') < 3 THEN RAISE 'wraparound' USING ERRCODE = '54000'; END IF;"
+                    " RETURN pg_current_xact_id(); END $$"
+                )
+            )
+            author = await Author(store).begin("t").synced()
+            other.execute(text("ALTER SEQUENCE calls MINVALUE 1 RESTART WITH 1"))
+            author.chunk("x")
+            await author.synced()
+        engine.dispose()
+        assert await take(store.subscribe("t", 1), 1) == ["x"]
+        assert author.lost == 0
+
+
 async def test_jobs_share_a_transaction_and_fail_alone(url: str) -> None:
     async with opened(url, QUIET) as store:
         await store.settled()

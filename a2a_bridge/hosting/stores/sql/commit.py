@@ -330,16 +330,24 @@ class Committer:
         """Removes changes that cannot be stored at all, by trying them one by one."""
         accepted: list[TaskChange] = []
         for change in group.changes:
+            (accepted if self._is_storable(connection, change) else group.refused).append(change)
+        group.changes = accepted
+
+    def _is_storable(self, connection: Connection, change: TaskChange) -> bool:
+        # Twice: the server may have got numbers between a trial and the look at them.
+        for _ in range(2):
             try:
                 self._try(connection, [change])
-                accepted.append(change)
             except Exception as error:
                 if not _poison(error):
                     raise
+                if not _too_large(error):
+                    return False
                 with connection.begin():
                     self._require_numbers(connection, error)
-                group.refused.append(change)
-        group.changes = accepted
+            else:
+                return True
+        return False
 
     def _try(self, connection: Connection, changes: list[TaskChange]) -> None:
         trial = connection.begin()
