@@ -1,0 +1,69 @@
+"""A PostgreSQL that has no transaction ids left: it reports the error of a value that is too large."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.hosting.stores import StoreOptions
+from a2a_bridge.hosting.stores.sql import commit
+from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.testing.store_scene import Author, take
+
+
+async def test_a_server_that_has_no_numbers_for_transactions_left_loses_nothing(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL reports that with the error code of a value that is too long. Here a function simulates it,
+    which every write calls for its number.
+    """
+    monkeypatch.setattr(commit, "_NUMBER", "numbers()")
+    async with opened(postgres_url, StoreOptions(ack_timeout=0.1)) as store:
+        engine = create_engine(store._database.url, isolation_level="AUTOCOMMIT")
+        with closing(engine.connect()) as other:
+            other.execute(
+                text(
+                    "CREATE FUNCTION numbers() RETURNS xid8 LANGUAGE plpgsql AS $$ BEGIN"
+                    " IF EXISTS (SELECT FROM settings WHERE name = 'none left') THEN"
+                    " RAISE 'wraparound' USING ERRCODE = '54000'; END IF;"
+                    " RETURN pg_current_xact_id(); END $$"
+                )
+            )
+            author = await Author(store).begin("t").synced()
+            other.execute(text("INSERT INTO settings VALUES ('none left', '')"))
+            author.chunk("x")
+            with pytest.raises(A2AError) as caught:
+                await author.synced()
+            assert caught.value.reason is Reason.UNAVAILABLE
+            other.execute(text("DELETE FROM settings WHERE name = 'none left'"))
+        engine.dispose()
+        assert await take(store.subscribe("t", 1), 1) == ["x"]
+        assert author.lost == 0
+
+
+async def test_a_server_that_gets_numbers_during_the_search_for_bad_changes_loses_nothing(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "_NUMBER", "numbers()")
+    async with opened(postgres_url, StoreOptions()) as store:
+        engine = create_engine(store._database.url, isolation_level="AUTOCOMMIT")
+        with closing(engine.connect()) as other:
+            # The group fails, then its change alone. A sequence counts in transactions that are rolled back, too.
+            other.execute(text("CREATE SEQUENCE calls START 3"))
+            other.execute(
+                text(
+                    "CREATE FUNCTION numbers() RETURNS xid8 LANGUAGE plpgsql AS $$ BEGIN"
+                    " IF nextval('calls') < 3 THEN RAISE 'wraparound' USING ERRCODE = '54000'; END IF;"
+                    " RETURN pg_current_xact_id(); END $$"
+                )
+            )
+            author = await Author(store).begin("t").synced()
+            other.execute(text("ALTER SEQUENCE calls MINVALUE 1 RESTART WITH 1"))
+            author.chunk("x")
+            await author.synced()
+        engine.dispose()
+        assert await take(store.subscribe("t", 1), 1) == ["x"]
+        assert author.lost == 0
