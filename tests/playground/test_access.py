@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import aiohttp
@@ -151,3 +153,13 @@ def test_a_long_exchange_says_that_it_is_cut() -> None:
     assert one.size < 2 * LONGEST
     assert [b'"cut"' in line for line in one.lines].count(True) == 1
     assert b'"end"' in one.lines[-1]
+
+
+def test_servers_without_it_load_nothing_of_it() -> None:
+    code = (
+        "import sys\n"
+        "from a2a_bridge.cli import agents, gateway, gateway_setup, running, serve, server, ui\n"
+        "print([name for name in sys.modules if 'playground' in name or name == 'aiohttp.web'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
