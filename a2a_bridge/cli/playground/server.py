@@ -184,10 +184,8 @@ class Playground:
 
     # calls
 
-    async def _asked(self, request: web.Request) -> tuple[Asked, Any, str]:
-        """The call that a request is about, the request as JSON, and the name of the agent."""
-        tree = await _object(request)
-        name = str(tree.get("agent") or "")
+    async def _asked(self, tree: dict[str, Any]) -> tuple[Asked, Any]:
+        """The call that a body asks for, and the request of its operation as JSON."""
         operation = _OPERATIONS.get(str(tree.get("operation")))
         if operation is None:
             raise _BadRequestError(f"none of the operations {', '.join(_OPERATIONS)}", "operation")
@@ -201,7 +199,7 @@ class Playground:
             decoded = decoder(operation.request)(content)
         except DecodeError as error:
             raise _BadRequestError(str(error), f"request.{error.path}" if error.path else "request") from None
-        found = await self._subject(name).found()
+        found = await self._subject(str(tree.get("agent") or "")).found()
         ids = tree.get("cells")
         if not isinstance(ids, list) or not ids:
             raise _BadRequestError("a list with at least one cell", "cells")
@@ -209,17 +207,18 @@ class Playground:
             cells = found.chosen(list(dict.fromkeys(map(str, ids))))
         except LookupError as error:
             raise _BadRequestError(f"the card has no cell {error.args[0]}", "cells") from None
-        asked = Asked(found, operation, decoded, cells, _headers(tree), str(tree.get("after") or ""))
-        return asked, content, name or self.subjects()[0].name
+        return Asked(found, operation, decoded, cells, _headers(tree), str(tree.get("after") or "")), content
 
     async def _calls(self, request: web.Request) -> web.StreamResponse:
-        asked, content, name = await self._asked(request)
+        asked, content = await self._asked(await _object(request))
+        name = asked.found.subject.name
         exchange = self.history.begin(name, asked.operation.name, content, [one.id for one in asked.cells])
         return await _streamed(request, _running(asked, exchange))
 
     async def _equivalent(self, request: web.Request) -> web.StreamResponse:
-        asked, _, _ = await self._asked(request)
-        kind = (await _object(request)).get("kind")
+        tree = await _object(request)
+        asked, _ = await self._asked(tree)
+        kind = tree.get("kind")
         if kind not in [one.value for one in EquivalentKind]:
             raise _BadRequestError(f"one of {', '.join(EquivalentKind)}", "kind")
         call = Call(asked.operation, asked.request, CallContext())
