@@ -96,6 +96,12 @@ def differences(left: Any, right: Any, path: str = "") -> list[Difference]:
     return [Difference(path.removeprefix(".") or "whole", _formatted(left), _formatted(right))]
 
 
+def compared(left: Any, right: Any) -> tuple[list[Difference], list[Difference]]:
+    """The differences of two canonical trees: all of them, and those without generated values."""
+    found = differences(left, right)
+    return found, differences(without_generated(left), without_generated(right)) if found else []
+
+
 class _Absent:
     def __repr__(self) -> str:
         return "absent"

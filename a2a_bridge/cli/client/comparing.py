@@ -22,7 +22,7 @@ import typer
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import Candidate, select
-from a2a_bridge.cli.canonical import Difference, canonical, differences, without_generated
+from a2a_bridge.cli.canonical import Difference, canonical, compared
 from a2a_bridge.cli.client.flags import CompareFlags
 from a2a_bridge.cli.client.parts import from_stdin
 from a2a_bridge.cli.client.reaching import (
@@ -180,9 +180,9 @@ def rule_of(path: str, *interfaces: hub.AgentInterface) -> str:
 
 def _shown(answers: Sequence[InterfaceAnswer], output: Output) -> Exit:
     first = answers[0]
+    expected = first.result
     for answer in answers[1:]:
-        found = differences(first.result, answer.result)
-        real = differences(without_generated(first.result), without_generated(answer.result))
+        found, real = compared(expected, answer.result)
         answer.different = [_explained(one, first, answer) for one in found] if real else []
         answer.generated = [] if real else [str(one) for one in found]
     if output is Output.JSON:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from a2a_bridge.cli.canonical import canonical, differences, without_generated
+from a2a_bridge.cli.canonical import canonical, compared
 from a2a_bridge.cli.client.comparing import rule_of
 from a2a_bridge.cli.client.text import state_name
 from a2a_bridge.cli.error_codes import failure
@@ -64,14 +64,11 @@ class Compared:
 
 def comparison(results: Sequence[Compared]) -> list[dict[str, Any]]:
     """Each result against the first one: the verdict, and the differences with their rules."""
-    found = []
-    for number, one in enumerate(results):
-        if number == 0:
-            found.append(_row(one, "first"))
-            continue
-        left, right = results[0].result.comparable, one.result.comparable
-        different = differences(left, right)
-        real = {one.path for one in differences(without_generated(left), without_generated(right))}
+    first = results[0].result.comparable
+    found = [_row(results[0], "first")]
+    for one in results[1:]:
+        different, lasting = compared(first, one.result.comparable)
+        real = {each.path for each in lasting}
         verdict = "different" if real else "generated" if different else "identical"
         rows = [
             {
