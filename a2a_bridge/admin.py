@@ -106,7 +106,7 @@ class Draining(Protocol):
 
 
 @asynccontextmanager
-async def announced(
+async def announce(
     server: Draining,
     options: ServeOptions,
     admin: Admin | None,

@@ -18,7 +18,7 @@ from typing import Any
 
 from a2a_bridge.bindings import Document
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Service
@@ -108,7 +108,7 @@ class _StartsLazily:
 
     async def _late(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
         await self._start()
-        return await opened(self._one.service.stream(call))
+        return await open_stream(self._one.service.stream(call))
 
 
 def open_store_of(options: ServeOptions) -> AbstractAsyncContextManager[Store | None]:

@@ -26,7 +26,7 @@ from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import GRPC, KNOWN, Dialect, Kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import UNKNOWN, Files, Profile
-from a2a_bridge.peers import named as named_peer
+from a2a_bridge.peers import find_profile as named_peer
 
 MIB = 1024 * 1024
 
@@ -219,7 +219,7 @@ class DialOptions:
             return Files.BASE64 if self.base64_files else Files.RAW
         return self.profile.quirks.file_bytes
 
-    def recognised(self, profile: Profile) -> DialOptions:
+    def with_profile(self, profile: Profile) -> DialOptions:
         """These options with a recognised profile; a configured one has priority."""
         return self if self.peer or profile is UNKNOWN else replace(self, peer=profile)
 

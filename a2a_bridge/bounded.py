@@ -41,7 +41,7 @@ async def fetch_task(
         raise A2AError(Reason.UNAVAILABLE, "the agent does not answer", blame=Blame.PEER) from None
 
 
-async def answered(answer: Awaitable[T], bound: asyncio.Timeout, late: Callable[[], A2AError]) -> T:
+async def bound_result(answer: Awaitable[T], bound: asyncio.Timeout, late: Callable[[], A2AError]) -> T:
     """The result of an awaitable. Raises `late()` if the bound passes first."""
     try:
         async with bound:
@@ -52,7 +52,7 @@ async def answered(answer: Awaitable[T], bound: asyncio.Timeout, late: Callable[
         raise
 
 
-async def streamed(
+async def bound_stream(
     events: AsyncGenerator[T, None], bound: Callable[[], asyncio.Timeout], late: Callable[[], A2AError]
 ) -> AsyncGenerator[T, None]:
     """The events of a stream, each awaited within a new `bound()`. Raises `late()` when one has passed."""

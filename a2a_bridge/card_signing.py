@@ -15,7 +15,7 @@ from a2a_bridge.cards import Mounted
 from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH
-from a2a_bridge.signing import CardSigner, merged_key_sets
+from a2a_bridge.signing import CardSigner, merge_key_sets
 
 
 def card_signer(options: ServeOptions) -> CardSigner | None:
@@ -49,5 +49,5 @@ def with_keys(documents: Mapping[str, Document], signer: CardSigner | None) -> M
     if signer is None:
         return documents
     own, others = signer.jwks(), documents.get(JWKS_PATH)
-    keys = own if others is None else merged_key_sets([others(""), own])
+    keys = own if others is None else merge_key_sets([others(""), own])
     return {**documents, JWKS_PATH: lambda _: keys}

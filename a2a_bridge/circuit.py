@@ -81,11 +81,11 @@ class Circuits:
         circuit = self._circuits.get(target)
         if circuit is None:
             return self._each
-        if circuit.open_until is None or self.given_up(target):
+        if circuit.open_until is None or self.is_given_up(target):
             return self._each - circuit.in_flight
         return 1 if circuit.in_flight == 0 and self._now() >= circuit.open_until else 0
 
-    def given_up(self, target: str) -> bool:
+    def is_given_up(self, target: str) -> bool:
         """True if the target has failed for so long that requests are given up at their next failure."""
         circuit = self._circuits.get(target)
         if circuit is None or circuit.failing_since is None or circuit.open_until is None:

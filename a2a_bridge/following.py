@@ -49,7 +49,7 @@ class Following:
         return max(seconds * random.uniform(0.5, 1.0), min(retry_after or 0.0, self.most))  # noqa: S311  no secret
 
 
-async def followed(
+async def follow_stream(
     service: Service, call: Call[Any, Any], following: Following, *, resumes: bool = True
 ) -> Events:
     """The events of a streaming call, over as many streams as necessary. Raises the error of the last one.
@@ -76,8 +76,8 @@ async def followed(
         except A2AError as error:
             if seen.state in TERMINAL:
                 return  # it broke after the last event
-            if not seen.task_id or not _passing(error, begun=following_up):
-                if following_up and (last := await _ended(service, seen, call)) is not None:
+            if not seen.task_id or not _is_temporary(error, begun=following_up):
+                if following_up and (last := await _fetch_ended(service, seen, call)) is not None:
                     yield last
                     return
                 raise
@@ -137,12 +137,12 @@ class _Seen:
         )
 
 
-def _passing(error: A2AError, *, begun: bool) -> bool:
+def _is_temporary(error: A2AError, *, begun: bool) -> bool:
     """Whether an error can be temporary. begun: the agent has the task, so RESOURCE_EXHAUSTED counts, too."""
     return error.reason in (_PASSING if begun else _PASSING[:1]) and error.blame is Blame.PEER
 
 
-async def _ended(service: Service, seen: _Seen, call: Call[Any, Any]) -> Event | None:
+async def _fetch_ended(service: Service, seen: _Seen, call: Call[Any, Any]) -> Event | None:
     """The task if it has ended: agents without ids refuse to subscribe to it then."""
     request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
     try:

@@ -30,7 +30,7 @@ from a2a_bridge.gateway.ownership import Ownership
 from a2a_bridge.gateway.reachability import ask_while_gone, refusal
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
-from a2a_bridge.gateway.webhooks import Relay, unchanged
+from a2a_bridge.gateway.webhooks import Relay, pass_unchanged
 from a2a_bridge.hosting.ports import Outbox, Store
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.middleware.tracing import delivery_spans
@@ -137,7 +137,9 @@ async def gateway_app(
         yield GatewayApp(service, receivers, documents, close, connections, replace, memory, outbox)
 
 
-def offered(card: hub.AgentCard, candidates: Sequence[Candidate], options: ServeOptions) -> hub.AgentCard:
+def build_offered_card(
+    card: hub.AgentCard, candidates: Sequence[Candidate], options: ServeOptions
+) -> hub.AgentCard:
     """The card of an agent with what a gateway in front of it offers."""
     if candidates:
         first = candidates[0]
@@ -148,7 +150,7 @@ def offered(card: hub.AgentCard, candidates: Sequence[Candidate], options: Serve
 
 
 @asynccontextmanager
-async def refreshed(
+async def follow_card(
     app: GatewayApp, known: CardReading, options: ServeOptions, show: Callable[[hub.AgentCard], None]
 ) -> AsyncIterator[None]:
     """Follows the changes of the agent's card while the context is open, if it can be read again. show: shows
@@ -162,7 +164,7 @@ async def refreshed(
     async def apply(found: CardReading) -> None:
         await app.replace(found.candidates, resumes=offers_resume(found.card))
         # Between two calls: nothing is awaited after the change.
-        show(offered(found.card, found.candidates, options))
+        show(build_offered_card(found.card, found.candidates, options))
 
     # How long the first card is fresh is not known here: the next reading says.
     known = replace(known, fresh_for=_FIRST_CARD)
@@ -227,7 +229,7 @@ async def _relay(
         store=relay_store,
         agent_version=version,
         names=names,
-        announced=unchanged if ownership is None else ownership.announced,
+        announced=pass_unchanged if ownership is None else ownership.rename_notification,
     )
     return relay, documents, close
 

@@ -13,17 +13,17 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 def check_agent(given: Any) -> None:
     """Raises TypeError for anything but an Agent, with what makes one of it."""
     if not isinstance(given, Agent):
-        raise TypeError(f"{_named(given)} is no agent: {_remedy(given)}")
+        raise TypeError(f"{_name_of(given)} is no agent: {_remedy(given)}")
 
 
 def check_interfaces(given: Any) -> None:
     """Raises TypeError for anything but a list of interfaces."""
     example = 'write [interface("JSONRPC")], with `interface` of a2a_bridge'
     if isinstance(given, (str, hub.AgentInterface)) or not isinstance(given, Sequence):
-        raise TypeError(f"interfaces is a list, not {_named(given)}: {example}")
+        raise TypeError(f"interfaces is a list, not {_name_of(given)}: {example}")
     for one in given:
         if not isinstance(one, hub.AgentInterface):
-            raise TypeError(f"interfaces has {_named(one)}, which is no interface: {example}")
+            raise TypeError(f"interfaces has {_name_of(one)}, which is no interface: {example}")
 
 
 def check_target(given: Any) -> None:
@@ -32,10 +32,12 @@ def check_target(given: Any) -> None:
         return
     if callable(given) or hasattr(given, "execute"):
         check_agent(given)
-    raise TypeError(f"{_named(given)} is no target: give a URL, host:port, a card, an interface or an Agent")
+    raise TypeError(
+        f"{_name_of(given)} is no target: give a URL, host:port, a card, an interface or an Agent"
+    )
 
 
-def _named(given: Any) -> str:
+def _name_of(given: Any) -> str:
     kind, name = type(given).__name__, getattr(given, "__name__", "")
     return f"{name} ({kind})" if callable(given) and name else f"a value of type {kind}"
 

@@ -29,7 +29,7 @@ _OWN = ("a2a_bridge", "a2a_bridge_transports")
 
 
 @contextmanager
-def watched_loop(limit: float = LIMIT) -> Iterator[None]:
+def watch_loop(limit: float = LIMIT) -> Iterator[None]:
     """Watches the running loop. limit: in seconds."""
     loop, ident, ended = asyncio.get_running_loop(), threading.get_ident(), threading.Event()
     watch = threading.Thread(

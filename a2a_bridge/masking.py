@@ -16,7 +16,7 @@ CREDENTIAL = re.compile(r"auth|cookie|token|secret|passw|key|session|credential|
 _MEMBER = re.compile(r"([?&])([^=&#\s]*)=([^&#\s]*)")
 
 
-def masked(name: str, value: str, secret: Collection[str] = ()) -> str:
+def mask(name: str, value: str, secret: Collection[str] = ()) -> str:
     """A header's value, without its secret. secret: names of further headers, in lower case."""
     if name.lower() not in SECRET and name.lower() not in secret:
         return value

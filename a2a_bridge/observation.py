@@ -20,7 +20,7 @@ from a2a_bridge.middleware.tracing import TRACE_PARAMETERS, Tracing, client_span
 from a2a_bridge.planning import ServeOptions
 
 
-def observed(options: ServeOptions) -> ServeOptions:
+def add_metrics(options: ServeOptions) -> ServeOptions:
     """Options with the metrics that their `admin` asks for."""
     if options.admin is None or options.metrics is not None:
         return options
@@ -31,17 +31,17 @@ def server_middleware(options: ServeOptions, agent: str) -> tuple[Middleware, ..
     """The middleware around all other of a served agent. agent: its name."""
     tracer = tracer_of(options.tracing)
     found = () if tracer is None else (server_spans(tracer),)
-    return found if options.metrics is None else (*found, options.metrics.serving(agent))
+    return found if options.metrics is None else (*found, options.metrics.server_middleware(agent))
 
 
-def observed_dial(dial: Dial, tracing: Tracing, metrics: Metrics | None = None, agent: str = "") -> Dial:
+def observe_dial(dial: Dial, tracing: Tracing, metrics: Metrics | None = None, agent: str = "") -> Dial:
     """Dials like `dial`, with metrics and traces of each call. agent: the name of the dialled agent."""
     tracer = tracer_of(tracing)
     if tracer is None and metrics is None:
         return dial
 
     @asynccontextmanager
-    async def dialled(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
+    async def dial_observed(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
         binding, version = candidate.interface.protocol_binding, candidate.dialect.version
         around: list[Middleware] = []
         if tracer is not None:
@@ -49,8 +49,8 @@ def observed_dial(dial: Dial, tracing: Tracing, metrics: Metrics | None = None, 
             options = replace(options, forward=options.forward | TRACE_PARAMETERS)
             around.append(client_spans(tracer, binding, version, candidate.interface.url))
         if metrics is not None:
-            around.append(metrics.calling(agent, binding, version))
+            around.append(metrics.client_middleware(agent, binding, version))
         async with dial(candidate, options) as service:
             yield compose(service, *around)
 
-    return dialled
+    return dial_observed

@@ -24,7 +24,7 @@ from a2a_bridge.core.lifecycle import state_name
 from a2a_bridge.core.messages import parts_of, text_of
 from a2a_bridge.core.resume import RESUME_URI, offers_resume
 from a2a_bridge.core.service import Service
-from a2a_bridge.following import Following, followed
+from a2a_bridge.following import Following, follow_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -159,7 +159,7 @@ class Peer(Client):
             return self.service.stream(call)
         # Without a card it is unknown.
         resumes = offers_resume(self.card) or not self.card.name
-        return followed(self.service, call, Following() if follow is True else follow, resumes=resumes)
+        return follow_stream(self.service, call, Following() if follow is True else follow, resumes=resumes)
 
 
 def request_of(

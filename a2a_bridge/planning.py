@@ -181,7 +181,7 @@ EVERYTHING = tuple(
 )
 
 
-def placed(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
+def place(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
     """The listener, path and version of a declared interface. Raises LookupError or ValueError for an invalid
     one.
     """
@@ -218,7 +218,7 @@ def jsonrpc_paths(card: hub.AgentCard) -> tuple[str, ...]:
     return tuple(found)
 
 
-def grouped(
+def group(
     plan: Sequence[Mounted],
 ) -> dict[tuple[str, ListenAddress, str], dict[str, list[Dialect]]]:
     """Interfaces that share an address and a path: one mount per kind, with all its versions."""
@@ -232,7 +232,7 @@ def grouped(
     return groups
 
 
-def declared_dialects(interfaces: Iterable[hub.AgentInterface]) -> list[Dialect]:
+def list_dialects(interfaces: Iterable[hub.AgentInterface]) -> list[Dialect]:
     """The versions of declared interfaces, newest first."""
     declared = {by_version(one.protocol_version) for one in interfaces}
     return [dialect for dialect in KNOWN if dialect in declared]
@@ -240,4 +240,4 @@ def declared_dialects(interfaces: Iterable[hub.AgentInterface]) -> list[Dialect]
 
 def dialects_of(plan: Iterable[Mounted]) -> list[Dialect]:
     """The versions that are served, newest first."""
-    return declared_dialects(one.interface for one in plan)
+    return list_dialects(one.interface for one in plan)

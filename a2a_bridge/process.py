@@ -16,7 +16,7 @@ from a2a_bridge.core.extras import load
 from a2a_bridge.core.kinds import check_options
 from a2a_bridge.given_agent import check_agent
 from a2a_bridge.hosting import Agent
-from a2a_bridge.loop_watch import watched_loop
+from a2a_bridge.loop_watch import watch_loop
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import EVERYTHING, ServeOptions
 from a2a_bridge.runtime import locate_agent, serve_agent, serve_gateway
@@ -72,14 +72,14 @@ def run_gateway(
     options = options or _DEFAULTS
 
     @asynccontextmanager
-    async def opening() -> AsyncIterator[Server]:
+    async def open_server() -> AsyncIterator[Server]:
         card, candidates, dialling = await locate_agent(
             target, options=dial_options or DialOptions(timeout=None)
         )
         async with serve_gateway(card, candidates, interfaces, options, dialling) as server:
             yield server
 
-    _run(opening, options.grace, loop)
+    _run(open_server, options.grace, loop)
 
 
 def _run(opening: Callable[[], AbstractAsyncContextManager[Server]], grace: float, loop: LoopName) -> None:
@@ -88,7 +88,7 @@ def _run(opening: Callable[[], AbstractAsyncContextManager[Server]], grace: floa
             async with opening() as server:
                 print(ready_line(server), flush=True)  # noqa: T201  parent processes wait for this line
                 logger.info("started as process %d: %s", os.getpid(), ready_line(server))
-                with watched_loop():
+                with watch_loop():
                     await stop.wait()
                 logger.info("%s: draining for at most %g s", stop.cause, grace)
             logger.info("stopped, because of %s", stop.cause)

@@ -23,7 +23,7 @@ from a2a_bridge.codec import Json, JsonSyntaxError, decoder, dumps, encoder, loa
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.masking import masked, without_query_secrets
+from a2a_bridge.masking import mask, without_query_secrets
 
 _OPERATIONS = {one.name: one for one in ops.ALL}
 
@@ -38,7 +38,7 @@ class Recorder:
     _begun: float = field(default=-1.0)
 
     def observer(self, hop: str, secret: Collection[str] = ()) -> Callable[[Frame], None]:
-        """Takes the frames of one hop. secret: as for `masked`."""
+        """Takes the frames of one hop. secret: as for `mask`."""
 
         def observe(frame: Frame) -> None:
             if frame.sent and frame.head:
@@ -65,8 +65,8 @@ def call_tree(operation: ops.Operation[Any, Any], request: Any) -> dict[str, Any
 
 
 def frame_tree(frame: Frame, secret: Collection[str] = ()) -> dict[str, Any]:
-    """The members of a line about a frame. secret: as for `masked`."""
-    headers = [[name, masked(name, value, secret)] for name, value in frame.headers]
+    """The members of a line about a frame. secret: as for `mask`."""
+    headers = [[name, mask(name, value, secret)] for name, value in frame.headers]
     tree: dict[str, Any] = {"sent": frame.sent}
     if frame.head:
         tree["head"] = without_query_secrets(frame.head)

@@ -33,32 +33,32 @@ from a2a_bridge.gateway import (
     REMEMBERED,
     Dial,
     UpstreamOptions,
-    dialled,
+    add_polyfill,
+    dial_failover,
     legacy,
-    polyfilled,
 )
 from a2a_bridge.gateway.card_refresh import CardReading
-from a2a_bridge.gateway.credentials import TokenExchange, note_mismatch, sending
+from a2a_bridge.gateway.credentials import TokenExchange, add_credentials, note_mismatch
 from a2a_bridge.gateway.destinations import Destinations, place_of
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.upstream import dial
-from a2a_bridge.gateway_app import GatewayApp, gateway_app, offered, refreshed
+from a2a_bridge.gateway_app import GatewayApp, build_offered_card, follow_card, gateway_app
 from a2a_bridge.gauges import agent_gauges, gateway_gauges
 from a2a_bridge.given_agent import check_agent, check_interfaces, check_target
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.hosting.ports import Store
-from a2a_bridge.observation import observed, observed_dial
+from a2a_bridge.observation import add_metrics, observe_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 from a2a_bridge.planning import (
     EVERYTHING,
     ServeOptions,
-    declared_dialects,
     identifies,
     keeps_owners,
-    placed,
+    list_dialects,
+    place,
 )
-from a2a_bridge.serving import Remembered, Server, Shared, guarded, log_rounding, serve_service
+from a2a_bridge.serving import Remembered, Server, Shared, guard, log_rounding, serve_service
 from a2a_bridge.shared_listener import note_other_workers
 
 __all__ = [
@@ -69,7 +69,7 @@ __all__ = [
     "asgi",
     "asgi_gateway",
     "connect",
-    "guarded",
+    "guard",
     "serve_agent",
     "serve_gateway",
     "serve_service",
@@ -98,9 +98,9 @@ async def serve_agent(
     check_agent(agent)
     check_interfaces(interfaces)
     check_options(options, ServeOptions)
-    options = observed(options or ServeOptions())
+    options = add_metrics(options or ServeOptions())
     check_credentials(agent.card, options)
-    remembered = Remembered(declared_dialects(interfaces), registers=False)
+    remembered = Remembered(list_dialects(interfaces), registers=False)
     async with (
         admin_listener(options) as admin,
         agent_app(agent, options, remembered.legacy.names) as one,
@@ -141,7 +141,7 @@ async def serve_gateway(
     check_interfaces(interfaces)
     check_options(options, ServeOptions)
     check_options(dial_options, DialOptions, "dial_options")
-    options = observed(options or ServeOptions())
+    options = add_metrics(options or ServeOptions())
     dial_options = dial_options or DialOptions(timeout=None)
     if options.authentication is not None and not options.pass_credentials:
         forward = dial_options.forward - options.authentication.parameters
@@ -151,9 +151,9 @@ async def serve_gateway(
         raise ValueError("token exchange needs a gateway that authenticates its callers with bearer tokens")
     note_mismatch(card, credentials, dial_options.tls)
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
-    remembered = Remembered(declared_dialects(interfaces), visible_to)
-    dialling = _dialling(
-        observed_dial(dial, options.tracing, options.metrics, options.name or card.name),
+    remembered = Remembered(list_dialects(interfaces), visible_to)
+    dialling = _adapt_dial(
+        observe_dial(dial, options.tracing, options.metrics, options.name or card.name),
         # Lists of callers whose tasks are kept apart are answered above the connections.
         0 if keeps_owners(options) else options.list_tasks_memory,
         options.upstream,
@@ -165,7 +165,7 @@ async def serve_gateway(
         gateway_app(candidates, options, dial_options, dial=dialling, resumes=resumes, names=names) as one,
         serve_service(
             one.service,
-            offered(card, candidates, options),
+            build_offered_card(card, candidates, options),
             interfaces,
             # Of several agents, one that is lost leaves the server ready for the others.
             options if shared is not None and shared.prefix else _ready_with(options, one),
@@ -179,7 +179,7 @@ async def serve_gateway(
             admin=admin,
             gauges=gateway_gauges(options.name or card.name, one),
         ) as server,
-        refreshed(one, CardReading(card, candidates), options, server.replace_card),
+        follow_card(one, CardReading(card, candidates), options, server.replace_card),
     ):
         yield server
 
@@ -198,11 +198,11 @@ def check_credentials(card: hub.AgentCard, options: ServeOptions) -> None:
         raise UncheckedCredentialsError(card.name, tuple(schemes))
 
 
-def _dialling(dial: Dial, remembered: int = REMEMBERED, upstream: UpstreamOptions | None = None) -> Dial:
+def _adapt_dial(dial: Dial, remembered: int = REMEMBERED, upstream: UpstreamOptions | None = None) -> Dial:
     """Dials agents of any version so that all behave like 1.0."""
     upstream = upstream or UpstreamOptions()
-    dialling = dial if upstream.credentials is None else sending(upstream.credentials, dial)
-    return polyfilled(remembered=remembered, dial=legacy.dialling(dialling), apart=upstream.is_apart)
+    dialling = dial if upstream.credentials is None else add_credentials(upstream.credentials, dial)
+    return add_polyfill(remembered=remembered, dial=legacy.adapt_dial(dialling), apart=upstream.is_apart)
 
 
 def asgi(
@@ -253,7 +253,7 @@ def _application(
     if options.store is not None and not isinstance(options.store, str):
         require(options.store, Store)  # now, and not at the first request
     for one in interfaces:
-        if placed(one, options).family not in ("http", "grpc"):
+        if place(one, options).family not in ("http", "grpc"):
             raise ValueError(f"{one.protocol_binding} cannot be served by an ASGI application")
     lifetime = Lifetime(lambda: serve(host))
     host = asgi_host(
@@ -283,7 +283,7 @@ def add_to_server(
         raise ValueError("the server of the application has no `admin` of ours: set ServeOptions.metrics")
     check_credentials(agent.card, options)
     one = build_agent_app(agent, options)
-    service = guarded(start_lazily(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
+    service = guard(start_lazily(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
     if options.metrics is not None:
         options.metrics.watch(agent_gauges(agent.card.name, one))
     host = one.options.host_of("grpc")
@@ -326,11 +326,13 @@ async def connect(
         raise LookupError(f"no version {version!r}; known: {', '.join(one.version for one in KNOWN)}")
     if isinstance(target, Agent):
         async with agent_app(target, ServeOptions(), sends=False) as one:
-            yield Peer(guarded(one.service, one.card, one.options), one.card)
+            yield Peer(guard(one.service, one.card, one.options), one.card)
         return
     card, candidates, options = await locate_agent(target, binding=binding, version=version, options=options)
     rounded.on_first = log_rounding
-    async with dialled(candidates, options, dial=_dialling(observed_dial(dial, options.tracing))) as service:
+    async with dial_failover(
+        candidates, options, dial=_adapt_dial(observe_dial(dial, options.tracing))
+    ) as service:
         yield Peer(service, card, candidates[0].interface)
 
 
@@ -352,7 +354,7 @@ async def locate_agent(
             options = replace(options, named=target)
         target, options = await _card_of(target, options)
     destinations = Destinations(options)
-    found = await destinations.vetted(select(target, known=names(), binding=binding, version=version))
+    found = await destinations.check(select(target, known=names(), binding=binding, version=version))
     candidates = destinations.fallbacks(found)
     refused = [one for one in found if one.refusal]
     for other in refused:
@@ -377,7 +379,7 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
                 found.card.name,
                 found.location,
             )
-        return found.card, options.recognised(found.profile)
+        return found.card, options.with_profile(found.profile)
     if not scheme and place_of(target) is None and not target.startswith(("dns:", "unix:")):
         raise ValueError(f"{target!r} names no port: write https://… for a URL, or host:port for gRPC")
     if scheme in ("", "grpc", "grpcs", "dns", "unix"):

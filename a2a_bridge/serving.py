@@ -16,7 +16,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Protocol, cast
 
-from a2a_bridge.admin import Admin, announced
+from a2a_bridge.admin import Admin, announce
 from a2a_bridge.auth import authorise, describe_extended_card
 from a2a_bridge.bindings import (
     ApplicationHost,
@@ -48,15 +48,15 @@ from a2a_bridge.middleware.extensions import Offer
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.metrics import Gather
 from a2a_bridge.middleware.stream_compat import stream_compat
-from a2a_bridge.observation import observed, server_middleware
+from a2a_bridge.observation import add_metrics, server_middleware
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import (
     EVERYTHING,
     ServeOptions,
     dialects_of,
-    grouped,
+    group,
     jsonrpc_paths,
-    placed,
+    place,
 )
 from a2a_bridge.push import Registrations, push_memory
 
@@ -101,7 +101,7 @@ class Remembered:
         self, dialects: Sequence[Dialect], scoped: legacy.ScopeOf = scope_of, *, registers: bool = True
     ) -> None:
         self.registrations = Registrations() if registers else None
-        self.legacy = legacy.remembered(dialects, scoped)
+        self.legacy = legacy.build_legacy(dialects, scoped)
 
 
 class Server:
@@ -170,7 +170,7 @@ class Server:
         await self._close(max(0.0, end - monotonic()))
 
 
-def guarded(
+def guard(
     service: Service,
     card: hub.AgentCard,
     options: ServeOptions,
@@ -209,7 +209,7 @@ def guarded(
         extensions(offer or card),
         *options.middleware,
         # Inside the middleware of the options, which may authenticate the caller.
-        bounds.limited if isinstance(bounds, LiveLimits) else LiveLimits(bounds).limited,
+        bounds.wrap if isinstance(bounds, LiveLimits) else LiveLimits(bounds).wrap,
     )
 
 
@@ -241,7 +241,7 @@ async def serve_service(
     declarations only the paths count. Its owner starts and drains it. shared: see `Shared`. admin: the
     listener of `options.admin`, if it is open already. gauges: further metrics.
     """
-    options = observed(options or ServeOptions())
+    options = add_metrics(options or ServeOptions())
     paths = jsonrpc_paths(card)
     if options.authentication is not None:
         service = compose(service, describe_extended_card(options.authentication))
@@ -259,7 +259,7 @@ async def serve_service(
     card = shown(card)
     if not interfaces:
         raise ValueError("no interfaces are declared, so there is nothing to serve")
-    plan = [placed(one, options) for one in interfaces]
+    plan = [place(one, options) for one in interfaces]
     secure = options.host_of("http").tls is not None
     if host is not None:
         plan = [replace(one, address=options.http) for one in plan]
@@ -287,10 +287,10 @@ async def serve_service(
     if rewrites_card or card.capabilities.extended_agent_card:
         service = compose(
             service,
-            _addressed(advertisement, only_missing=not rewrites_card, resumes=offers_resume(card)),
+            _address(advertisement, only_missing=not rewrites_card, resumes=offers_resume(card)),
         )
     offer = Offer(card) if rewrites_card else None
-    service = guarded(
+    service = guard(
         service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card, offer=offer
     )
     if shared is not None:
@@ -305,9 +305,9 @@ async def serve_service(
     if host is not None:
         host.options = replace(options.host_of("http"), jsonrpc_paths=paths)
         host.card = advertisement.card
-    for (family, address, path), group in grouped(plan).items():
+    for (family, address, path), mounts in group(plan).items():
         mounted = host or hosts.get((family, address))
-        for kind, dialects in group.items():
+        for kind, dialects in mounts.items():
             binding = find(kind)
             if mounted is None:
                 host_options = replace(options.host_of(family), jsonrpc_paths=paths)
@@ -337,7 +337,7 @@ async def serve_service(
         )
     server = Server(hosts, advertisement, close or _nothing, replace_card, secure=secure)
     try:
-        async with announced(server, options, admin, host, gauges, whole=shared is None):
+        async with announce(server, options, admin, host, gauges, whole=shared is None):
             yield server
     finally:
         await server.drain(options.grace)
@@ -347,9 +347,7 @@ def _grpc_of(host: ApplicationHost | None) -> Callable[[], bool] | None:
     return None if host is None else lambda: bool(host.trailers)
 
 
-def _addressed(
-    advertisement: Advertisement, *, only_missing: bool = True, resumes: bool = False
-) -> Middleware:
+def _address(advertisement: Advertisement, *, only_missing: bool = True, resumes: bool = False) -> Middleware:
     """Middleware that gives extended cards the interfaces of the public card, as this caller sees them."""
     # With several listeners, the base URL of a call may belong to another listener than the card's.
     alone = len({one.address for one in advertisement.mounted if one.family == "http"}) == 1

@@ -14,7 +14,7 @@ from a2a_bridge.codec import dumps
 CATALOG_PATH = "/.well-known/ai-catalog.json"
 
 
-def listing(members: Iterable[Member], base_url: str) -> bytes:
+def render_catalogue(members: Iterable[Member], base_url: str) -> bytes:
     """All agents, with their cards' URLs and whether they are available."""
     return dumps({"agents": [_row(one, base_url) for one in members]})
 

@@ -17,7 +17,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service, refused, refused_stream
+from a2a_bridge.core.service import Service, reject, reject_stream
 from a2a_bridge.dialects.detect import version_not_supported
 from a2a_bridge.gateway.router import without_tenant
 
@@ -32,14 +32,14 @@ class Directory:
         try:
             service, routed = self._find(call)
         except A2AError as error:
-            return refused(error)
+            return reject(error)
         return service.unary(routed)
 
     def stream(self, call: Call[Any, Any], /) -> Events:
         try:
             service, routed = self._find(call)
         except A2AError as error:
-            return refused_stream(error)
+            return reject_stream(error)
         return service.stream(routed)
 
     def _find(self, call: Call[Req, Res]) -> tuple[Service, Call[Req, Res]]:

@@ -63,12 +63,12 @@ def hosted(
     hosts.
     """
 
-    def opening(shared: Shared) -> AbstractAsyncContextManager[Server]:
+    def open_server(shared: Shared) -> AbstractAsyncContextManager[Server]:
         own = options_of(name, options, shared.options)
         served = interfaces_of(name, interfaces, names, at_root=at_root)
         return serve_agent(agent, served, own, shared=shared)
 
-    return AgentEntry(name, opening, names, at_root)
+    return AgentEntry(name, open_server, names, at_root)
 
 
 def remote(
@@ -84,12 +84,12 @@ def remote(
 ) -> AgentEntry:
     """A remote agent; see `serve_gateway` and `hosted`."""
 
-    def opening(shared: Shared) -> AbstractAsyncContextManager[Server]:
+    def open_server(shared: Shared) -> AbstractAsyncContextManager[Server]:
         own = options_of(name, options, shared.options)
         served = interfaces_of(name, interfaces, names, at_root=at_root)
         return serve_gateway(card, candidates, served, own, dial_options, shared=shared)
 
-    return AgentEntry(name, opening, names, at_root)
+    return AgentEntry(name, open_server, names, at_root)
 
 
 def options_of(name: str, options: ServeOptions, server: ServeOptions) -> ServeOptions:

@@ -19,8 +19,8 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from a2a_bridge.admin import admin_listener, announced
-from a2a_bridge.agents.catalogue import CATALOG_PATH, catalogue, front_page, listing
+from a2a_bridge.admin import admin_listener, announce
+from a2a_bridge.agents.catalogue import CATALOG_PATH, catalogue, front_page, render_catalogue
 from a2a_bridge.agents.directory import Directory
 from a2a_bridge.agents.entry import PATH, SHARED, AgentEntry
 from a2a_bridge.agents.member import GrpcPart, Member
@@ -37,7 +37,7 @@ from a2a_bridge.bindings import (
 )
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN
-from a2a_bridge.observation import observed
+from a2a_bridge.observation import add_metrics
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
 
@@ -80,7 +80,7 @@ class Agents:
         else:
             host.options = http
         documents: DocumentHost = self._http
-        documents.publish(PATH, lambda base_url: listing(self._members.values(), base_url))
+        documents.publish(PATH, lambda base_url: render_catalogue(self._members.values(), base_url))
         documents.publish(CATALOG_PATH, lambda base_url: catalogue(self._members.values(), base_url))
         documents.front(lambda base_url: front_page(self._members.values(), base_url))
         dialects = [one for one in KNOWN if one.form(GRPC) is not None]
@@ -310,13 +310,13 @@ async def serve_agents(
     """Serves several agents while the context is open. host, grpc: see `Agents`. Raises the errors of
     `Agents.open`.
     """
-    options = observed(options or ServeOptions())
+    options = add_metrics(options or ServeOptions())
     server = Agents(options, host=host, grpc=grpc)
     known = replace(options, host=replace(options.host, refusal=server.refusal))
     async with admin_listener(options) as admin:
         try:
             await server.open(entries)
-            async with announced(server, known, admin, host, None):
+            async with announce(server, known, admin, host, None):
                 yield server
         finally:
             await server.drain(options.grace)

@@ -128,7 +128,7 @@ class KeyFile:
             _time(self._now()),
             "" if expires is None else _time(expires),
         )
-        with self._locked():
+        with self._lock():
             records = self.read() if self.path.exists() else {}
             if key_id in records:
                 raise ValueError(f"{self.path} has a key {key_id!r} already; revoke it or take another id")
@@ -137,7 +137,7 @@ class KeyFile:
 
     def revoke(self, key_id: str) -> KeyRecord:
         """Ends a key; its record stays. Raises LookupError for an unknown id."""
-        with self._locked():
+        with self._lock():
             records = self.read()
             record = records.get(key_id)
             if record is None:
@@ -147,7 +147,7 @@ class KeyFile:
                 self._write({**records, key_id: record})
         return record
 
-    def _locked(self) -> FileLock:
+    def _lock(self) -> FileLock:
         return FileLock(f"{self.path}.lock", timeout=_LOCK_TIMEOUT, mode=0o600)
 
     def _write(self, records: Mapping[str, KeyRecord]) -> None:

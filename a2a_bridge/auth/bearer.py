@@ -136,14 +136,14 @@ class BearerTokens:
         if scheme.lower() != "bearer" or not token:
             return None
         if len(entries_of(header)) > 1 or len(token) > _LONGEST or not token.isascii():
-            raise self._refused("not one token")
+            raise self._rejection("not one token")
         # The digest of it, so that a dump of the memory has no tokens.
         name = hashlib.sha256(token.encode()).digest()
         known = self._verified.get(name)
         if known is None or known.generation != self._keys.generation or self._now() >= known.expires:
             known = self._verified[name] = await self._verify(token)
         if known.certificate and known.certificate != _thumbprint(presented):
-            raise self._refused("it is bound to a client certificate that this connection has not")
+            raise self._rejection("it is bound to a client certificate that this connection has not")
         return known.principal
 
     async def _verify(self, token: str) -> _Verified:
@@ -152,23 +152,23 @@ class BearerTokens:
             head = _members(token.split(".", maxsplit=1)[0])
             algorithm, kid = head.get("alg"), head.get("kid")
             if algorithm not in self._algorithms:
-                raise self._refused(f"its algorithm is {algorithm!r:.40}")
+                raise self._rejection(f"its algorithm is {algorithm!r:.40}")
             if "crit" in head or head.get("b64", True) is not True:
-                raise self._refused("it has critical header members")
+                raise self._rejection("it has critical header members")
             if kid is not None and not isinstance(kid, str):
-                raise self._refused("its key id is no text")
+                raise self._rejection("its key id is no text")
             if str(head.get("typ", "JWT")).lower() not in _TYPES:
-                raise self._refused("it is a token for another purpose")
+                raise self._rejection("it is a token for another purpose")
             claims = await self._claims_of(token, algorithm, kid)
             self._claims.validate(claims)
             expires = float(claims["exp"])
         except self._errors.JoseError as error:
-            raise self._refused(str(error)) from None
+            raise self._rejection(str(error)) from None
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
-            raise self._refused(type(error).__name__) from None
+            raise self._rejection(type(error).__name__) from None
         subject = claims.get(self._claim)
         if not isinstance(subject, str) or not subject:
-            raise self._refused(f"it has no {self._claim}")
+            raise self._rejection(f"it has no {self._claim}")
         principal = Principal(f"{self._issuer}#{subject}", claims)
         return _Verified(principal, expires, self._bound_to(claims), self._keys.generation)
 
@@ -179,7 +179,7 @@ class BearerTokens:
         match claims["cnf"]:
             case {"x5t#S256": str(thumbprint), **others} if thumbprint and not others:
                 return thumbprint
-        raise self._refused("it is bound to a key of its sender, and the proof of that is not checked here")
+        raise self._rejection("it is bound to a key of its sender, and the proof of that is not checked here")
 
     async def _claims_of(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any]:
         """The claims under a valid signature. Raises UNAUTHENTICATED, JoseError, ValueError."""
@@ -194,9 +194,9 @@ class BearerTokens:
             except self._errors.JoseError:
                 continue
             return _object(found.payload)
-        raise self._refused("no key of the issuer verifies it" if keys else "its key is unknown")
+        raise self._rejection("no key of the issuer verifies it" if keys else "its key is unknown")
 
-    def _refused(self, reason: str) -> UnauthenticatedError:
+    def _rejection(self, reason: str) -> UnauthenticatedError:
         _log.debug("a token was refused: %s", reason)
         return UnauthenticatedError(
             "The bearer token is not valid", (f'{self.challenge}, error="invalid_token"',)

@@ -29,9 +29,9 @@ class _Described:
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         unary = self._service.unary
-        return self._described(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
+        return self._describe(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
 
-    async def _described(self, call: Call[Req, Res]) -> Res:
+    async def _describe(self, call: Call[Req, Res]) -> Res:
         card: Any = await self._service.unary(call)
         assert isinstance(card, hub.AgentCard)  # noqa: S101  for the type checker
         return cast("Res", self._authentication.describe(card))

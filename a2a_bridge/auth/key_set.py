@@ -79,11 +79,11 @@ class KeySetSource:
                 raise A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=_RETRY)
         elif self._read_at is None or now - self._read_at >= REFRESH:
             self._start_reading()
-        found = self._matching(kid, usable)
+        found = self._select(kid, usable)
         if not found and (self._asked_unknown is None or now - self._asked_unknown >= UNKNOWN_INTERVAL):
             self._asked_unknown = now
             await self._read()
-            found = self._matching(kid, usable)
+            found = self._select(kid, usable)
         return found
 
     async def open(self) -> None:
@@ -95,7 +95,7 @@ class KeySetSource:
         if self._is_file:
             self._import(Path(self._source).read_bytes())
 
-    def _matching(self, kid: str | None, usable: Callable[[Any], bool]) -> list[Any]:
+    def _select(self, kid: str | None, usable: Callable[[Any], bool]) -> list[Any]:
         return [key for key in self._keys if (kid is None or key.get("kid") == kid) and usable(key)]
 
     async def _read(self) -> None:

@@ -19,7 +19,7 @@ from a2a_bridge.core.authentication import ScopeMissingError
 from a2a_bridge.core.call import Call, Principal
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service, refused, refused_stream
+from a2a_bridge.core.service import Middleware, Service, reject, reject_stream
 
 #: names for several operations
 GROUPS: Mapping[str, frozenset[str]] = {
@@ -81,11 +81,11 @@ class _Authorised:
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         error = self._problem(call)
-        return await (self._service.unary(call) if error is None else refused(error))
+        return await (self._service.unary(call) if error is None else reject(error))
 
     def stream(self, call: Call[Any, Any], /) -> Events:
         error = self._problem(call)
-        return self._service.stream(call) if error is None else refused_stream(error)
+        return self._service.stream(call) if error is None else reject_stream(error)
 
     def _problem(self, call: Call[Any, Any]) -> ScopeMissingError | None:
         name, principal = call.operation.name, call.context.principal

@@ -211,11 +211,11 @@ class Advertisement:
 
     def document(self, base_url: str) -> bytes:
         """The card as JSON. With interfaces of 1.0 only it has no members of other versions."""
-        return self._remembered(base_url, WHOLE)
+        return self._build_cached(base_url, WHOLE)
 
     def document_for_0_2(self, base_url: str) -> bytes:
         """The document at the path of 0.2: without schemes for which readers of 0.2 refuse a card."""
-        return self._remembered(base_url, FOR_0_2)
+        return self._build_cached(base_url, FOR_0_2)
 
     def at(self, path: str) -> Document:
         """The document to serve at one of `paths`."""
@@ -226,20 +226,20 @@ class Advertisement:
         reader = FOR_0_2 if path == OLD_WELL_KNOWN_PATH else WHOLE
 
         def document(base_url: str, query: str, version: str) -> bytes:
-            wanted = self._asked_for(query, version, base_url)
+            wanted = self._select(query, version, base_url)
             old = wanted.version == "0.2.5"
-            return self._remembered(base_url, FOR_0_2 if old else reader, wanted)
+            return self._build_cached(base_url, FOR_0_2 if old else reader, wanted)
 
         return document
 
-    def _asked_for(self, query: str, declared: str, base_url: str) -> _Wanted:
+    def _select(self, query: str, declared: str, base_url: str) -> _Wanted:
         """The selection of a query and a version header. Raises INVALID_PARAMS if the card has none of it."""
         pairs = parse_qsl(query)
         # A plus sign in a query is a space: HTTP+JSON arrives as "HTTP JSON".
         texts = [value for name, value in pairs if name == "bindings"]
         bindings = {module_name(one) for text in texts for one in text.split(",") if one.strip()}
         here = self._grpc_here is not None and self._grpc_here()
-        all_listed = self._listed(_ALL._replace(grpc=here), base_url)
+        all_listed = self._list_interfaces(_ALL._replace(grpc=here), base_url)
         listed = {module_name(one.interface.protocol_binding): one for one in all_listed}
         if query == HTTP_ONLY and bindings.isdisjoint(listed):
             bindings = set()
@@ -256,7 +256,7 @@ class Advertisement:
                 )
         return _Wanted(frozenset(bindings & listed.keys()), version if version in versions else "")
 
-    def _listed(self, wanted: _Wanted, base_url: str) -> list[Mounted]:
+    def _list_interfaces(self, wanted: _Wanted, base_url: str) -> list[Mounted]:
         """The interfaces that the card lists for a selection."""
         grpc = (
             self._grpc_here is None
@@ -284,7 +284,7 @@ class Advertisement:
             found = [*V1_0.card.paths, *found, OLD_WELL_KNOWN_PATH]
         return tuple(dict.fromkeys(found or V1_0.card.paths))
 
-    def _remembered(self, base_url: str, reader: str, wanted: _Wanted = _ALL) -> bytes:
+    def _build_cached(self, base_url: str, reader: str, wanted: _Wanted = _ALL) -> bytes:
         base_url = base_url.rstrip("/") if self._sign is None else ""
         if self._grpc_here is not None and self._grpc_here():
             wanted = wanted._replace(grpc=True)
@@ -300,7 +300,7 @@ class Advertisement:
         return known
 
     def _tree(self, base_url: str, wanted: _Wanted) -> JsonObject:
-        old = self._old(self._listed(wanted, base_url))
+        old = self._old(self._list_interfaces(wanted, base_url))
         if wanted.version and old:
             tree = old[0].card.encode(without_carrier(self._card_for_0_x(base_url, wanted)))
             # A member of 1.0 that holds interfaces which the members of 0.x cannot express.
@@ -347,7 +347,7 @@ class Advertisement:
 
     def _interfaces(self, base_url: str, wanted: _Wanted, *, http: bool) -> list[hub.AgentInterface]:
         made = []
-        for one in self._listed(wanted, base_url):
+        for one in self._list_interfaces(wanted, base_url):
             added = hub.AgentInterface()
             added.CopyFrom(one.interface)
             added.protocol_version = one.version

@@ -37,12 +37,12 @@ def dual(card: hub.AgentCard, for_older: hub.AgentCard, dialects: Iterable[Diale
     """
     document = V1_0.card.encode(expressible(without_carrier(card)))
     document.setdefault("capabilities", {})  # required by all of them
-    decoded = _decoded(document)
+    decoded = _decode(document)
     for dialect in dialects:
         beside = dialect.card.beside or dialect.card.encode
         for source in (for_older, without_carrier(for_older), expressible(without_carrier(for_older))):
-            merged = _merged(document, beside(source))
-            if decoded is not None and _decoded(merged) == decoded:
+            merged = _merge(document, beside(source))
+            if decoded is not None and _decode(merged) == decoded:
                 document = merged
                 break
     return document
@@ -54,13 +54,13 @@ def without_mutual_tls(document: JsonObject) -> JsonObject:
     unknown = {name for name, scheme in schemes.items() if scheme.get("type") == _LATER}
     if not unknown:
         return document
-    made = _unrequired(document, unknown)
+    made = _remove_requirements(document, unknown)
     made["securitySchemes"] = {name: scheme for name, scheme in schemes.items() if name not in unknown}
-    made["skills"] = [_unrequired(skill, unknown) for skill in document["skills"]]
+    made["skills"] = [_remove_requirements(skill, unknown) for skill in document["skills"]]
     return made
 
 
-def _unrequired(tree: JsonObject, names: Collection[str]) -> JsonObject:
+def _remove_requirements(tree: JsonObject, names: Collection[str]) -> JsonObject:
     """The card or skill, with these schemes removed from its requirements."""
 
     def others(schemes: JsonObject) -> JsonObject:
@@ -76,14 +76,14 @@ def _unrequired(tree: JsonObject, names: Collection[str]) -> JsonObject:
     return made
 
 
-def _decoded(document: JsonObject) -> hub.AgentCard | None:
+def _decode(document: JsonObject) -> hub.AgentCard | None:
     try:
         return V1_0.card.decode(cast("JsonObject", loads(dumps(document))))
     except (A2AError, JsonSyntaxError):
         return None
 
 
-def _merged(first: JsonObject, second: JsonObject) -> JsonObject:
+def _merge(first: JsonObject, second: JsonObject) -> JsonObject:
     merged = dict(first)
     for name, value in second.items():
         merged[name] = _both(merged[name], value) if name in merged else value
@@ -92,7 +92,7 @@ def _merged(first: JsonObject, second: JsonObject) -> JsonObject:
 
 def _both(first: Json, second: Json) -> Json:
     if type(first) is dict and type(second) is dict:
-        return _merged(first, second)
+        return _merge(first, second)
     if type(first) is list and type(second) is list and len(first) == len(second):
         return [_both(one, other) for one, other in zip(first, second, strict=True)]
     return first

@@ -129,7 +129,7 @@ def _curl(url: str, dialect: Dialect, body: Any) -> str:
     if body is None:
         return ""
     version = f" -H 'A2A-Version: {dialect.version}'" if dialect.declares else ""
-    return f"curl {shlex.quote(url)} -H 'Content-Type: application/json'{version} -d {_quoted(body)}"
+    return f"curl {shlex.quote(url)} -H 'Content-Type: application/json'{version} -d {_quote(body)}"
 
 
 def _grpcurl(one: hub.AgentInterface, dialect: Dialect) -> str:
@@ -159,5 +159,5 @@ def _request(tenant: str = "") -> hub.SendMessageRequest:
     return hub.SendMessageRequest(tenant=tenant, message=message)
 
 
-def _quoted(tree: Any) -> str:
+def _quote(tree: Any) -> str:
     return shlex.quote(dumps(tree).decode())

@@ -126,13 +126,13 @@ class Resolver:
                 absent = False
             else:
                 if found is not None:
-                    return self._located(location, own, found)
+                    return self._locate(location, own, found)
         found = await self._at(last, tried)
         if found is not None:
-            return self._located(last, own, found)
+            return self._locate(last, own, found)
         raise CardError(f"no agent card at {url}: {'; '.join(tried)}", absent=absent)
 
-    def _located(self, location: str, own: Sequence[str], found: tuple[hub.AgentCard, Profile]) -> Located:
+    def _locate(self, location: str, own: Sequence[str], found: tuple[hub.AgentCard, Profile]) -> Located:
         entry = self._entries.get(location)
         fresh_for = 0.0 if entry is None else max(0.0, entry.fresh_until - self._clock())
         return Located(found[0], location, location not in own, found[1], fresh_for)
@@ -147,7 +147,7 @@ class Resolver:
         reply = await self._fetch(location, headers)
         if reply.status == 304 and entry is not None:
             if self._check is not None:  # its keys may have changed
-                await self._checked(entry.body, location)
+                await self._check_body(entry.body, location)
             entry.fresh_until = self._clock() + _max_age(reply.headers)
             return entry.card, entry.profile
         if reply.status in (401, 403):
@@ -157,7 +157,7 @@ class Resolver:
             tried.append(f"{location} answered {reply.status}")
             return None
         received = reply.body if self._check is not None else b""
-        reply = replace(reply, body=await self._checked(reply.body, location))
+        reply = replace(reply, body=await self._check_body(reply.body, location))
         card = parse(reply, location)
         members: Any = loads(reply.body)  # an object: it is a card
         profile = profiles().agent(reply.headers, frozenset(members))
@@ -169,7 +169,7 @@ class Resolver:
         )
         return card, profile
 
-    async def _checked(self, body: bytes, location: str) -> bytes:
+    async def _check_body(self, body: bytes, location: str) -> bytes:
         if self._check is None:
             return body
         try:

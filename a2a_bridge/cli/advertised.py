@@ -70,7 +70,7 @@ class Advertised:
         return cls() if options.public_url or options.public_grpc else None
 
     @asynccontextmanager
-    async def checking(self, server: Any) -> AsyncIterator[None]:
+    async def check_cards(self, server: Any) -> AsyncIterator[None]:
         """Checks the cards of a running server in the background, while the context is open."""
         if self.several is not None:
             server = self.several() or server

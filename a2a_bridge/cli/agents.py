@@ -33,10 +33,10 @@ from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.gateway_options import gateway_options
 from a2a_bridge.cli.gateway_setup import found
 from a2a_bridge.cli.listen_options import ListenOptions, limits_of
-from a2a_bridge.cli.options import HEADER, known_binding
+from a2a_bridge.cli.options import HEADER, parse_binding
 from a2a_bridge.cli.reload import Reloader
-from a2a_bridge.cli.running import run, serving
-from a2a_bridge.cli.serve_options import hosted_agent
+from a2a_bridge.cli.running import run, serve
+from a2a_bridge.cli.serve_options import load_agent
 from a2a_bridge.cli.target import parse
 from a2a_bridge.cli.ui import launch_of
 from a2a_bridge.dialects import GRPC
@@ -134,18 +134,18 @@ async def serve_all(kind: Kind, flags: Any, reloader: Reloader | None) -> None:
     if reloader is not None:
         reloader.on_change(changes.apply)
 
-    def opened(server: Agents) -> None:
+    def on_open(server: Agents) -> None:
         changes.server = server
 
     @asynccontextmanager
     async def builtin() -> AsyncIterator[Agents]:
         async with serve_agents(entries, options, grpc=not flags.no_grpc) as server:
-            opened(server)
+            on_open(server)
             yield server
 
-    opening = serving(
+    opening = serve(
         builtin,
-        lambda: asgi_agents(entries, options, opened=opened),
+        lambda: asgi_agents(entries, options, opened=on_open),
         listening.interfaces,
         flags.drain_window,
     )
@@ -221,21 +221,21 @@ def _remote(
     target = parse(settings.upstream)
 
     @asynccontextmanager
-    async def opening(shared: Shared) -> AsyncIterator[Server]:
+    async def open_server(shared: Shared) -> AsyncIterator[Server]:
         options = options_of(name, listening.options, shared.options)
         version = version_of(flags.a2a_version)
         async with found(
-            target, options, dialling, file=flags.card, binding=known_binding(flags.binding), version=version
+            target, options, dialling, file=flags.card, binding=parse_binding(flags.binding), version=version
         ) as (card, candidates, served, dial_options):
-            tapped = dial_options if launch is None else launch.tapped(name, card, candidates, dial_options)
+            tapped = dial_options if launch is None else launch.tap(name, card, candidates, dial_options)
             interfaces = interfaces_of(name, _interfaces(settings, listening), names, at_root=only)
             async with serve_gateway(card, candidates, interfaces, served, tapped, shared=shared) as server:
                 yield server
 
-    return AgentEntry(name, opening, names, at_root=only), _limits(listening)
+    return AgentEntry(name, open_server, names, at_root=only), _limits(listening)
 
 
-def _hosted(
+def _host(
     name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool, _launch: Launch | None
 ) -> tuple[AgentEntry, LiveLimits]:
     if "public_url" not in settings.given:
@@ -245,7 +245,7 @@ def _hosted(
             f"several agents cannot share it; [agents.{name}] store = … names one of its own",
             param_hint="--store",
         )
-    agent, listening = hosted_agent(settings.agent, flags)
+    agent, listening = load_agent(settings.agent, flags)
 
     interfaces = _interfaces(settings, listening)
     entry = hosted(name, agent, listening.options, interfaces, names=names, at_root=only)
@@ -253,6 +253,6 @@ def _hosted(
 
 
 GATEWAY = Kind("gateway", _remote, lambda flags, settings: not flags.store and "grpc" not in settings.given)
-SERVE = Kind("agent", _hosted, lambda _flags, _settings: False)
+SERVE = Kind("agent", _host, lambda _flags, _settings: False)
 
 __all__ = ["GATEWAY", "SERVE", "serve_all"]

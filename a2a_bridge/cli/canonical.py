@@ -83,20 +83,20 @@ def differences(left: Any, right: Any, path: str = "") -> list[Difference]:
     """The differences of two canonical trees; empty if they are equal."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         keys = sorted(set(left) | set(right))
-        return _joined(
+        return _join(
             differences(left.get(key, _ABSENT), right.get(key, _ABSENT), f"{path}.{key}") for key in keys
         )
     if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        return _joined(
+        return _join(
             differences(one, other, f"{path}[{index}]")
             for index, (one, other) in enumerate(zip(left, right, strict=True))
         )
     if left == right and isinstance(left, bool) is isinstance(right, bool):
         return []
-    return [Difference(path.removeprefix(".") or "whole", _formatted(left), _formatted(right))]
+    return [Difference(path.removeprefix(".") or "whole", _format(left), _format(right))]
 
 
-def compared(left: Any, right: Any) -> tuple[list[Difference], list[Difference]]:
+def compare(left: Any, right: Any) -> tuple[list[Difference], list[Difference]]:
     """The differences of two canonical trees: all of them, and those without generated values."""
     found = differences(left, right)
     return found, differences(without_generated(left), without_generated(right)) if found else []
@@ -110,10 +110,10 @@ class _Absent:
 _ABSENT = _Absent()
 
 
-def _joined(parts: Iterable[list[Difference]]) -> list[Difference]:
+def _join(parts: Iterable[list[Difference]]) -> list[Difference]:
     return [one for part in parts for one in part]
 
 
-def _formatted(value: Any) -> str:
+def _format(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:117]}…"

@@ -129,7 +129,7 @@ def show(
 
 def _client_rows(context: typer.Context, flags: ShowFlags) -> Iterator[tuple[str, Any, str]]:
     """Name, value and source of each option that a variable can set."""
-    from a2a_bridge.cli.secret_values import shown
+    from a2a_bridge.cli.secret_values import show_value
     from a2a_bridge.masking import HIDDEN
 
     environment = Environment.of(context)
@@ -141,7 +141,7 @@ def _client_rows(context: typer.Context, flags: ShowFlags) -> Iterator[tuple[str
         if value and one.described.secret:
             value = HIDDEN
         elif value is not None and not isinstance(value, bool):
-            value = shown(one, getattr(value, "value", value))
+            value = show_value(one, getattr(value, "value", value))
             value = str(value) if isinstance(value, Path) else value
         source = getattr(context.get_parameter_source(name), "name", "DEFAULT")
         file = environment.source(variable)

@@ -108,13 +108,13 @@ def _keys(text: str) -> Iterable[tuple[int, Place]]:
             table = _parts(header[2])
             if header[1] == "[[":
                 counts[table] = counts.get(table, -1) + 1
-            table = _indexed(table, counts)
+            table = _index(table, counts)
             yield number, table
         elif (assigned := _ASSIGNED.match(line)) is not None:
             yield number, table + _parts(assigned[1])
 
 
-def _indexed(table: Place, counts: dict[Place, int]) -> Place:
+def _index(table: Place, counts: dict[Place, int]) -> Place:
     """A place with the indices of the lists of tables in it."""
     found: Place = ()
     for length in range(1, len(table) + 1):

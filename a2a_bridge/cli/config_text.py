@@ -15,7 +15,7 @@ from typing import Any
 
 from a2a_bridge.cli.declared import Option, Table, options_of
 from a2a_bridge.cli.reading import Origin, Reading
-from a2a_bridge.cli.secret_values import shown
+from a2a_bridge.cli.secret_values import show_value
 
 
 def config_text(read: Reading) -> str:
@@ -38,7 +38,7 @@ def rows(read: Reading) -> Iterator[tuple[str, Any, str]]:
     for one in options_of(read.group).values():
         if not one.described.in_file:
             continue
-        value = shown(one, plain(_written(read, one)))
+        value = show_value(one, plain(_written(read, one)))
         if not one.flags:
             value = _plain_tables(value)
         yield one.name, value, _origin(read, one)
@@ -74,7 +74,7 @@ def _assignment(one: Option, value: Any, is_default: bool) -> str:
     value = plain(value)
     if value is None or value == []:
         return f"# {one.name} ="
-    printed = shown(one, value)
+    printed = show_value(one, value)
     if printed != value and not one.described.secret:
         return f"# {one.name} = {literal(printed)}  # with a secret: {one.variable}"
     if printed != value:
@@ -100,7 +100,7 @@ def _plain_tables(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain_tables(table) for table in value]
     return {
-        inner.name: shown(inner, plain(getattr(value, inner.name)))
+        inner.name: show_value(inner, plain(getattr(value, inner.name)))
         for inner in _inner(value).values()
         if inner.name in value.given
     }

@@ -17,12 +17,12 @@ from a2a_bridge.cards.read import CardError
 from a2a_bridge.cards.resolve import Resolver, parse_bytes
 from a2a_bridge.cli.flags import AgentFlags, DialFlags
 from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.options import known_dialect, known_peer, parameters
+from a2a_bridge.cli.options import parameters, parse_dialect, parse_peer
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
-from a2a_bridge.gateway import synthesised
+from a2a_bridge.gateway import synthesise_card
 from a2a_bridge.gateway.destinations import place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -49,7 +49,7 @@ def dial_options(flags: DialFlags) -> DialOptions:
         parameters=parameters(flags.header),
     )
     if isinstance(flags, AgentFlags):
-        options = replace(options, peer=known_peer(flags.peer), base64_files=flags.base64_files.base64)
+        options = replace(options, peer=parse_peer(flags.peer), base64_files=flags.base64_files.base64)
     return options
 
 
@@ -81,7 +81,7 @@ def _tls_files(flags: DialFlags) -> TlsFiles | None:
 
 def version_of(text: str) -> str:
     """`--a2a-version` as the dialects name it, empty when it was not given. Raises typer.BadParameter."""
-    return known_dialect(text, "--a2a-version").version if text else ""
+    return parse_dialect(text, "--a2a-version").version if text else ""
 
 
 async def found_at(
@@ -105,9 +105,9 @@ async def found_at(
                 f"{found.location}; --exact refuses it",
                 "yellow",
             )
-        return found.card, options.recognised(found.profile)
+        return found.card, options.with_profile(found.profile)
     if target.sort is TargetKind.CARD:
-        return await checked_card_file(Path(target.place), options), options
+        return await read_card_file(Path(target.place), options), options
     if target.sort is TargetKind.GRPC:
         if options.check_card is not None:
             # An answer of gRPC is no JSON: the members that this bridge does not know would be lost.
@@ -119,7 +119,7 @@ async def found_at(
     raise BadTargetError(f"{target.place} is an agent in Python code, which has no address; serve it first")
 
 
-async def checked_card_file(path: Path, options: DialOptions) -> hub.AgentCard:
+async def read_card_file(path: Path, options: DialOptions) -> hub.AgentCard:
     """The card in a file, checked as the options say. Raises CardError, and the errors of the check."""
     content = await asyncio.to_thread(_content, path)
     if options.check_card is not None:
@@ -146,7 +146,7 @@ def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
     return interface("GRPC", place, version=version or KNOWN[0].version)
 
 
-def named(target: Target, options: DialOptions) -> DialOptions:
+def with_user_url(target: Target, options: DialOptions) -> DialOptions:
     """The options with the URL that the user named; a card file and an agent in code name their interfaces
     themselves.
     """
@@ -154,7 +154,9 @@ def named(target: Target, options: DialOptions) -> DialOptions:
 
 
 @asynccontextmanager
-async def addressed(target: Target, options: DialOptions) -> AsyncIterator[tuple[hub.AgentCard, DialOptions]]:
+async def open_target(
+    target: Target, options: DialOptions
+) -> AsyncIterator[tuple[hub.AgentCard, DialOptions]]:
     """The card of an agent that has addresses, and the options to dial it with; an agent in code gets
     addresses of its own while the context is open.
     """
@@ -177,4 +179,4 @@ async def _card_over_grpc(place: str, options: DialOptions, version: str) -> hub
                 f"note: {place} has no card ({error.name}); a minimal one is used; see gateway --card FILE",
                 "yellow",
             )
-            return synthesised(address)
+            return synthesise_card(address)

@@ -40,7 +40,7 @@ def upgrade(store: StoreUrl, *, flags: OutputFlags) -> None:
     """
     from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision, upgrade
 
-    with _connected(store, writes=True) as connection:
+    with _connect(store, writes=True) as connection:
         before = revision(connection)
         if before is None:
             raise _of_something_else()
@@ -64,12 +64,12 @@ def check(store: StoreUrl, *, flags: OutputFlags) -> None:
 
       a2a-bridge db check sqlite:///.a2a-bridge/Echo.db
     """
-    from a2a_bridge.hosting.stores.sql.checking import damaged
+    from a2a_bridge.hosting.stores.sql.checking import find_damaged
     from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision
 
-    with _connected(store, writes=False) as connection:
+    with _connect(store, writes=False) as connection:
         found = revision(connection)
-        broken = list(damaged(connection)) if found == HEAD else []
+        broken = list(find_damaged(connection)) if found == HEAD else []
     if found is None:
         raise _of_something_else()
     text = f"the tables are those of this version ({HEAD})"
@@ -84,12 +84,12 @@ def check(store: StoreUrl, *, flags: OutputFlags) -> None:
 
 
 @contextmanager
-def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
+def _connect(store: str, *, writes: bool) -> Iterator[Connection]:
     """One transaction. To change the tables of a SQLite file, no other process may use it."""
     from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.hosting.stores import StoreOpenError
     from a2a_bridge.hosting.stores.sql.database import parse
-    from a2a_bridge.hosting.stores.sql.opened import locked, reached, touch
+    from a2a_bridge.hosting.stores.sql.opened import lock_file, report_errors, touch
 
     try:
         with ExitStack() as stack:
@@ -97,11 +97,11 @@ def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
             if url.get_backend_name() == "sqlite":
                 path = Path(str(url.database))
                 if writes:
-                    stack.enter_context(locked(path))
+                    stack.enter_context(lock_file(path))
                     touch(path)
                 elif not path.exists():
                     raise fail(Exit.USAGE, f"there is no file {path}", f"a2a-bridge db upgrade {store}")
-            database = stack.enter_context(reached(url))
+            database = stack.enter_context(report_errors(url))
             connection = stack.enter_context(database.connect(writes=writes))
             with connection.begin():
                 yield connection

@@ -36,7 +36,7 @@ def _chunks(run: Run) -> Sequence[Any]:
     return [run.status("working"), first, middle, last, run.status("completed")]
 
 
-def _asking(state: str, question: str) -> Steps:
+def _ask(state: str, question: str) -> Steps:
     """A task that asks once, and completes with the answer."""
     return lambda run: [run.status(state, question)]
 
@@ -44,8 +44,8 @@ def _asking(state: str, question: str) -> Steps:
 #: first word of a text -> what the agent does
 BEHAVIOURS: dict[str, Steps] = {
     "tck-complete-task": lambda run: [run.status("completed", "Done")],
-    "tck-input-required": _asking("input-required", "What else?"),
-    "tck-auth-required": _asking("auth-required", "Please authorise me, then answer"),
+    "tck-input-required": _ask("input-required", "What else?"),
+    "tck-auth-required": _ask("auth-required", "Please authorise me, then answer"),
     "tck-reject-task": lambda run: [run.status("rejected", "Rejected, as asked")],
     "tck-message-response": lambda run: [run.reply("A direct answer")],
     "tck-artifact-text": _with("Generated text content"),
@@ -58,7 +58,7 @@ BEHAVIOURS: dict[str, Steps] = {
         run.artifact("The result of long work"),
         run.status("completed", "Done at last"),
     ],
-    "tck-multi-turn": _asking("input-required", "Go on, or say: done"),
+    "tck-multi-turn": _ask("input-required", "Go on, or say: done"),
     "tck-cancel": lambda run: [run.status("working"), None],
     "tck-stream-basic": _with("Streamed content"),
     "tck-stream-chunked": _chunks,

@@ -82,14 +82,14 @@ def envoy(context: typer.Context, *, flags: EnvoyExportFlags) -> None:
     from a2a_bridge.cli.envoy.front import front
     from a2a_bridge.cli.output import data, print_message
 
-    served = _served(context, flags.config)
+    served = _replica_flags(context, flags.config)
     options = front_options(flags, served)
     for text in _notes(served, options):
         print_message(f"note: {text}", "yellow")
     data(json.dumps(front(options), indent=2))
 
 
-def _served(context: typer.Context, file: Path | None) -> ServerFlags:
+def _replica_flags(context: typer.Context, file: Path | None) -> ServerFlags:
     """The options of the replicas. Raises typer.BadParameter."""
     from a2a_bridge.cli.config import Served, meant_by
     from a2a_bridge.cli.config_file import ConfigError, ConfigFile

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from a2a_bridge.bindings import Frame
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.codec import dumps, encoder
-from a2a_bridge.masking import masked, without_query_secrets
+from a2a_bridge.masking import mask, without_query_secrets
 
 LONGEST = 20_000
 
@@ -24,7 +24,7 @@ def show(frame: Frame, secret: Collection[str] = ()) -> None:
 def lines_of(frame: Frame, secret: Collection[str] = ()) -> list[str]:
     """A frame as lines: head, headers, an empty line if both are there, body."""
     lines = [without_query_secrets(frame.head)] if frame.head else []
-    lines += [f"{name}: {masked(name, value, secret)}" for name, value in frame.headers]
+    lines += [f"{name}: {mask(name, value, secret)}" for name, value in frame.headers]
     body = _body(frame)
     if body and lines:
         lines.append("")
@@ -42,14 +42,14 @@ def _body(frame: Frame) -> list[str]:
         text = frame.body.decode()
     except UnicodeDecodeError:
         return [f"[{len(frame.body)} bytes]"]
-    return list(_stripped(_cut(text).splitlines()))
+    return list(_strip(_cut(text).splitlines()))
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"
 
 
-def _stripped(lines: Iterable[str]) -> list[str]:
+def _strip(lines: Iterable[str]) -> list[str]:
     """Without the empty lines at the end, such as the one after every server-sent event."""
     trimmed = list(lines)
     while trimmed and not trimmed[-1].strip():

@@ -11,7 +11,7 @@ from a2a_bridge.cli.edge import note_open, note_task_owners
 from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import with_flags
 from a2a_bridge.cli.gateway_flags import GatewayFlags
-from a2a_bridge.cli.options import known_binding, use_bridge_key
+from a2a_bridge.cli.options import parse_binding, use_bridge_key
 from a2a_bridge.cli.ui import check_one_process, launch_of
 from a2a_bridge.core.errors import Reason
 
@@ -47,8 +47,8 @@ def gateway(
     configure_logging(flags)
     reloader = reloader_of(context)
     open_logging(flags)
-    known_binding(flags.binding)
-    if workers.requested(flags):
+    parse_binding(flags.binding)
+    if workers.is_requested(flags):
         if flags.push_relay and not flags.store.startswith("postgresql:"):
             raise typer.BadParameter("--push-relay needs a --store postgresql://…", param_hint="--workers")
         note_task_owners(flags)
@@ -57,19 +57,19 @@ def gateway(
     from a2a_bridge.cli.connect import version_of
     from a2a_bridge.cli.gateway_options import gateway_options
     from a2a_bridge.cli.gateway_setup import bridge
-    from a2a_bridge.cli.output import guarded
+    from a2a_bridge.cli.output import guard
     from a2a_bridge.cli.target import parse
 
     use_bridge_key(flags.bridge_key)
     if target is None:
         from a2a_bridge.cli.agents import GATEWAY, serve_all
 
-        with guarded("the agents"):
+        with guard("the agents"):
             run_on(flags.loop, serve_all(GATEWAY, flags, reloader))
         return
     listening, options = gateway_options(flags)
     listening.follow(reloader, lambda new: new)
-    with guarded(target, advice=_advice(target, flags)):
+    with guard(target, advice=_advice(target, flags)):
         run_on(
             flags.loop,
             bridge(
@@ -77,7 +77,7 @@ def gateway(
                 listening,
                 options,
                 file=flags.card,
-                binding=known_binding(flags.binding),
+                binding=parse_binding(flags.binding),
                 version=version_of(flags.a2a_version),
                 grace=flags.timeout_graceful_shutdown,
                 reloader=reloader,

@@ -11,7 +11,7 @@ from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cli.connect import dial_options
 from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.listen_options import ListenOptions
-from a2a_bridge.cli.options import PREFIX, known_binding
+from a2a_bridge.cli.options import PREFIX, parse_binding
 from a2a_bridge.cli.signing_options import check_card
 from a2a_bridge.cli.store_options import push_options, store_options
 from a2a_bridge.cli.tracing_setup import configure_tracing
@@ -23,7 +23,7 @@ from a2a_bridge.planning import keeps_owners
 
 def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
     """The options for one agent. Raises typer.BadParameter, and typer.Exit."""
-    known_binding(flags.binding)
+    parse_binding(flags.binding)
     store, push_relay = flags.store, flags.push_relay
     if flags.push_signing_key and (not push_relay or store in ("", MEMORY)):
         raise typer.BadParameter(

@@ -14,12 +14,12 @@ from a2a_bridge.bindings import DialOptions, http_fetch, names
 from a2a_bridge.cards import Candidate, Resolver, interface, select
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, Advertised, ask
-from a2a_bridge.cli.connect import checked_card_file, found_at, grpc_interface, named
+from a2a_bridge.cli.connect import found_at, grpc_interface, read_card_file, with_user_url
 from a2a_bridge.cli.listen_options import ListenOptions
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.reload import Reloader
-from a2a_bridge.cli.running import run, serving
+from a2a_bridge.cli.running import run, serve
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.gateway.card_reader import CardReader
@@ -51,9 +51,9 @@ async def bridge(
     ) as upstream:
         card, candidates, served, dialling = upstream
         if launch is not None:
-            dialling = launch.tapped("", card, candidates, dialling)
+            dialling = launch.tap("", card, candidates, dialling)
         arguments = (card, candidates, listening.interfaces, served, dialling)
-        opening = serving(
+        opening = serve(
             lambda: runtime.serve_gateway(*arguments),
             lambda: runtime.asgi_gateway(*arguments),
             listening.interfaces,
@@ -89,7 +89,7 @@ async def found(
             fetch = await stack.enter_async_context(http_fetch(options))
             resolver = Resolver(fetch, check=options.check_card)
         if file is not None:
-            card = await checked_card_file(file, options)
+            card = await read_card_file(file, options)
         else:
             card, options = await found_at(target, options, version, resolver=resolver)
         source_card = upstream_card(target, card, file is not None, binding, version)
@@ -97,8 +97,8 @@ async def found(
             print_message(f"warning: the card's interface {text}; it is not used", "yellow")
         candidates = select(source_card, known=names(), binding=binding, version=version)
         if file is None:
-            options = named(target, options)
-        candidates = await _settled(candidates, options)
+            options = with_user_url(target, options)
+        candidates = await _settle(candidates, options)
         try:
             with_endpoints(candidates, served.upstream.endpoints)
         except ValueError as error:
@@ -109,11 +109,11 @@ async def found(
         yield card, candidates, served, options
 
 
-async def _settled(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:
+async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:
     """The interfaces to dial; prints each on stderr, with warnings. Raises UNSUPPORTED_OPERATION if there is
     none.
     """
-    found = await Destinations(options).settled(candidates)
+    found = await Destinations(options).check_and_connect(candidates)
     usable = []
     for one in found:
         interface = one.candidate.interface

@@ -59,7 +59,7 @@ def create(*, file: KeysFile, key_id: KeyId, flags: CreateFlags) -> None:
     from a2a_bridge.cli.output import data, document
 
     expires = time.time() + _seconds(flags.expires) if flags.expires else None
-    with _explained(file):
+    with _explain_errors(file):
         made = KeyFile(file).create(
             key_id, principal=flags.principal, scopes=flags.scope or (), expires=expires
         )
@@ -81,7 +81,7 @@ def list_(*, file: KeysFile, flags: OutputFlags) -> None:
     from a2a_bridge.auth import KeyFile
     from a2a_bridge.cli.output import columns, data, document
 
-    with _explained(file):
+    with _explain_errors(file):
         records = list(KeyFile(file).read().values())
     if flags.output is Output.JSON:
         document({"keys": [_tree(one) for one in records]})
@@ -105,7 +105,7 @@ def revoke(*, file: KeysFile, key_id: KeyId, flags: OutputFlags) -> None:
     from a2a_bridge.auth import KeyFile
     from a2a_bridge.cli.output import data, document
 
-    with _explained(file):
+    with _explain_errors(file):
         record = KeyFile(file).revoke(key_id)
     if flags.output is Output.JSON:
         document(_tree(record))
@@ -114,7 +114,7 @@ def revoke(*, file: KeysFile, key_id: KeyId, flags: OutputFlags) -> None:
 
 
 @contextmanager
-def _explained(file: Path) -> Iterator[None]:
+def _explain_errors(file: Path) -> Iterator[None]:
     """Turns errors of the file into messages and exit codes."""
     from filelock import Timeout
 

@@ -16,7 +16,7 @@ from a2a_bridge.cards import interface
 from a2a_bridge.cli.edge import authentication, middleware_of
 from a2a_bridge.cli.envoy.flags import address
 from a2a_bridge.cli.flags import ServerFlags
-from a2a_bridge.cli.options import known_dialect, listen_address
+from a2a_bridge.cli.options import listen_address, parse_dialect
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.rule_settings import RuleSettings
 from a2a_bridge.cli.signing_options import card_signing_keys
@@ -197,4 +197,4 @@ def _check_grpc_address(text: str) -> None:
 def _dialects(versions: str, flag: str = "--versions") -> list[Dialect]:
     """The dialects that a flag names, each once. Raises typer.BadParameter."""
     texts = filter(None, map(str.strip, versions.split(",")))
-    return list(dict.fromkeys(known_dialect(text, flag) for text in texts))
+    return list(dict.fromkeys(parse_dialect(text, flag) for text in texts))

@@ -24,7 +24,7 @@ def load(target: Target) -> Agent:
     module = _module_of(target)
     found = agents_of(module)
     if target.name:
-        thing = _named(module, target, found)
+        thing = _find(module, target, found)
         if not isinstance(thing, Agent):
             advice = "; decorate it with @agent" if callable(thing) else _offer(found)
             raise BadTargetError(
@@ -45,7 +45,7 @@ def load_named(target: Target) -> Any:
     """The object that a target names in code. Raises BadTargetError."""
     if not target.is_code or not target.name:
         raise BadTargetError(f"{target.place!r} is not file.py:NAME or package.module:NAME")
-    return _named(_module_of(target), target, None)
+    return _find(_module_of(target), target, None)
 
 
 def agents_of(module: ModuleType) -> dict[str, Agent]:
@@ -61,7 +61,7 @@ def _module_of(target: Target) -> ModuleType:
     return _from_file(Path(target.place)) if target.sort is TargetKind.FILE else _from_name(target.place)
 
 
-def _named(module: ModuleType, target: Target, found: dict[str, Agent] | None) -> Any:
+def _find(module: ModuleType, target: Target, found: dict[str, Agent] | None) -> Any:
     """The object of a name. found: the agents there, if one is wanted. Raises BadTargetError."""
     thing: Any = module
     for part in target.name.split("."):

@@ -91,7 +91,7 @@ class _Server:
         except OSError as error:
             logger.warning("nats-server cannot be started: %s", error.strerror)
             return ""
-        port = await self._listening(ports)
+        port = await self._find_port(ports)
         if port is None:
             logger.warning("nats-server does not start; the workers poll the database instead")
             await self.stop()
@@ -115,7 +115,7 @@ class _Server:
             with suppress(ProcessLookupError):
                 await process.wait()
 
-    async def _listening(self, ports: Path) -> int | None:
+    async def _find_port(self, ports: Path) -> int | None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_START):
                 while self._process is not None and self._process.returncode is None:

@@ -36,7 +36,7 @@ class Exit(IntEnum):
     TIMEOUT = 5
 
 
-def known_dialect(text: str, flag: str) -> Dialect:
+def parse_dialect(text: str, flag: str) -> Dialect:
     """The dialect of a version. Raises typer.BadParameter."""
     from a2a_bridge.dialects import KNOWN, by_version  # loads protobuf, which --version does not need
 
@@ -51,7 +51,7 @@ def known_dialect(text: str, flag: str) -> Dialect:
 _BINDINGS = {"http": "HTTP+JSON", "rest": "HTTP+JSON", "httpjson": "HTTP+JSON", "json": "JSONRPC"}
 
 
-def known_binding(text: str, flag: str = "--binding") -> str:
+def parse_binding(text: str, flag: str = "--binding") -> str:
     """The installed binding that a user means: `GRPC` of `grpc`, `HTTP+JSON` of `rest`; empty for an empty
     text. Raises typer.BadParameter.
     """
@@ -66,12 +66,12 @@ def known_binding(text: str, flag: str = "--binding") -> str:
     return found
 
 
-def known_peer(name: str, flag: str = "--peer") -> str:
+def parse_peer(name: str, flag: str = "--peer") -> str:
     """The name of an existing peer profile, or "". Raises typer.BadParameter."""
-    from a2a_bridge.peers import named
+    from a2a_bridge.peers import find_profile
 
     try:
-        named(name)
+        find_profile(name)
     except LookupError as error:
         raise typer.BadParameter(error.args[0], param_hint=flag) from None
     return name

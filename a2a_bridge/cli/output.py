@@ -101,7 +101,7 @@ def print_message(text: str, style: str = "") -> None:
         record = logging.LogRecord("a2a_bridge.cli", level, "", 0, text.strip(), None, None)
         sys.stderr.write(f"{_formatter.format(record)}\n")
     else:
-        sys.stderr.write((styled(text, style) if style and _coloured(sys.stderr) else text) + "\n")
+        sys.stderr.write((add_style(text, style) if style and _is_coloured(sys.stderr) else text) + "\n")
     sys.stderr.flush()
 
 
@@ -176,7 +176,7 @@ def explain(error: A2AError) -> str:
 
 
 @contextmanager
-def guarded(
+def guard(
     target: str,
     advice: Mapping[Reason, str] = MappingProxyType({}),
     *,
@@ -217,10 +217,10 @@ def _advice(error: A2AError, target: str) -> str:
     return ""
 
 
-def styled(text: str, style: str) -> str:
+def add_style(text: str, style: str) -> str:
     """`text` in an ANSI style: bold, dim, or a colour."""
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
 
-def _coloured(stream: Any) -> bool:
+def _is_coloured(stream: Any) -> bool:
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR")

@@ -31,11 +31,11 @@ def peers(
 
       a2a-bridge peers a2a-go-0.3 --json
     """
-    from a2a_bridge.cli.options import known_peer
+    from a2a_bridge.cli.options import parse_peer
     from a2a_bridge.cli.output import data, document
-    from a2a_bridge.peers import named, profiles
+    from a2a_bridge.peers import find_profile, profiles
 
-    found = [named(known_peer(name, "NAME"))] if name else profiles().all
+    found = [find_profile(parse_peer(name, "NAME"))] if name else profiles().all
     if as_json or flags.output is Output.JSON:
         document({"format": 1, "peers": [_tree(one) for one in found]})
     else:

@@ -64,7 +64,7 @@ def list_(*, store: StoreUrl, flags: ListFlags) -> None:
 
     wanted = None if flags.dead == flags.waiting else flags.dead
     vault = Vault(keys_of(flags.store_key))
-    with _connected(store, writes=False) as connection:
+    with _connect(store, writes=False) as connection:
         found = entries(
             connection, vault, dead=wanted, limit=flags.limit, after=flags.after, task_id=flags.task
         )
@@ -100,7 +100,7 @@ def retry(
 
     if every == bool(numbers):
         raise typer.BadParameter("name some, or say --all", param_hint="NUMBER")
-    with _connected(store, writes=True) as connection:
+    with _connect(store, writes=True) as connection:
         count = retry(connection, None if every else numbers)
     if flags.output is Output.JSON:
         document({"retried": count})
@@ -125,21 +125,25 @@ def key() -> None:
 
 
 @contextmanager
-def _connected(store: str, *, writes: bool) -> Iterator[Connection]:
+def _connect(store: str, *, writes: bool) -> Iterator[Connection]:
     """A transaction; other processes may use the store at the same time."""
     from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.hosting.stores import StoreOpenError
-    from a2a_bridge.hosting.stores.sql.database import parse, shown
-    from a2a_bridge.hosting.stores.sql.opened import reached
+    from a2a_bridge.hosting.stores.sql.database import mask_url, parse
+    from a2a_bridge.hosting.stores.sql.opened import report_errors
     from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision
 
     try:
         url = parse(store)
         if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
             raise fail(Exit.USAGE, f"there is no file {url.database}", "--store sqlite:///PATH")
-        with reached(url) as database, database.connect(writes=writes) as connection, connection.begin():
+        with (
+            report_errors(url) as database,
+            database.connect(writes=writes) as connection,
+            connection.begin(),
+        ):
             if revision(connection) != HEAD:
-                upgrade = f"a2a-bridge db upgrade {shown(url)}"
+                upgrade = f"a2a-bridge db upgrade {mask_url(url)}"
                 raise fail(Exit.USAGE, "the store does not have the tables of this version", upgrade)
             yield connection
     except StoreOpenError as error:

@@ -96,13 +96,13 @@ class Reloader:
                     return False
             live = [name for name in changed if name not in fixed]
             new = replace(reading.flags, **fixed)
-            if live and not await self._applied(old, new):
+            if live and not await self._apply(old, new):
                 return False
             self._reading = replace(reading, flags=new)
             logger.info("configuration read again; changed: %s", ", ".join(live) or "nothing")
             return True
 
-    async def _applied(self, old: Any, new: Any) -> bool:
+    async def _apply(self, old: Any, new: Any) -> bool:
         """Makes a change everywhere, or nowhere."""
         done: list[Applier] = []
         try:
@@ -121,7 +121,7 @@ class Reloader:
         return True
 
     @asynccontextmanager
-    async def attached(
+    async def attach(
         self, hangups: Callable[[Callable[[], None]], None] | None = None
     ) -> AsyncIterator[None]:
         """Reloads on SIGHUP, and on changes of the file with `--reload`, while the context is open.

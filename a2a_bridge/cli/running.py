@@ -57,7 +57,7 @@ def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
-def serving(
+def serve(
     builtin: Callable[[], AbstractAsyncContextManager[Any]],
     application: Callable[[], Any],
     interfaces: Sequence[hub.AgentInterface],
@@ -67,7 +67,7 @@ def serving(
     envoy = inside()
     if envoy is None:
         return builtin()
-    return envoy.serving(application(), interfaces, drain_window)
+    return envoy.serve(application(), interfaces, drain_window)
 
 
 async def run(
@@ -85,7 +85,7 @@ async def run(
     opened.
     """
     from a2a_bridge.hosting.stores import StoreOpenError  # loads protobuf
-    from a2a_bridge.loop_watch import watched_loop
+    from a2a_bridge.loop_watch import watch_loop
     from a2a_bridge.process import ready_line, stop_signals
 
     worker = Worker.of_environment()
@@ -105,21 +105,21 @@ async def run(
         try:
             if reloader is not None and worker is None:  # else the supervisor starts a successor
                 reloader.on_change(change_level)
-                await stack.enter_async_context(reloader.attached(None if envoy is None else envoy.hangups))
+                await stack.enter_async_context(reloader.attach(None if envoy is None else envoy.hangups))
             line = ready_line(server) + (f" usage=http://{usage}" if usage is not None else "")
             logger.info("started as process %d: %s", os.getpid(), line)
             if playground is not None:
                 # Its address has a token, which no log should have.
-                line += f" ui={await stack.enter_async_context(_opened(playground(server)))}"
+                line += f" ui={await stack.enter_async_context(_open(playground(server)))}"
             if worker is None:
                 data(line)
                 _announce(server)
             else:
                 worker.ready(line)
-                stack.enter_context(worker.attached())
+                stack.enter_context(worker.attach())
             if advertised is not None and (worker is None or worker.is_first):
-                await stack.enter_async_context(advertised.checking(server))
-            with watched_loop():
+                await stack.enter_async_context(advertised.check_cards(server))
+            with watch_loop():
                 await stop.wait()
             logger.info("%s: draining for at most %g s", stop.cause, grace)
             if worker is None and sys.stderr.isatty():
@@ -131,7 +131,7 @@ async def run(
 
 
 @asynccontextmanager
-async def _opened(playground: Playground) -> AsyncIterator[str]:
+async def _open(playground: Playground) -> AsyncIterator[str]:
     """The address of a playground while the context is open. Raises typer.Exit."""
     async with AsyncExitStack() as stack:
         try:

@@ -13,10 +13,10 @@ def plain_secret(one: Option, value: Any) -> bool:
     """True if a value of an option is a secret as it is, and not the name of a file."""
     if isinstance(value, list):
         return one.described.secret and any(isinstance(text, str) and _is_credential(text) for text in value)
-    return one.described.secret and shown(one, value) != value
+    return one.described.secret and show_value(one, value) != value
 
 
-def shown(one: Option, value: Any) -> Any:
+def show_value(one: Option, value: Any) -> Any:
     """A value as it can be printed: secrets are `***`, names of files with secrets stay."""
     if isinstance(value, list):
         hide = _header if one.described.secret else _url

@@ -42,32 +42,32 @@ def serve(
     run_if_requested(context, flags)
     from a2a_bridge.cli import loopback_bus, workers
     from a2a_bridge.cli.log_setup import configure_logging
-    from a2a_bridge.cli.running import reloader_of, run, run_on, serving
+    from a2a_bridge.cli.running import reloader_of, run, run_on, serve
 
     configure_logging(flags)
     reloader = reloader_of(context)
-    if workers.requested(flags):
+    if workers.is_requested(flags):
         workers.check_store(flags.store)
         alone = flags.cluster or not flags.store.startswith("postgresql:")
         raise workers.supervise(flags, reloader, "" if alone else loopback_bus.found())
 
     from a2a_bridge import runtime
     from a2a_bridge.cli.advertised import Advertised
-    from a2a_bridge.cli.output import guarded
-    from a2a_bridge.cli.serve_options import hosted_agent
+    from a2a_bridge.cli.output import guard
+    from a2a_bridge.cli.serve_options import load_agent
 
     use_bridge_key(flags.bridge_key)
     if target is None:
         from a2a_bridge.cli.agents import SERVE, serve_all
 
-        with guarded("the agents"):
+        with guard("the agents"):
             run_on(flags.loop, serve_all(SERVE, flags, reloader))
         return
-    with guarded(target):
-        agent, listening = hosted_agent(target, flags)
+    with guard(target):
+        agent, listening = load_agent(target, flags)
         listening.follow(reloader, lambda new: new)
         options, interfaces = listening.options, listening.interfaces
-        opening = serving(
+        opening = serve(
             lambda: runtime.serve_agent(agent, interfaces, options),
             lambda: runtime.asgi(agent, interfaces, options),
             interfaces,

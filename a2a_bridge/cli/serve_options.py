@@ -18,7 +18,7 @@ from a2a_bridge.hosting import Agent
 from a2a_bridge.hosting.options import EngineOptions
 
 
-def hosted_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
+def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
     """The agent in code, which is loaded, and the options to serve it with.
 
     Raises BadTargetError, typer.BadParameter, and typer.Exit.

@@ -41,9 +41,9 @@ def server(*, flags: DemoFlags) -> None:
     """
     from a2a_bridge import runtime
     from a2a_bridge.cli.log_setup import configure_logging
-    from a2a_bridge.cli.output import guarded
-    from a2a_bridge.cli.running import run, run_on, serving
-    from a2a_bridge.cli.serve_options import hosted_agent
+    from a2a_bridge.cli.output import guard
+    from a2a_bridge.cli.running import run, run_on, serve
+    from a2a_bridge.cli.serve_options import load_agent
     from a2a_bridge.cli.ui import launch_of
 
     served = ServeFlags(
@@ -56,10 +56,10 @@ def server(*, flags: DemoFlags) -> None:
         ui_listen=flags.ui_listen,
     )
     configure_logging(served)
-    with guarded(_AGENT):
-        agent, listening = hosted_agent(_AGENT, served)
+    with guard(_AGENT):
+        agent, listening = load_agent(_AGENT, served)
         options, interfaces = listening.options, listening.interfaces
-        opening = serving(
+        opening = serve(
             lambda: runtime.serve_agent(agent, interfaces, options),
             lambda: runtime.asgi(agent, interfaces, options),
             interfaces,

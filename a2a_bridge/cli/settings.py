@@ -65,10 +65,10 @@ def effective(group: type, file: ConfigFile, given: Mapping[str, Any]) -> Settin
     """Merges values from the command line and the environment with a file. Raises ConfigError."""
     tree, problems = _options_in(file.tree)
     problems += _secrets(group, tree, ())
-    problems += _repeated(group, tree)
+    problems += _find_repeated(group, tree)
     model: Any = None
     try:
-        resolved = {name: _resolved(options_of(group).get(name), value) for name, value in tree.items()}
+        resolved = {name: _resolve(options_of(group).get(name), value) for name, value in tree.items()}
         token = _tree.set(resolved)
         try:
             model = model_of(group)(**given)
@@ -128,7 +128,7 @@ def _table_of(group: type) -> Any:
     def made(table: BaseModel) -> Any:
         return group(**dict(table), given=frozenset(table.model_fields_set))
 
-    return Annotated[model, BeforeValidator(_underscored), AfterValidator(made)]
+    return Annotated[model, BeforeValidator(_underscore), AfterValidator(made)]
 
 
 def _fields(group: type) -> dict[str, Any]:
@@ -159,12 +159,12 @@ def _annotation(one: Option) -> Any:
     if one.most is not None:
         limits["le"] = one.most
     if ",…" in (one.described.metavar or ""):
-        joined = BeforeValidator(_joined, json_schema_input_type=str | list[str])
+        joined = BeforeValidator(_join, json_schema_input_type=str | list[str])
         return Annotated[one.type, Field(**limits), joined]
     return Annotated[one.type, Field(**limits)]
 
 
-def _joined(value: Any) -> Any:
+def _join(value: Any) -> Any:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ",".join(value)
     return value
@@ -176,7 +176,7 @@ def _named(name: str) -> str:
     return name
 
 
-def _underscored(table: Any) -> Any:
+def _underscore(table: Any) -> Any:
     if not isinstance(table, dict):
         return table
     return {key.replace("-", "_"): value for key, value in table.items()}
@@ -206,7 +206,7 @@ def _secrets(group: type, tree: Mapping[str, Any], place: Place) -> Iterator[tup
             yield from _secrets(_table_class(one), inner, (*place, key, at))
 
 
-def _repeated(group: type, tree: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+def _find_repeated(group: type, tree: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     """The values that only one of several tables may have."""
     for key, tables in tree.items():
         one = options_of(group).get(key)
@@ -252,7 +252,7 @@ def _inner(one: Option, value: Any) -> Iterable[tuple[str | int, Any]]:
     return [(at, table) for at, table in pairs if isinstance(table, dict)]
 
 
-def _resolved(one: Option | None, value: Any) -> Any:
+def _resolve(one: Option | None, value: Any) -> Any:
     """The value of an option whose text is in another file, where the command does not read that itself."""
     if one is None or one.described.metavar != "URL" or not one.described.secret:
         return value

@@ -48,14 +48,14 @@ def ui(
       a2a-bridge ui weather.py
     """
     from a2a_bridge.cli.log_setup import configure_logging
-    from a2a_bridge.cli.output import guarded
-    from a2a_bridge.cli.playground.launch import served
+    from a2a_bridge.cli.output import guard
+    from a2a_bridge.cli.playground.launch import serve_playground
     from a2a_bridge.cli.running import run_on
     from a2a_bridge.cli.target import parse
 
     configure_logging(ServerFlags(log_level=flags.log_level))
-    with guarded(target):
-        run_on(LoopKind.AUTO, served(parse(target), flags, flags.listen))
+    with guard(target):
+        run_on(LoopKind.AUTO, serve_playground(parse(target), flags, flags.listen))
 
 
 def check_one_process(flags: ServerFlags) -> None:

@@ -56,12 +56,12 @@ def usage(
       a2a-bridge usage :9100 --a2a-version 0.3 --since 30d
     """
     from a2a_bridge.bindings import DialOptions
-    from a2a_bridge.cli.output import columns, data, document, guarded
+    from a2a_bridge.cli.output import columns, data, document, guard
     from a2a_bridge.middleware.usage import FORMAT
 
     window = _window(flags.since)
     options = DialOptions(connect_timeout=flags.connect_timeout, parameters=parameters(flags.header))
-    with guarded(source):
+    with guard(source):
         counts, now = _read(source, options)
         oldest = now - window if window is not None else float("-inf")
         chosen = [

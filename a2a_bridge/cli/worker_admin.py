@@ -32,7 +32,7 @@ from a2a_bridge.bindings import (
     http_fetch,
 )
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.middleware.metrics import merged
+from a2a_bridge.middleware.metrics import merge
 
 logger = logging.getLogger(__name__)
 
@@ -69,26 +69,26 @@ async def worker_admin(
 
 
 async def _metrics(fetch: Fetch, places: Places, accept: str) -> Page:
-    found = await _asked(fetch, places(), "/metrics")
+    found = await _ask(fetch, places(), "/metrics")
     families = [
-        _labelled(family, number)
+        _label(family, number)
         for number, (_, text) in found.items()
         for family in text_string_to_metric_families(text)
     ]
     encode, kind = choose_encoder(accept)
-    return Page(200, kind, encode(_Collected(merged(families))))
+    return Page(200, kind, encode(_Collected(merge(families))))
 
 
 async def _ready(fetch: Fetch, places: Places, _accept: str) -> Page:
     """Ready while any worker is: connections wait for one that is being replaced."""
     known = places()
-    found = await _asked(fetch, known, "/readyz")
+    found = await _ask(fetch, known, "/readyz")
     ready = sum(status == 200 for status, _ in found.values())
     text = f"{'ok' if ready else 'no worker is ready'}: {ready} of {len(known)} workers\n"
     return Page(200 if ready else 503, _TEXT, text.encode())
 
 
-async def _asked(fetch: Fetch, known: Mapping[str, str], path: str) -> dict[str, tuple[int, str]]:
+async def _ask(fetch: Fetch, known: Mapping[str, str], path: str) -> dict[str, tuple[int, str]]:
     """Status and text of the answers of the workers that answer."""
 
     async def ask(number: str, url: str) -> tuple[str, tuple[int, str]] | None:
@@ -106,7 +106,7 @@ async def _asked(fetch: Fetch, known: Mapping[str, str], path: str) -> dict[str,
     return dict(answer for answer in answers if answer is not None)
 
 
-def _labelled(family: Metric, number: str) -> Metric:
+def _label(family: Metric, number: str) -> Metric:
     """A metric of one worker, with the number of its place in each sample."""
     family.samples = [
         Sample(one.name, {**one.labels, "worker": number}, one.value, one.timestamp, one.exemplar)

@@ -98,13 +98,13 @@ class Worker:
         os.write(self.channel, f"{line}\n".encode())
 
     @contextmanager
-    def attached(self) -> Iterator[None]:
+    def attach(self) -> Iterator[None]:
         """Listens to the supervisor while the context is open, and sends this process SIGTERM when the
         supervisor is gone.
         """
         loop = asyncio.get_running_loop()
 
-        def received() -> None:
+        def on_message() -> None:
             if os.read(self.channel, len(_SUCCEEDED)):
                 if self.listener is not None:
                     self.listener.has_successor = True
@@ -113,14 +113,14 @@ class Worker:
             logger.warning("the supervisor of this worker is gone")
             signal.raise_signal(signal.SIGTERM)
 
-        loop.add_reader(self.channel, received)
+        loop.add_reader(self.channel, on_message)
         try:
             yield
         finally:
             loop.remove_reader(self.channel)
 
 
-def requested(flags: ServerFlags) -> bool:
+def is_requested(flags: ServerFlags) -> bool:
     """Whether this process has to be the supervisor of several workers."""
     return flags.workers > 1 and Worker.of_environment() is None
 
@@ -309,11 +309,11 @@ class _Supervisor:
             if error.reason:
                 logger.error("no worker can be started: %s", error)  # noqa: TRY400  a trace adds nothing
             self._on_stop(signal.SIGTERM)
-            return await self._ended(error.code)
+            return await self._wait_ended(error.code)
         finally:
             for task in (starting, stop, *self._tasks):
                 task.cancel()
-        return await self._ended(0)
+        return await self._wait_ended(0)
 
     async def _start_all(self) -> str:
         """Starts every worker; returns the ready line. The first starts alone: an error is reported once."""
@@ -367,7 +367,7 @@ class _Supervisor:
         while not line.endswith(b"\n"):
             part = await asyncio.get_running_loop().sock_recv(ours, 4096)
             if not part:
-                code = await self._reaped(worker)
+                code = await self._reap(worker)
                 raise _NotReadyError(code if code > 0 else 1)
             line += part
         worker.line = line.decode().rstrip("\n")
@@ -375,7 +375,7 @@ class _Supervisor:
 
     async def _keep(self, slot: _Slot, worker: _Process) -> None:
         """Waits for the end of a worker, and replaces it unless the end was requested."""
-        code = await self._reaped(worker)
+        code = await self._reap(worker)
         if self._stopped is not None or slot.current is not worker:
             return
         logger.warning(
@@ -402,7 +402,7 @@ class _Supervisor:
             slot.listener.close()
             slot.listener = _bound(self._http, "--http", shared=True)
 
-    async def _reaped(self, worker: _Process) -> int:
+    async def _reap(self, worker: _Process) -> int:
         code = await worker.process.wait()
         self._alive.discard(worker)
         worker.channel.close()
@@ -414,13 +414,13 @@ class _Supervisor:
         except _NotReadyError as error:
             logger.error("worker %d has no successor (%s) and goes on", slot.number, error)  # noqa: TRY400
 
-    async def _ended(self, code: int) -> int:
+    async def _wait_ended(self, code: int) -> int:
         """Waits until every worker has ended; kills those that do not. The exit code of the command."""
         for slot in self._slots:
             if slot.listener is not None:
                 slot.listener.close()
         workers = list(self._alive)
-        waiting = [asyncio.ensure_future(self._reaped(worker)) for worker in workers]
+        waiting = [asyncio.ensure_future(self._reap(worker)) for worker in workers]
         if waiting:
             await asyncio.wait(waiting, timeout=self._grace + _LAST)
         for worker in workers:

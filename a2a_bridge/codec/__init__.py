@@ -7,7 +7,7 @@ convert between JSON trees and text; `missing_required` names absent REQUIRED me
 from a2a_bridge.codec.decode import decode_bytes, decoder, whole_decoder
 from a2a_bridge.codec.encode import encoder
 from a2a_bridge.codec.errors import DecodeError, EncodeError, JsonSyntaxError, Violation
-from a2a_bridge.codec.required import missing_required, required
+from a2a_bridge.codec.required import compile_required, missing_required
 from a2a_bridge.codec.structs import Rounded, rounded
 from a2a_bridge.codec.text import (
     DEEPEST_EXACT,
@@ -30,6 +30,7 @@ __all__ = [
     "JsonSyntaxError",
     "Rounded",
     "Violation",
+    "compile_required",
     "decode_bytes",
     "decoder",
     "dumps",
@@ -38,7 +39,6 @@ __all__ = [
     "loads",
     "loads_exact",
     "missing_required",
-    "required",
     "rounded",
     "whole_decoder",
 ]

@@ -116,7 +116,7 @@ def _decoder(cls: type[M], *, strict_numbers: bool, keeps: bool) -> Callable[[Js
         if not strict_numbers and (rounded.count or rounded.on_first is None):
             # The path of the first rounded number is not needed: most trees need no inspection then.
             with BUILDING:
-                lenient = compile_body(plan, _rounding, keeps=keeps)
+                lenient = compile_body(plan, _round, keeps=keeps)
             _roundings.count = 0
             try:
                 message = from_string(lenient(tree).encode("latin-1"))
@@ -125,9 +125,9 @@ def _decoder(cls: type[M], *, strict_numbers: bool, keeps: bool) -> Callable[[Js
             else:
                 rounded.count += _roundings.count
                 return message
-        return inspected(tree)
+        return inspect_tree(tree)
 
-    def inspected(tree: Json) -> M:
+    def inspect_tree(tree: Json) -> M:
         problems: list[Violation] = []
         roundings: list[str] = []
         for found in findings(plan, tree):
@@ -159,7 +159,7 @@ class _Roundings(threading.local):
 _roundings = _Roundings()
 
 
-def _rounding(number: int) -> float:
+def _round(number: int) -> float:
     """As `structs.nearest`; counts the numbers that are rounded in this thread."""
     double = structs.nearest(number)
     if double != number:
@@ -272,7 +272,7 @@ class _Generator:
         self.apart = apart
 
     def run(self, plan: MessagePlan) -> None:
-        for one in plan.nested():
+        for one in plan.list_nested():
             if one.kind is Kind.MESSAGE and one.label not in self.source.names:
                 self.message(one)
         if plan.kind is not Kind.MESSAGE:

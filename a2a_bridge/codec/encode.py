@@ -76,7 +76,7 @@ def _encoder(plan: MessagePlan, *, keeps: bool) -> Callable[[Any], Any]:
         nonlocal compiled
         if compiled is None:
             with BUILDING:  # on the first call, to keep imports fast
-                compiled = _compiled(plan, whole)
+                compiled = _compile(plan, whole)
         try:
             tree = compiled(message)
         except ValueError as error:
@@ -92,10 +92,10 @@ def _encoder(plan: MessagePlan, *, keeps: bool) -> Callable[[Any], Any]:
     return encode
 
 
-def _compiled(plan: MessagePlan, whole: FieldPlan) -> Callable[[Any], Any]:
+def _compile(plan: MessagePlan, whole: FieldPlan) -> Callable[[Any], Any]:
     if plan.label not in _LIBRARY:
         source = Source(_LIBRARY)
-        for one in plan.nested():
+        for one in plan.list_nested():
             if one.kind is Kind.MESSAGE and one.label not in _LIBRARY:
                 _message(source, one)
         if plan.kind is not Kind.MESSAGE:

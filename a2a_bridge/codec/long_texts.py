@@ -32,7 +32,7 @@ class LongText(NamedTuple):
 
 def without_long_texts(plan: MessagePlan, tree: Any, found: list[LongText]) -> Any:
     """The tree with empty texts instead of long ones, which are added to `found`. The tree stays as it is."""
-    return _shortened(plan, tree, (), found)
+    return _shorten(plan, tree, (), found)
 
 
 def assign(message: Any, found: list[LongText]) -> None:
@@ -44,7 +44,7 @@ def assign(message: Any, found: list[LongText]) -> None:
         setattr(target, field.name, text if field.kind is Kind.STRING else values.base64_bytes(text))
 
 
-def _shortened(plan: MessagePlan, tree: Any, path: tuple[str | int, ...], found: list[LongText]) -> Any:
+def _shorten(plan: MessagePlan, tree: Any, path: tuple[str | int, ...], found: list[LongText]) -> Any:
     if type(tree) is not dict:
         return tree
     short = dict(tree)
@@ -61,11 +61,11 @@ def _shortened(plan: MessagePlan, tree: Any, path: tuple[str | int, ...], found:
             continue
         elif type(value) is dict:
             if not field.repeated:
-                short[field.json_name] = _shortened(below, value, (*path, field.name), found)
+                short[field.json_name] = _shorten(below, value, (*path, field.name), found)
         elif type(value) is list and field.repeated:
             here = (*path, field.name)
             short[field.json_name] = [
-                _shortened(below, item, (*here, index), found) for index, item in enumerate(value)
+                _shorten(below, item, (*here, index), found) for index, item in enumerate(value)
             ]
     return short
 

@@ -129,7 +129,7 @@ class MessagePlan:
     def cls(self) -> type[Message]:
         return GetMessageClass(self.descriptor)
 
-    def nested(self) -> list[MessagePlan]:
+    def list_nested(self) -> list[MessagePlan]:
         """The plans of this message and of all nested messages, each once."""
         found: dict[int, MessagePlan] = {}
         todo = [self]

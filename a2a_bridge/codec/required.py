@@ -26,10 +26,10 @@ def missing_required(message: Message) -> list[str]:
     A part without content is reported by its own path, such as `message.parts[0]`.
     """
     check = _CHECKERS.get(type(message))
-    return required(type(message))(message) if check is None else check(message)
+    return compile_required(type(message))(message) if check is None else check(message)
 
 
-def required(cls: type[Message]) -> Callable[[Any], list[str]]:
+def compile_required(cls: type[Message]) -> Callable[[Any], list[str]]:
     """The function behind `missing_required` for one class. Compiled once."""
     found = _CHECKERS.get(cls)
     if found is None:
@@ -43,13 +43,13 @@ _LIBRARY: dict[str, Any] = {}
 
 
 def _checker(plan: MessagePlan) -> Callable[[Any], list[str]]:
-    demanding = _demanding(plan)
+    demanding = _find_demanding(plan)
     if plan.label not in demanding:
         return lambda _: []
     if plan.label not in _LIBRARY:
         _LIBRARY.update(member=member, below=_below)
         source = Source(_LIBRARY)
-        for one in plan.nested():
+        for one in plan.list_nested():
             if one.label in demanding and one.label not in _LIBRARY:
                 _message(source, one, demanding)
         source.compile(f"required {plan.descriptor.full_name}")
@@ -57,9 +57,9 @@ def _checker(plan: MessagePlan) -> Callable[[Any], list[str]]:
     return check
 
 
-def _demanding(plan: MessagePlan) -> set[str]:
+def _find_demanding(plan: MessagePlan) -> set[str]:
     """The message types that can lack a REQUIRED member, themselves or in a nested message."""
-    plans = [one for one in plan.nested() if one.kind is Kind.MESSAGE]
+    plans = [one for one in plan.list_nested() if one.kind is Kind.MESSAGE]
     demanding = {one.label for one in plans if one.required_oneofs or any(map(_can_be_missed, one.fields))}
     grown = True
     while grown:

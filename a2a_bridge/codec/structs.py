@@ -218,7 +218,7 @@ def read_struct(message: Any) -> dict[str, Any]:
     try:
         return _object(wire, 0, len(wire))
     except (Irregular, IndexError):
-        return _object(*_known(message))
+        return _object(*_strip_unknown(message))
 
 
 def read_list(message: Any) -> list[Any]:
@@ -227,7 +227,7 @@ def read_list(message: Any) -> list[Any]:
     try:
         return _array(wire, 0, len(wire))
     except (Irregular, IndexError):
-        return _array(*_known(message))
+        return _array(*_strip_unknown(message))
 
 
 def read_value(message: Any) -> Json:
@@ -236,7 +236,7 @@ def read_value(message: Any) -> Json:
     try:
         made: Json = _value(wire, 0, len(wire))
     except (Irregular, IndexError):
-        made = _value(*_known(message))
+        made = _value(*_strip_unknown(message))
     return made
 
 
@@ -247,7 +247,7 @@ def _octets(message: Any) -> bytes:
     return wire
 
 
-def _known(message: Any) -> tuple[bytes, int, int]:
+def _strip_unknown(message: Any) -> tuple[bytes, int, int]:
     """The bytes of a message without its unknown fields."""
     known = type(message)()
     known.CopyFrom(message)

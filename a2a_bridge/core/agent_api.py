@@ -15,7 +15,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events, messages_of
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.protocols import lacks
-from a2a_bridge.core.service import Service, refused, refused_stream
+from a2a_bridge.core.service import Service, reject, reject_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
@@ -89,19 +89,19 @@ class _AgentService:
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         method = self._methods.get(call.operation)
         if method is None:
-            return refused(_unsupported(call))
+            return reject(_unsupported_error(call))
         answer: Coroutine[Any, Any, Res] = method(call.request, call.context)
         return answer
 
     def stream(self, call: Call[Any, Any], /) -> Events:
         method = self._methods.get(call.operation)
         if method is None:
-            return refused_stream(_unsupported(call))
+            return reject_stream(_unsupported_error(call))
         events: Events = method(call.request, call.context)
         return events
 
 
-def _unsupported(call: Call[Any, Any]) -> A2AError:
+def _unsupported_error(call: Call[Any, Any]) -> A2AError:
     return A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
 
 

@@ -207,7 +207,7 @@ def invalid_params(field: str, description: str) -> A2AError:
     return A2AError(Reason.INVALID_PARAMS, text, violations=(Violation(field, description),))
 
 
-def missing_members(paths: Sequence[str]) -> A2AError:
+def missing_members_error(paths: Sequence[str]) -> A2AError:
     """INVALID_PARAMS that names every absent REQUIRED member by its JSON path."""
     violations = [Violation(path, "is required") for path in paths]
     return A2AError(Reason.INVALID_PARAMS, f"{', '.join(paths)}: required", violations=violations)

@@ -87,7 +87,7 @@ def innermost(events: Events) -> Events:
     return events
 
 
-async def opened(events: Events) -> tuple[Event, Events] | None:
+async def open_stream(events: Events) -> tuple[Event, Events] | None:
     """The first event of a stream and the rest; None if it is empty. Closes the stream on an error."""
     try:
         return await anext(events), events

@@ -1,7 +1,7 @@
 """A bounded, numbered log of the events of one stream, with readers at their own positions. It does no I/O.
 
 How to use it: subclass `EventLog` where events that are not in memory are found elsewhere (`older`), or have
-to be folded into something (`dropped`). One `LogRules` serves all logs of an owner. Waiting is given from
+to be folded into something (`on_drop`). One `LogRules` serves all logs of an owner. Waiting is given from
 outside: `LogRules.waiter` makes futures (`asyncio.Future`), `LogRules.call_later` timers.
 
     rules = LogRules(256, 96 << 10, Pace.FREE, waiter=asyncio.Future)
@@ -15,13 +15,13 @@ Rules:
 1. Events are numbered from 1 without gaps and stored once for all readers. A reader is a position: the number
    of the last event that it has read. What a reader was handed out counts as read at its next `take`.
 2. The log keeps as many of the newest events as `events` and `size` allow. Events that fall out of it are
-   given to `dropped`. With Pace.FREE, the newest one is kept whatever its size is.
+   given to `on_drop`. With Pace.FREE, the newest one is kept whatever its size is.
 3. `pace` says which reader the writer waits for. That reader never misses an event: what it has not read is
    kept beyond the bounds, and `crowded` asks the writer to wait in `room`.
 4. A reader behind the kept events reads from `older`; if that has nothing, it gets a GapError. If another
    process writes the events, too, `skip_to` or `look_again` makes the readers look into `older`.
 5. With Pace.SLOWEST, a reader that makes the writer wait for `stall` seconds is dropped with an error.
-6. Sizes are the caller's: given to `append`, reported again to `dropped`. So whoever holds a memory account
+6. Sizes are the caller's: given to `append`, reported again to `on_drop`. So whoever holds a memory account
    adds the first and subtracts the second.
 """
 
@@ -165,10 +165,10 @@ class EventLog(Generic[E]):
         """
         return ()
 
-    def dropped(self, events: Sequence[E], size: int, /) -> None:
+    def on_drop(self, events: Sequence[E], size: int, /) -> None:
         """Called with the oldest events when they leave the memory, and their bytes."""
 
-    def given(self) -> int:
+    def last_given(self) -> int:
         """The highest number that an event was given, whether it is in the log by now or not."""
         return self.last
 
@@ -216,7 +216,7 @@ class EventLog(Generic[E]):
         """Notes that no event follows, unless `reopen` is called."""
         self.ended = True
         self.wake()
-        self.moved()
+        self.wake_writer()
 
     def reopen(self) -> None:
         """Notes that events may follow again."""
@@ -266,7 +266,7 @@ class EventLog(Generic[E]):
         self._dropped += size
         del self.events[:count], ends[:count]
         self.base += count
-        self.dropped(gone, size)
+        self.on_drop(gone, size)
 
     def drop_read(self) -> None:
         """Drops what is not needed at once: all events that the readers who matter have read."""
@@ -287,7 +287,7 @@ class EventLog(Generic[E]):
         if not free and (not self.readers or after < self._pace):
             self._set_pace(after)
         self.readers.add(reader)
-        self.moved()  # it may be the fastest one
+        self.wake_writer()  # it may be the fastest one
         return reader
 
     def leave(self, reader: LogReader[E]) -> None:
@@ -298,7 +298,7 @@ class EventLog(Generic[E]):
         readers.remove(reader)
         if self.rules.pace is Pace.FASTEST:
             self._set_pace(self.base)  # this may have been the fastest one
-        self.moved()
+        self.wake_writer()
         if not readers:
             self.left()
 
@@ -309,7 +309,7 @@ class EventLog(Generic[E]):
 
     # ------------------------------------------------------------------ internals
 
-    def moved(self) -> None:
+    def wake_writer(self) -> None:
         """Notes that a reader has joined, read further, or left: wakes the writer if it may go on."""
         if self.writers_waiting and (self.ended or not self.readers or self._find_pace() > self._pace):
             self.writers_waiting = _wake(self.writers_waiting)
@@ -380,7 +380,7 @@ class LogReader(Generic[E]):
         if self.position != self._next:
             self.position = self._next
             if log.writers_waiting:
-                log.moved()
+                log.wake_writer()
         while True:
             most = BATCH
             if self._error is not None:
@@ -403,7 +403,7 @@ class LogReader(Generic[E]):
                 await self._look_elsewhere()
                 continue
             if self.position > log.last:
-                if self.position > log.given():
+                if self.position > log.last_given():
                     raise GapError(self.position)
             elif log.ended:
                 return ()

@@ -178,7 +178,7 @@ def state_of(event: hub.StreamResponse) -> hub.TaskState:
     return event.task.status.state if which == "task" else hub.TASK_STATE_UNSPECIFIED
 
 
-def asked_task_id(request: Any) -> str:
+def read_task_id(request: Any) -> str:
     """The id of the task that a request names; empty if it names none. Callers choose it."""
     if isinstance(request, hub.SendMessageRequest):
         return request.message.task_id

@@ -86,7 +86,7 @@ class PageTokens:
     def __init__(self, key: bytes = b"") -> None:
         self._key = key or os.urandom(32)
 
-    def following(self, scope: Scope, query: TaskQuery, last: tuple[int, str]) -> str:
+    def next_token(self, scope: Scope, query: TaskQuery, last: tuple[int, str]) -> str:
         """The token for the page after a task. last: its time, in nanoseconds since the epoch, and its id."""
         place = f"{last[0]} {last[1]}".encode()
         return base64.urlsafe_b64encode(self._mac(place, _name(scope, query)) + place).decode().rstrip("=")

@@ -15,12 +15,12 @@ def lacks(given: object, protocol: type[Any], name: str) -> bool:
 
 def require(given: object, protocol: type[Any]) -> None:
     """Raises TypeError with all members of a protocol, and of the protocols within, that an object lacks."""
-    missing = _missing(given, protocol)
+    missing = _find_missing(given, protocol)
     if missing:
         raise TypeError(f"{type(given).__name__} is no {protocol.__name__}: it lacks {', '.join(missing)}")
 
 
-def _missing(given: object, protocol: type[Any], prefix: str = "") -> list[str]:
+def _find_missing(given: object, protocol: type[Any], prefix: str = "") -> list[str]:
     types = get_type_hints(protocol)
     found = []
     for name in {**types, **vars(protocol)}:
@@ -29,5 +29,5 @@ def _missing(given: object, protocol: type[Any], prefix: str = "") -> list[str]:
         if lacks(given, protocol, name):
             found.append(prefix + name)
         elif getattr(types.get(name), "_is_protocol", False):
-            found += _missing(getattr(given, name), types[name], f"{prefix}{name}.")
+            found += _find_missing(getattr(given, name), types[name], f"{prefix}{name}.")
     return found

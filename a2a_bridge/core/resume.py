@@ -81,7 +81,7 @@ def number_of(id_: str, epoch: str = "") -> int | None:
     return int(found[2])
 
 
-def counted_on(first: str) -> Iterator[str]:
+def count_on(first: str) -> Iterator[str]:
     """The consecutive ids from `first` on; none if it does not end in a number."""
     found = _COUNTED.fullmatch(first)
     if found is None:

@@ -42,11 +42,11 @@ Middleware = Callable[[Service], Service]
 def compose(service: Service, *middleware: Middleware) -> Service:
     """Wraps `service`; the first middleware in the list is the outermost."""
     for wrap in reversed(middleware):
-        service = _checked(wrap(service), wrap)
+        service = _check(wrap(service), wrap)
     return service
 
 
-def _checked(wrapped: Any, wrap: Middleware) -> Service:
+def _check(wrapped: Any, wrap: Middleware) -> Service:
     """What a middleware has returned. Raises TypeError for anything but a service."""
     if callable(getattr(wrapped, "unary", None)) and callable(getattr(wrapped, "stream", None)):
         service: Service = wrapped
@@ -61,12 +61,12 @@ def _checked(wrapped: Any, wrap: Middleware) -> Service:
     )
 
 
-async def refused(error: A2AError) -> Any:
+async def reject(error: A2AError) -> Any:
     """The answer to a refused call: a coroutine that raises `error`."""
     raise error
 
 
-async def refused_stream(error: A2AError) -> Events:
+async def reject_stream(error: A2AError) -> Events:
     """The stream of a refused call: a generator that raises `error` when iterated."""
     raise error
     yield  # type: ignore[unreachable]  # makes this a generator

@@ -43,7 +43,7 @@ def annotate_final(update: hub.TaskStatusUpdateEvent, final: bool) -> None:
     update.metadata.fields[FINAL].bool_value = final
 
 
-def annotated_final(update: hub.TaskStatusUpdateEvent) -> bool | None:
+def read_final(update: hub.TaskStatusUpdateEvent) -> bool | None:
     """The annotated value; None without an annotation, in which case the state decides."""
     if not update.HasField("metadata"):
         return None
@@ -77,7 +77,7 @@ def synthesise(message: hub.Task | hub.TaskStatusUpdateEvent, what: str) -> None
     message.metadata.fields[SYNTHESISED].string_value = what
 
 
-def synthesised(message: hub.Task | hub.TaskStatusUpdateEvent) -> str:
+def synthetic_kind(message: hub.Task | hub.TaskStatusUpdateEvent) -> str:
     """CLOSING, SNAPSHOT or BEGINNING for a message that a bridge generated, else empty."""
     if not message.HasField("metadata"):
         return ""
@@ -87,7 +87,7 @@ def synthesised(message: hub.Task | hub.TaskStatusUpdateEvent) -> str:
 
 def by_state(update: hub.TaskStatusUpdateEvent) -> bool:
     """The rule of 0.3, for versions without a format of their own."""
-    annotated = annotated_final(update)
+    annotated = read_final(update)
     return update.status.state in FINAL_STATES if annotated is None else annotated
 
 
@@ -99,7 +99,7 @@ def finality(dialect: Dialect, binding: str = JSONRPC.name) -> Finality:
     states = _final_states(dialect, binding)
 
     def is_final(update: hub.TaskStatusUpdateEvent) -> bool:
-        annotated = annotated_final(update)
+        annotated = read_final(update)
         return update.status.state in states if annotated is None else annotated
 
     return is_final

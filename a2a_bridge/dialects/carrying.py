@@ -69,7 +69,7 @@ def loads(data: bytes) -> Json:
     named = _names_texts(tree) if len(data) > _LONG else None
     if named is None:
         named = data.find(_BEGINNING) >= 0 or (data.find(b"\\") >= 0 and data.find(_ESCAPE) >= 0)
-    return _opened(tree) if named else tree
+    return _open(tree) if named else tree
 
 
 def dumps(tree: Json) -> bytes:
@@ -79,7 +79,7 @@ def dumps(tree: Json) -> bytes:
         return data
     if data.find(_BEGINNING) >= 0 and _carries(data):
         spend(len(data) // OCTETS_PER_VALUE)
-        _each_text(tree, _sealed)
+        _each_text(tree, _seal)
         data = codec.dumps(tree)
     return data
 
@@ -87,40 +87,40 @@ def dumps(tree: Json) -> bytes:
 # --- protobuf ---
 
 
-def opened_request(wire: bytes, method: str) -> bytes:
+def open_request(wire: bytes, method: str) -> bytes:
     """The bytes of a request of a gRPC method (`/package.Service/Method`) with verified, plain carried texts.
 
     Invalid carried texts are removed.
     """
-    return _protobuf(wire, method, _unsealed, 0) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
+    return _protobuf(wire, method, _unseal, 0) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
 
 
-def opened_response(wire: bytes, method: str) -> bytes:
+def open_response(wire: bytes, method: str) -> bytes:
     """The same for a response."""
-    return _protobuf(wire, method, _unsealed, 1) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
+    return _protobuf(wire, method, _unseal, 1) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
 
 
-def sealed_request(wire: bytes, method: str) -> bytes:
+def seal_request(wire: bytes, method: str) -> bytes:
     """The bytes of a request with a code before each carried text."""
-    return _protobuf(wire, method, _sealed, 0) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
+    return _protobuf(wire, method, _seal, 0) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
 
 
-def sealed_response(wire: bytes, method: str) -> bytes:
+def seal_response(wire: bytes, method: str) -> bytes:
     """The same for a response."""
-    return _protobuf(wire, method, _sealed, 1) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
+    return _protobuf(wire, method, _seal, 1) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
 
 
 # --- service parameters ---
 
 
-def sealed_side_channel(text: str, request: Message) -> str:
+def seal_side_channel(text: str, request: Message) -> str:
     """The value of SIDE_CHANNEL on the wire, in a request or in the answer to it."""
-    return _sealed(text, _about(request)) or ""
+    return _seal(text, _about(request)) or ""
 
 
-def opened_side_channel(value: str, request: Message) -> str:
+def open_side_channel(value: str, request: Message) -> str:
     """The text in SIDE_CHANNEL; empty unless a bridge with our key wrote it for this request."""
-    return _unsealed(value, _about(request)) or ""
+    return _unseal(value, _about(request)) or ""
 
 
 # --- the code ---
@@ -132,11 +132,11 @@ def _code(text: str, owner: bytes) -> str:
     return urlsafe_b64encode(hmac.digest(_key, octets, "sha256"))[:_CODE].decode()
 
 
-def _sealed(text: object, owner: bytes) -> str | None:
+def _seal(text: object, owner: bytes) -> str | None:
     return f"{_code(text, owner)}.{text}" if isinstance(text, str) else None
 
 
-def _unsealed(value: object, owner: bytes) -> str | None:
+def _unseal(value: object, owner: bytes) -> str | None:
     if not isinstance(value, str) or value[_CODE : _CODE + 1] != ".":
         return None
     text = value[_CODE + 1 :]
@@ -171,8 +171,8 @@ def _carries(data: bytes) -> bool:
 Change = Callable[[object, bytes], "str | None"]
 
 
-def _opened(tree: Json) -> Json:
-    _each_text(tree, _unsealed)
+def _open(tree: Json) -> Json:
+    _each_text(tree, _unseal)
     return tree
 
 

@@ -52,7 +52,7 @@ def detect(
     if text:
         matching = [dialect for dialect in offered if _is(dialect, text)]
         if not matching:
-            raise version_not_supported(_unknown(text), offered)
+            raise version_not_supported(_unknown_problem(text), offered)
     else:
         matching = [dialect for dialect in offered if not dialect.declares]
     for dialect in matching:
@@ -62,7 +62,7 @@ def detect(
     if elsewhere and lenient:
         return elsewhere[0]
     if not matching or (elsewhere and not text):
-        raise version_not_supported(_undeclared(offered, elsewhere), offered)
+        raise version_not_supported(_undeclared_problem(offered, elsewhere), offered)
     return matching[0]
 
 
@@ -86,10 +86,10 @@ def detect_among(
         if _is(dialect, text):
             problem = f"version {text!r} is served at {address_of(dialect)}"
             raise version_not_supported(f"{problem}, this address is of version {group[0].version}", offered)
-    raise version_not_supported(_unknown(text), offered)
+    raise version_not_supported(_unknown_problem(text), offered)
 
 
-def presumed(declared: str | None, offered: Sequence[Dialect], having: Collection[Dialect] = ()) -> Dialect:
+def presume(declared: str | None, offered: Sequence[Dialect], having: Collection[Dialect] = ()) -> Dialect:
     """The dialect for the error format when the version of the caller could not be determined.
 
     In this order: the declared version; the newest one that has the address; for a caller that declared
@@ -122,13 +122,13 @@ def version_not_supported(problem: str, offered: Iterable[Dialect]) -> A2AError:
     )
 
 
-def _unknown(declared: str) -> str:
+def _unknown_problem(declared: str) -> str:
     if "," in declared:
         return f"the request declares several versions, {declared[:32]!r}"
     return f"version {declared[:32]!r} is not supported here"
 
 
-def _undeclared(offered: Collection[Dialect], elsewhere: Sequence[Dialect]) -> str:
+def _undeclared_problem(offered: Collection[Dialect], elsewhere: Sequence[Dialect]) -> str:
     """The problem of a request that declares no version, and the header that fixes it.
 
     elsewhere: the offered versions that have the method or path. All of them require a declaration.

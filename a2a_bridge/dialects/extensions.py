@@ -17,7 +17,7 @@ OLDER_EXTENSIONS = "x-a2a-extensions"
 _NAMES = (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS)
 
 
-def merged(values: Iterable[str]) -> str:
+def merge(values: Iterable[str]) -> str:
     """Several lists as one, in their order, without repetition."""
     uris = (uri for value in values for part in value.split(",") if (uri := part.strip()))
     return ",".join(dict.fromkeys(uris))

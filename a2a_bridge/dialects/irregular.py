@@ -79,7 +79,7 @@ class Shape:
             return self.cls.FromString(self.text(tree).encode("latin-1"))
         except (Refused, ValueError, RecursionError, ProtobufDecodeError):
             pass
-        raise explained(self, tree)
+        raise explain(self, tree)
 
 
 def text_of(shape: Shape, source: Any) -> str:
@@ -100,10 +100,10 @@ def text_of(shape: Shape, source: Any) -> str:
         if EMPTY in unmapped.sources(reader.mark):
             message.metadata.SetInParent()  # type: ignore[attr-defined]
         text = message.SerializeToString().decode("latin-1")
-    presented_tree = presented(shape, reader.tree, reader.facts)
+    presented_tree = present(shape, reader.tree, reader.facts)
     apart = bool(reader.facts) and reader.mark is None  # facts that the peer expressed in its own format
     entries = unmapped.difference(presented_tree, _without_mark(source, reader), whole=apart)
-    entries = [one for one in entries if one[0] not in reader.dropped]
+    entries = [one for one in entries if one[0] not in reader.on_drop]
     if not entries:
         return text
     carried = unmapped.write(KIND, entries)
@@ -132,7 +132,7 @@ def _without_mark(source: JsonObject, reader: Reader) -> JsonObject:
     return rest | {"metadata": metadata} if metadata else rest
 
 
-def presented(shape: Shape, tree: JsonObject, facts: Facts) -> JsonObject:
+def present(shape: Shape, tree: JsonObject, facts: Facts) -> JsonObject:
     """The canonical tree with its facts, as sent to a 0.x peer."""
     if not facts:
         return tree
@@ -157,7 +157,7 @@ def without_flag(tree: JsonObject, facts: Facts) -> JsonObject:
 WRAPPED = "data_part_compat"
 
 
-def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> JsonObject:
+def restore_tree(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> JsonObject:
     """The tree as sent to a peer, with the carried content of this shape; for messages with KEY or facts.
 
     tree: canonical, with KEY in its metadata as in the message. It may be changed.
@@ -166,7 +166,7 @@ def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> Json
     text = metadata.pop(KEY, None)
     if not metadata:
         tree.pop("metadata", None)
-    presented_tree = presented(shape, tree, facts or {})
+    presented_tree = present(shape, tree, facts or {})
     entries = unmapped.read(text, KIND)
     if not entries:
         return presented_tree
@@ -174,7 +174,7 @@ def restored(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> Json
     return made
 
 
-def marked(shape: Shape, message: Any) -> JsonObject:
+def mark_tree(shape: Shape, message: Any) -> JsonObject:
     """The tree of a message that has facts, as sent to a peer."""
     copy: Any = shape.cls()
     copy.CopyFrom(message)
@@ -189,13 +189,13 @@ def marked(shape: Shape, message: Any) -> JsonObject:
     tree = shape.encode(copy)
     if key is not None:
         tree["metadata"] = {**tree.get("metadata", {}), KEY: key}
-    made = restored(shape, tree, facts)
+    made = restore_tree(shape, tree, facts)
     if empty and facts:
         made["metadata"][KEY] = dumps_ascii({HUB: facts, EMPTY: True})
     return made
 
 
-def explained(shape: Shape, tree: Json) -> DecodeError:
+def explain(shape: Shape, tree: Json) -> DecodeError:
     """All errors in a tree, including the units within it."""
     problems: list[Violation] = []
     _explain(shape, tree, "", problems)

@@ -31,7 +31,7 @@ def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[An
     Raises INVALID_AGENT_RESPONSE if the cause is not in a task.
     """
     try:
-        return _encoded(row, response), []
+        return _encode(row, response), []
     except A2AError as error:
         if error.reason is not Reason.INVALID_AGENT_RESPONSE:
             raise
@@ -41,13 +41,13 @@ def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[An
     left_out = []
     for task in response.tasks:
         try:
-            _encoded(row, hub.ListTasksResponse(tasks=[task]))
+            _encode(row, hub.ListTasksResponse(tasks=[task]))
         except A2AError:
             left_out.append(task.id)
         else:
             rest.tasks.append(task)
     rest.page_size = len(rest.tasks)
-    return _encoded(row, rest), left_out
+    return _encode(row, rest), left_out
 
 
 def decode_list(row: Row[Any, Any], wire: Any) -> tuple[hub.ListTasksResponse, int]:
@@ -72,7 +72,7 @@ def decode_list(row: Row[Any, Any], wire: Any) -> tuple[hub.ListTasksResponse, i
     return response, left_out
 
 
-def _encoded(row: Row[Any, Any], response: hub.ListTasksResponse) -> Any:
+def _encode(row: Row[Any, Any], response: hub.ListTasksResponse) -> Any:
     wire = row.encode_response(response)
     if type(wire) is bytes and may_be_deep(wire) and too_deep(response):
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, "a task is nested too deeply", blame=Blame.PEER)

@@ -30,7 +30,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec.meter import spend_on
 from a2a_bridge.codec.plan import is_repeated
 from a2a_bridge.codec.source import Source
-from a2a_bridge.dialects.unmapped import HUB, KEY, carried, carry
+from a2a_bridge.dialects.unmapped import HUB, KEY, carry, find_content
 from a2a_bridge.peers import Files
 
 Convert = Callable[[Any, Any, "Context"], None]
@@ -67,7 +67,7 @@ class Pair:
 _NAMES: dict[str, Any] = {"KEY": KEY, "HUB": HUB, "carry": carry, "spend_on": spend_on}
 
 
-def paired(
+def compile_pair(
     wire: type[Message],
     hub: type[Message],
     *,
@@ -125,7 +125,7 @@ def _body(
                 then = (
                     "context.carried = True"
                     if way == "encode"
-                    else f"extras = {source.keep('taken', taken)}(into)"
+                    else f"extras = {source.keep('taken', take)}(into)"
                 )
                 if has_extras or way == "encode":
                     with block("if KEY in into.metadata.fields:"):
@@ -177,9 +177,9 @@ def _field(source: Source, way: str, field: Any, other: Any) -> None:
                 line(f"inner = {its}", "inner.SetInParent()", f"{convert}({mine}, inner, context)")
 
 
-def taken(unit: Any) -> dict[str, Any]:
+def take(unit: Any) -> dict[str, Any]:
     """Removes the content under HUB from the metadata of a unit and returns it."""
-    extras = carried(unit, HUB)
+    extras = find_content(unit, HUB)
     if extras is not None:
         carry(unit, HUB, None)
     return extras if isinstance(extras, dict) else {}

@@ -55,13 +55,13 @@ class Reader:
         self.problems: list[Violation] = []
         self.mark: Json = None
         #: pointers to members that are not carried, because only the receiver would see their content
-        self.dropped: set[str] = set()
+        self.on_drop: set[str] = set()
 
     def wrong(self, name: str, problem: str) -> None:
         """Reports a member that cannot be decoded."""
         self.problems.append((member(self.path, name) if name else self.path, problem))
 
-    def expected(self, name: str, what: str) -> None:
+    def report_type(self, name: str, what: str) -> None:
         """Reports a member of the wrong type."""
         self.wrong(name, f"expected {what}, got {describe(self.source.get(name))}")
 
@@ -92,7 +92,7 @@ class Reader:
         """A string."""
         value = self.source.get(name)
         if value is not None and type(value) is not str:
-            self.expected(name, "a string")
+            self.report_type(name, "a string")
             return
         text = value or ""
         self._unicode(text, member(self.path, name))
@@ -139,7 +139,7 @@ class Reader:
         """True or false; None if absent. Only true is in the tree."""
         value = self.source.get(name)
         if value is not None and type(value) is not bool:
-            self.expected(name, "true or false")
+            self.report_type(name, "true or false")
             return None
         if value:
             self.tree[name] = True
@@ -152,7 +152,7 @@ class Reader:
             if lenient_timestamp(value) is not None:
                 self.tree[name] = value
         elif value is not None:
-            self.expected(name, "a date and time")
+            self.report_type(name, "a date and time")
 
     def _unicode(self, text: str, path: str) -> None:
         try:
@@ -178,14 +178,14 @@ class Reader:
         """The list in a member; empty if absent."""
         value = self.source.get(name)
         if value is not None and type(value) is not list:
-            self.expected(name, "an array")
+            self.report_type(name, "an array")
         return value if type(value) is list else []
 
     def object(self, name: str) -> JsonObject | None:
         """The object in a member; None if absent."""
         value = self.source.get(name)
         if value is not None and type(value) is not dict:
-            self.expected(name, "an object")
+            self.report_type(name, "an object")
         return value if type(value) is dict else None
 
     def metadata(self, *ours: str) -> None:
@@ -205,7 +205,7 @@ class Reader:
         try:
             if self.explains:
                 scalars.check_free(value, path)
-            made: Json = scalars.rounded(value)
+            made: Json = scalars.round_integers(value)
         except scalars.FreeJsonError as error:
             self.problems += error.problems
             return None

@@ -60,7 +60,7 @@ def check_free(value: Json, path: str) -> None:
         raise FreeJsonError(found)
 
 
-def rounded(value: Any) -> Any:
+def round_integers(value: Any) -> Any:
     """JSON with the integers that a Value returns; the same object if equal.
 
     Raises OverflowError for an integer that no double can hold at all.
@@ -87,7 +87,7 @@ def rounded(value: Any) -> Any:
     changes = {
         at: near
         for at, item in (value.items() if kind is dict else enumerate(value))
-        if type(item) not in _UNCHANGED and (near := rounded(item)) is not item
+        if type(item) not in _UNCHANGED and (near := round_integers(item)) is not item
     }
     if not changes:
         return value

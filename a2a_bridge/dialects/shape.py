@@ -50,7 +50,7 @@ from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 from a2a_bridge.dialects import scalars
-from a2a_bridge.dialects.irregular import Fact, Shape, marked, restored, text_of
+from a2a_bridge.dialects.irregular import Fact, Shape, mark_tree, restore_tree, text_of
 from a2a_bridge.dialects.members import Inline, Member, fields_of
 from a2a_bridge.dialects.pair import set_field
 from a2a_bridge.dialects.reader import Names
@@ -62,10 +62,10 @@ _LIBRARY: dict[str, Any] = {
     "KEY": KEY,
     "LEVELS": LEVELS,
     "VARINT": VARINT,
-    "marked": marked,
+    "marked": mark_tree,
     "metadata_entry": scalars.metadata_entry,
     "read_struct": read_struct,
-    "restored": restored,
+    "restored": restore_tree,
     "spend_on": spend_on,
     "strings": scalars.strings,
     "struct": scalars.struct,
@@ -108,7 +108,7 @@ def unit(
         compiler.encode,
         lambda tree: _units(members, tree),
         facts={one.member.name: one.fact() for one in _enums(cls, members)}
-        | {field.json_name: _lacking(cls, field) for field in compiler.lacking},
+        | {field.json_name: _lacking_fact(cls, field) for field in compiler.lacking},
     )
     _LIBRARY[f"shape_{compiler.label}"] = shape
     _COMPILERS[shape] = compiler
@@ -446,7 +446,7 @@ def _enums(
             yield from _enums(member.shape.cls, member.shape.members, *inner)
 
 
-def _lacking(cls: type[Message], field: FieldPlan) -> Fact:
+def _lacking_fact(cls: type[Message], field: FieldPlan) -> Fact:
     """The fact of a member of the hub that the version lacks."""
 
     def take(message: Any) -> Json:
@@ -471,7 +471,7 @@ def _require_places(
     """Raises TypeError for a member of the hub without a place, and for one that `lacks` cannot name."""
     fields = fields_of(cls)
     hub = cls.DESCRIPTOR.full_name
-    missing = fields.keys() - {*_named(members), *lacks, *elsewhere}
+    missing = fields.keys() - {*_list_names(members), *lacks, *elsewhere}
     if missing:
         raise TypeError(
             f"{hub} has no place for {', '.join(sorted(missing))}: add a Member, or name it in lacks= (it is"
@@ -485,11 +485,11 @@ def _require_places(
         raise TypeError(f"{hub}: lacks= cannot keep {', '.join(wrong or lacks)} in metadata")
 
 
-def _named(members: tuple[Member, ...]) -> Iterator[str]:
+def _list_names(members: tuple[Member, ...]) -> Iterator[str]:
     """The JSON names in the hub of the members of a table."""
     for member in members:
         if member.flat and isinstance(member.shape, Inline):
-            yield from _named(member.shape.members)
+            yield from _list_names(member.shape.members)
         else:
             yield member.of or member.name
 

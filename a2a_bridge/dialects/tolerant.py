@@ -18,7 +18,7 @@ def reader_of(cls: type[Message], members: tuple[Member, ...], kind: str = "") -
     fields = fields_of(cls)
     ordered = sorted(members, key=lambda member: bool(member.follows))
     notes = [member.noted for member in members if member.noted]
-    steps = [_required(member, _step(member, member.field_in(fields), notes)) for member in ordered]
+    steps = [_require(member, _step(member, member.field_in(fields), notes)) for member in ordered]
 
     def read(reader: Reader) -> None:
         if kind:
@@ -29,7 +29,7 @@ def reader_of(cls: type[Message], members: tuple[Member, ...], kind: str = "") -
     return read
 
 
-def _required(member: Member, step: Step) -> Step:
+def _require(member: Member, step: Step) -> Step:
     if not member.required:
         return step
 

@@ -108,7 +108,7 @@ def restore(tree: Any, entries: Sequence[Entry]) -> Any:
     return root[""]
 
 
-def restored(tree: Any, entries: Sequence[Entry]) -> Any:
+def restore_copy(tree: Any, entries: Sequence[Entry]) -> Any:
     """As `restore`, but the tree remains unchanged: the containers on the way to each value are copied."""
     root = {"": tree}
     copies: dict[str, Any] = {}
@@ -212,7 +212,7 @@ def carry(unit: Any, source: str, content: Json) -> None:
             unit.metadata.SetInParent()
 
 
-def carried(unit: Any, source: str) -> Any:
+def find_content(unit: Any, source: str) -> Any:
     """The content of a source in the metadata of a unit; None if absent."""
     if not unit.HasField("metadata") or KEY not in unit.metadata.fields:
         return None
@@ -233,7 +233,7 @@ def strip(message: Message) -> None:
             _remove(unit)
 
 
-def stripped(message: M) -> M:
+def strip_copy(message: M) -> M:
     """The message without texts: itself if it has none, else a copy."""
     if not present(message):
         return message
@@ -326,11 +326,11 @@ def _key(place: Any, step: str) -> Any:
     steps, which texts of other authors may have.
     """
     if type(place) is dict:
-        return _unescaped(step)
+        return _unescape(step)
     if type(place) is list and _INDEX.fullmatch(step) and int(step) < len(place):
         return int(step)
     return None
 
 
-def _unescaped(name: str) -> str:
+def _unescape(name: str) -> str:
     return name.replace("~1", "/").replace("~0", "~") if "~" in name else name

@@ -22,16 +22,16 @@ from a2a_bridge.codec import JsonObject, dumps_ascii
 from a2a_bridge.codec.decode import spellings
 from a2a_bridge.codec.plan import Kind, MessagePlan, is_repeated, plan_of
 from a2a_bridge.codec.unknown import octets_of
-from a2a_bridge.dialects.scalars import rounded
+from a2a_bridge.dialects.scalars import round_integers
 from a2a_bridge.dialects.unmapped import (
     EMPTY,
     KEY,
     PROTO,
     Entry,
     below,
-    carried,
     carry,
     difference,
+    find_content,
     restore,
     sources,
     units,
@@ -48,12 +48,12 @@ _FREE_NAMES = frozenset({"metadata", "data"})
 def add(unit: Any, entries: list[Entry]) -> None:
     """Adds entries to those in the metadata of a unit."""
     if entries:
-        carry(unit, PROTO, [*(carried(unit, PROTO) or ()), *entries])
+        carry(unit, PROTO, [*(find_content(unit, PROTO) or ()), *entries])
 
 
 def entries_of(unit: Any) -> list[Entry]:
     """The entries in the metadata of a unit."""
-    found = carried(unit, PROTO)
+    found = find_content(unit, PROTO)
     return found if isinstance(found, list) else []
 
 
@@ -109,7 +109,7 @@ def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, en
         if many and not value:
             entries.append([here, value])
         elif one.kind in _FREE:
-            entries += difference(rounded(value), value, here)
+            entries += difference(round_integers(value), value, here)
         elif one.kind is Kind.MESSAGE and one.message is not None:
             content = getattr(message, field.name)
             if not many:

@@ -4,16 +4,16 @@ from a2a_bridge.gateway.cards import (
     note_signatures,
     rewrite,
     rewrite_extended_card,
-    synthesised,
+    synthesise_card,
     without_lacking,
 )
-from a2a_bridge.gateway.failover import Failover, dialled
+from a2a_bridge.gateway.failover import Failover, dial_failover
 from a2a_bridge.gateway.options import UpstreamOptions
-from a2a_bridge.gateway.polyfill import REMEMBERED, polyfilled
+from a2a_bridge.gateway.polyfill import REMEMBERED, add_polyfill
 from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.router import Route, Router
 from a2a_bridge.gateway.stream_sharing import StreamSharing
-from a2a_bridge.gateway.upstream import Dial, Health, Upstream, failed_to_connect
+from a2a_bridge.gateway.upstream import Dial, Health, Upstream, is_connect_failure
 
 __all__ = [
     "REMEMBERED",
@@ -26,12 +26,12 @@ __all__ = [
     "StreamSharing",
     "Upstream",
     "UpstreamOptions",
-    "dialled",
-    "failed_to_connect",
+    "add_polyfill",
+    "dial_failover",
+    "is_connect_failure",
     "note_signatures",
-    "polyfilled",
     "rewrite",
     "rewrite_extended_card",
-    "synthesised",
+    "synthesise_card",
     "without_lacking",
 ]

@@ -14,7 +14,7 @@ from weakref import ReferenceType, ref
 from cachetools import LRUCache
 
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.messages import asked_task_id, context_id_of, task_id_of
+from a2a_bridge.core.messages import context_id_of, read_task_id, task_id_of
 from a2a_bridge.gateway.upstream import Upstream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -32,7 +32,7 @@ class Affinity:
     def home(self, call: Call[Any, Any]) -> tuple[Upstream | None, bool]:
         """The endpoint to ask, None if any may be; and whether it has the task of the call."""
         request = call.request
-        task_id = asked_task_id(request)
+        task_id = read_task_id(request)
         context_id = request.message.context_id if isinstance(request, hub.SendMessageRequest) else ""
         found = self._tasks.get(task_id) if task_id else None
         if found is not None:

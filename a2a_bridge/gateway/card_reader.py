@@ -28,7 +28,7 @@ class CardReader:
         """Raises A2AError for a card that cannot be read or used."""
         found = await self._resolver.locate(self._url, exact=self._options.exact, revalidate=True)
         offered = select(found.card, known=names(), binding=self._binding, version=self._version)
-        settled = await Destinations(self._options).settled(offered)
+        settled = await Destinations(self._options).check_and_connect(offered)
         candidates = [one.candidate for one in settled if not one.refusal]
         if not candidates:
             text = f"no interface of the card may be used: {'; '.join(one.refusal for one in settled)}"

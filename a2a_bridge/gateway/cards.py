@@ -75,9 +75,9 @@ class OpenExtendedCard:
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         unary = self._service.unary
-        return self._opened(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
+        return self._open(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
 
-    async def _opened(self, call: Call[Req, Res]) -> Res:
+    async def _open(self, call: Call[Req, Res]) -> Res:
         card: Any = await self._service.unary(call)
         return cast("Res", without_security(card))
 
@@ -118,9 +118,9 @@ class _RewriteExtendedCard:
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         # Only GetExtendedAgentCard needs a change.
         unary = self._service.unary
-        return self._rewritten(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
+        return self._rewrite(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
 
-    async def _rewritten(self, call: Call[Req, Res]) -> Res:
+    async def _rewrite(self, call: Call[Req, Res]) -> Res:
         response = await self._service.unary(call)
         if not isinstance(response, hub.AgentCard):
             return response
@@ -135,7 +135,7 @@ class _RewriteExtendedCard:
         return self._service.stream(call)
 
 
-def synthesised(interface: hub.AgentInterface) -> hub.AgentCard:
+def synthesise_card(interface: hub.AgentInterface) -> hub.AgentCard:
     """The smallest card for an agent without one (spec 4.4.1 REQUIRED members, honest texts).
 
     Streaming is declared, because clients do not use it otherwise; the agent itself refuses it if necessary.

@@ -113,13 +113,13 @@ class Connections:
 
     async def open(self) -> None:
         """Raises UNSUPPORTED_OPERATION if none of the interfaces can be dialled."""
-        self._current = await self._opened(self._current)
+        self._current = await self._open(self._current)
 
     async def replace(self, candidates: Sequence[Candidate], *, resumes: bool) -> None:
         """Uses other interfaces from now on. Raises UNSUPPORTED_OPERATION or ValueError, and changes nothing,
         if none can be dialled.
         """
-        made = await self._opened(self._made(candidates, resumes=resumes))
+        made = await self._open(self._made(candidates, resumes=resumes))
         before = self._current
         if made.shape == before.shape:
             offered = made.failover.upstreams
@@ -165,7 +165,7 @@ class Connections:
         )
         return self._above(failover, _shape(upstreams[0].candidate, resumes=resumes))
 
-    async def _opened(self, made: _Generation) -> _Generation:
+    async def _open(self, made: _Generation) -> _Generation:
         """Leaves out the interfaces that cannot be dialled at all. Raises UNSUPPORTED_OPERATION."""
         await made.failover.open()
         shape = _shape(made.failover.upstreams[0].candidate, resumes=made.shape.resumes)
@@ -197,9 +197,9 @@ class Connections:
         """Closes connections after the last call that uses them."""
         task = asyncio.create_task(_close_idle(used, close), name="close connections of an older card")
         self._closing[task] = close
-        task.add_done_callback(self._closed)
+        task.add_done_callback(self._close)
 
-    def _closed(self, task: asyncio.Task[None]) -> None:
+    def _close(self, task: asyncio.Task[None]) -> None:
         self._closing.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("connections of an older card cannot be closed", exc_info=error)

@@ -42,13 +42,13 @@ def with_context(message: M, name: str, shown: str) -> M:
     """
     made = type(message)()
     made.CopyFrom(message)
-    for one in _named(made):
+    for one in _find_named(made):
         if one.context_id == name:
             one.context_id = shown
     return made
 
 
-def _named(message: Any) -> Iterator[Any]:
+def _find_named(message: Any) -> Iterator[Any]:
     """The parts of an answer or event that have a context id, the whole first."""
     message = payload_of(message)
     if message is None:

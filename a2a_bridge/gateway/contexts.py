@@ -23,7 +23,7 @@ from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.messages import TERMINAL, context_id_of, state_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
@@ -54,7 +54,7 @@ class Contexts:
                 _settle(call.request, answer)
             return answer
         request: Any = call.request
-        completed: Call[Req, Res] = await self._completed(call) if request.message.task_id else call
+        completed: Call[Req, Res] = await self._complete(call) if request.message.task_id else call
         response = await self._service.unary(completed)
         sent: Any = response
         task: hub.Task = sent.task
@@ -68,12 +68,12 @@ class Contexts:
         return HandedOver(partial(self._open_stream, call))
 
     async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
-        stream = await opened(self._service.stream(await self._completed(call)))
+        stream = await open_stream(self._service.stream(await self._complete(call)))
         if stream is not None:
             self._note_event(call, stream[0].message)
         return stream
 
-    async def _completed(self, call: Call[Any, Any]) -> Call[Any, Any]:
+    async def _complete(self, call: Call[Any, Any]) -> Call[Any, Any]:
         """The call with the context id of its message's task, if it lacks one and the id can be found."""
         message = call.request.message
         if not message.task_id or message.context_id:

@@ -119,7 +119,7 @@ def _origin(text: str) -> Place:
     return found
 
 
-def moved(candidate: Candidate, named: str) -> Candidate | None:
+def move_to(candidate: Candidate, named: str) -> Candidate | None:
     """The same interface at the named host; None if that is the same place."""
     url, base = candidate.interface.url, place_of(named)
     here, family = place_of(url), _family(candidate)
@@ -165,7 +165,7 @@ class Destinations:
         self._agent_reach: Reach | None = None
         self._origins = [_origin(text) for text in options.credentials_for]
 
-    async def vetted(self, candidates: Sequence[Candidate]) -> list[Destination]:
+    async def check(self, candidates: Sequence[Candidate]) -> list[Destination]:
         """The interfaces that may be dialled, with or without credentials, and the refused ones. Makes no
         connection.
         """
@@ -173,11 +173,11 @@ class Destinations:
             return [Destination(one) for one in candidates]
         return [await self._vet(one, self._named) for one in candidates]
 
-    async def settled(self, candidates: Sequence[Candidate]) -> list[Destination]:
-        """`vetted` after test connections: interfaces that are refused or silent are replaced if the
+    async def check_and_connect(self, candidates: Sequence[Candidate]) -> list[Destination]:
+        """`check` after test connections: interfaces that are refused or silent are replaced if the
         replacement works.
         """
-        found = await self.vetted(candidates)
+        found = await self.check(candidates)
         return list(await asyncio.gather(*map(self._settle, found)))
 
     def fallbacks(self, found: Sequence[Destination]) -> list[Candidate]:
@@ -187,7 +187,7 @@ class Destinations:
             return usable
         known = {one.interface.url for one in usable}
         for one in found:
-            other = self._moved(one.candidate, self._named)
+            other = self._move(one.candidate, self._named)
             if other is not None and other.interface.url not in known:
                 known.add(other.interface.url)
                 usable.append(other)
@@ -211,22 +211,22 @@ class Destinations:
             refusal = _refusal(await self._reach_of(place), self._agent_reach)
         except OSError:
             refusal = ""  # no connection is possible either, unless a proxy can resolve it
-        if not refusal and not _proxied(candidate, place):
-            candidate = replace(candidate, resolve=self._resolving(self._agent_reach))
+        if not refusal and not _is_proxied(candidate, place):
+            candidate = replace(candidate, resolve=self._build_lookup(self._agent_reach))
         return Destination(candidate, refusal)
 
     async def _settle(self, one: Destination) -> Destination:
         silence = one.refusal or await self._silence(one.candidate)
         if not silence or self._named is None or self._options.trust_card_urls:
             return one if one.refusal else replace(one, silence=silence)
-        other = self._moved(one.candidate, self._named)
+        other = self._move(one.candidate, self._named)
         if other is not None and not await self._silence(other):
             return Destination(other, instead_of=f"{one.candidate.interface.url} ({silence})")
         return one if one.refusal else replace(one, silence=silence)
 
-    def _moved(self, candidate: Candidate, named: Place) -> Candidate | None:
-        """See `moved`. The replacement gets credentials under the same rules."""
-        other = moved(candidate, self._options.named)
+    def _move(self, candidate: Candidate, named: Place) -> Candidate | None:
+        """See `move_to`. The replacement gets credentials under the same rules."""
+        other = move_to(candidate, self._options.named)
         place = None if other is None else self._place(other)
         if other is None or place is None:
             return None
@@ -246,7 +246,7 @@ class Destinations:
 
     async def _silence(self, candidate: Candidate) -> str:
         place = place_of(candidate.interface.url)
-        if place is None or _family(candidate) not in ("http", "grpc") or _proxied(candidate, place):
+        if place is None or _family(candidate) not in ("http", "grpc") or _is_proxied(candidate, place):
             return ""
         return await self._probe(place.host, place.port)
 
@@ -276,7 +276,7 @@ class Destinations:
             raise
         return min((_reach(text) or Reach.NEVER for text in addresses), default=Reach.PUBLIC)
 
-    def _resolving(self, named: Reach) -> Lookup:
+    def _build_lookup(self, named: Reach) -> Lookup:
         """Resolves a host that only the card names, for a connection."""
 
         async def resolve(host: str, port: int) -> Sequence[str]:
@@ -321,7 +321,7 @@ def _reach(text: str) -> Reach | None:
     return Reach.PUBLIC if is_public(address) else Reach.PRIVATE
 
 
-def _proxied(candidate: Candidate, place: Place) -> bool:
+def _is_proxied(candidate: Candidate, place: Place) -> bool:
     """True if a proxy of the environment makes the connection and resolves the host."""
     if _family(candidate) != "http" or place.is_local:
         return False

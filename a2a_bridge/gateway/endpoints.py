@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from a2a_bridge.bindings import find
 from a2a_bridge.cards.select import Candidate
-from a2a_bridge.gateway.destinations import moved, place_of
+from a2a_bridge.gateway.destinations import move_to, place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -56,7 +56,7 @@ def _at(candidate: Candidate, endpoint: str) -> Candidate | None:
         if family not in ("http", "grpc"):
             return None
         # Without a change it is the place of the interface itself.
-        return moved(candidate, endpoint) or candidate
+        return move_to(candidate, endpoint) or candidate
     if family != "grpc":
         return None
     interface = hub.AgentInterface()

@@ -30,11 +30,11 @@ from a2a_bridge.cards.select import Candidate
 from a2a_bridge.circuit import Circuits
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
-from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.gateway.affinity import Affinity
 from a2a_bridge.gateway.retries import Retries, UnreachableError
-from a2a_bridge.gateway.upstream import Dial, Health, Upstream, dial, failed_to_connect
+from a2a_bridge.gateway.upstream import Dial, Health, Upstream, dial, is_connect_failure
 
 logger = logging.getLogger(__name__)
 
@@ -112,8 +112,8 @@ class Failover:
                 return await upstream.unary(call)
             except A2AError as error:
                 failure = error
-            return await self._repeated(call, _unary, self._failed(upstream, failure), failure)
-        return await self._repeated(call, _unary, {})
+            return await self._repeat(call, _unary, self._count_failure(upstream, failure), failure)
+        return await self._repeat(call, _unary, {})
 
     def stream(self, call: Call[Any, Any], /) -> Events:
         return HandedOver(partial(self._open_stream, call))
@@ -124,11 +124,11 @@ class Failover:
         upstream = self.upstreams[0]
         if self._affinity is None and not self._lost and upstream.health.reachable:
             try:
-                return await opened(upstream.stream(call))
+                return await open_stream(upstream.stream(call))
             except A2AError as error:
                 failure = error
-            return await self._repeated(call, _opened, self._failed(upstream, failure), failure)
-        return await self._repeated(call, _opened, {})
+            return await self._repeat(call, _open, self._count_failure(upstream, failure), failure)
+        return await self._repeat(call, _open, {})
 
     async def open(self) -> None:
         """Removes the interfaces that cannot be dialled at all, and logs why.
@@ -161,7 +161,7 @@ class Failover:
 
     # ------------------------------------------------------------------ attempts
 
-    async def _repeated(
+    async def _repeat(
         self,
         call: Call[Any, Any],
         attempt: _Attempt[T],
@@ -194,9 +194,9 @@ class Failover:
         home, has_task = (None, False) if self._affinity is None else self._affinity.home(call)
         for upstream in self._order(home, failures):
             try:
-                result = await self._tried(upstream, call, attempt)
+                result = await self._try(upstream, call, attempt)
             except A2AError as error:
-                if failed_to_connect(error):
+                if is_connect_failure(error):
                     failures[upstream] = error
                     continue
                 if failures or self._lost:  # an error is an answer
@@ -214,7 +214,7 @@ class Failover:
             return result
         raise self._unreachable(failures)
 
-    async def _tried(self, upstream: Upstream, call: Call[Any, Any], attempt: _Attempt[T]) -> T:
+    async def _try(self, upstream: Upstream, call: Call[Any, Any], attempt: _Attempt[T]) -> T:
         """The result of one upstream. Its circuit counts connections that are not certain to be made."""
         circuits = self._circuits
         if circuits is None:
@@ -223,7 +223,7 @@ class Failover:
             try:
                 return await attempt(upstream, call)
             except A2AError as error:
-                self._failed(upstream, error)
+                self._count_failure(upstream, error)
                 raise
         key = repr(upstream)
         circuits.begin(key)
@@ -232,15 +232,15 @@ class Failover:
             result = await attempt(upstream, call)
             works = True
         except A2AError as error:
-            works = not failed_to_connect(error)
+            works = not is_connect_failure(error)
             raise
         finally:
             circuits.end(key, works)
         return result
 
-    def _failed(self, upstream: Upstream, error: A2AError) -> dict[Upstream, A2AError]:
+    def _count_failure(self, upstream: Upstream, error: A2AError) -> dict[Upstream, A2AError]:
         """Counts a failed attempt without a circuit. Returns the failure, if it was one to connect."""
-        if not failed_to_connect(error):
+        if not is_connect_failure(error):
             return {}
         if self._circuits is not None:
             self._circuits.begin(repr(upstream))
@@ -312,8 +312,8 @@ async def _unary(upstream: Upstream, call: Call[Any, Any]) -> Any:
     return await upstream.unary(call)
 
 
-async def _opened(upstream: Upstream, call: Call[Any, Any]) -> tuple[Event, Events] | None:
-    return await opened(upstream.stream(call))
+async def _open(upstream: Upstream, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+    return await open_stream(upstream.stream(call))
 
 
 def _content(result: Any) -> Any:
@@ -359,7 +359,7 @@ async def _dialable(upstreams: Sequence[Upstream]) -> tuple[Upstream, ...]:
 
 
 @asynccontextmanager
-async def dialled(
+async def dial_failover(
     candidates: Sequence[Candidate], options: DialOptions, *, discreet: bool = False, dial: Dial = dial
 ) -> AsyncIterator[Failover]:
     """A service for an agent with the interfaces `candidates`; the first that accepts a connection answers.

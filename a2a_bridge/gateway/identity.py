@@ -29,14 +29,14 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import VERSION_PARAMETER, Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.messages import asked_task_id, context_id_of, task_id_of
+from a2a_bridge.core.messages import context_id_of, read_task_id, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import JSONRPC, KNOWN
-from a2a_bridge.dialects.annotation import annotated_final
-from a2a_bridge.dialects.v0_1.messages import placed
-from a2a_bridge.gateway.identity_names import FINAL, Naming, wrapped
+from a2a_bridge.dialects.annotation import read_final
+from a2a_bridge.dialects.v0_1.messages import place_id
+from a2a_bridge.gateway.identity_names import FINAL, Naming, wrap
 from a2a_bridge.gateway.identity_table import Expected, IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -57,7 +57,7 @@ _SHARED = (ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK)
 _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 
 
-def remembering(
+def remember_names(
     scoped: ScopeOf = scope_of,
 ) -> tuple[Middleware, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]:
     """Middleware for callers of 0.1, and the renaming of events that are sent outside of calls; both share
@@ -93,7 +93,7 @@ class LegacyCallers:
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.context.origin.version != VERSION:
-            recognised = self._recognised(call)
+            recognised = self._recognise(call)
             if recognised is None:
                 return await self._service.unary(call)
             call = recognised
@@ -105,7 +105,7 @@ class LegacyCallers:
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.context.origin.version != VERSION:
-            recognised = self._recognised(call)
+            recognised = self._recognise(call)
             if recognised is None:
                 return self._service.stream(call)
             call = recognised
@@ -113,14 +113,14 @@ class LegacyCallers:
             return self._send_streaming(cast("Any", call))
         return self._subscribe(cast("Any", call))
 
-    def _recognised(self, call: Call[Req, Res]) -> Call[Req, Res] | None:
+    def _recognise(self, call: Call[Req, Res]) -> Call[Req, Res] | None:
         """The call as a call of 0.1, if the name of its task shows that the caller speaks 0.1."""
         context = call.context
         origin = context.origin
         if (
             call.operation not in _SHARED
             or origin.binding != JSONRPC.name
-            or origin.version not in _undeclared()
+            or origin.version not in _undeclared_versions()
         ):
             return None
         if context.parameters.get(VERSION_PARAMETER):
@@ -151,12 +151,12 @@ class LegacyCallers:
                 except A2AError as error:
                     if not sending.may_retry(error, request):
                         raise self._error(sending.name, error) from None
-            sending.answered(response)
+            sending.learn_task(response)
         if response.HasField("message"):
-            task = wrapped(hub.Task(id=sending.given), response.message)
+            task = wrap(hub.Task(id=sending.given), response.message)
             task.context_id = response.message.context_id or sending.session
             response = hub.SendMessageResponse(task=task)
-        return self._naming.named(sending.scope, sending.known(), response)
+        return self._naming.rename(sending.scope, sending.learned_name(), response)
 
     async def _send_streaming(self, call: Call[hub.SendMessageRequest, Any]) -> Events:
         sending = await self._begin(call)
@@ -167,9 +167,10 @@ class LegacyCallers:
                         self._service.stream(Call(call.operation, request, call.context))
                     ) as events:
                         async for event in events:
-                            sending.answered(event.message)
+                            sending.learn_task(event.message)
                             for renamed in _parts(
-                                event, self._naming.for_caller(sending.scope, sending.known(), event.message)
+                                event,
+                                self._naming.for_caller(sending.scope, sending.learned_name(), event.message),
                             ):
                                 yield renamed
                                 if _is_final(renamed.message):
@@ -197,22 +198,22 @@ class LegacyCallers:
     async def _about(self, call: Call[Req, Res]) -> Res:
         scope, name = await self._name_in(call)
         try:
-            response = await self._service.unary(_renamed(call, name))
+            response = await self._service.unary(_rename(call, name))
         except A2AError as error:
             raise self._error(name, error) from None
         answer: Any = response
         if isinstance(response, hub.Task):
             self._learn(scope, name, response.id, response.context_id)
         if isinstance(response, (hub.Task, hub.TaskPushNotificationConfig)):
-            answer = self._naming.named(scope, name, response)
+            answer = self._naming.rename(scope, name, response)
         return cast("Res", answer)
 
     async def _config(self, call: Call[hub.GetTaskPushNotificationConfigRequest, Any]) -> Any:
         """The config that the caller has set, else the first existing one, else an empty one."""
         scope, name = await self._name_in(call)
-        renamed = _renamed(call, name)
+        renamed = _rename(call, name)
         try:
-            return self._naming.named(scope, name, await self._service.unary(renamed))
+            return self._naming.rename(scope, name, await self._service.unary(renamed))
         except A2AError as error:
             if error.reason is not Reason.TASK_NOT_FOUND:
                 raise self._error(name, error) from None
@@ -226,12 +227,12 @@ class LegacyCallers:
         except A2AError as error:
             raise self._error(name, missing if error.reason in _LACKING else error) from None
         found = page.configs[0] if page.configs else hub.TaskPushNotificationConfig(task_id=name.task_id)
-        return self._naming.named(scope, name, found)
+        return self._naming.rename(scope, name, found)
 
     async def _subscribe(self, call: Call[Any, Any]) -> Events:
         scope, name = await self._name_in(call)
         try:
-            async with aclosing(self._service.stream(_renamed(call, name))) as events:
+            async with aclosing(self._service.stream(_rename(call, name))) as events:
                 async for event in events:
                     message = event.message
                     self._learn(scope, name, task_id_of(message), context_id_of(message))
@@ -244,7 +245,7 @@ class LegacyCallers:
 
     async def _name_in(self, call: Call[Any, Any]) -> tuple[Scope, Name]:
         scope = self._scoped(call.request, call.context)
-        given = asked_task_id(call.request)
+        given = read_task_id(call.request)
         return scope, await self._find(scope, given) or Name(given, given)
 
     async def _find(self, scope: Scope, given: str) -> Name | None:
@@ -333,7 +334,7 @@ class _Sending:
             else:
                 message.context_id = self._table.context(self.scope, self.session)
             if self.name.turns:
-                message.message_id = placed(message.message_id, f"{self.given}/{self.name.turns}")
+                message.message_id = place_id(message.message_id, f"{self.given}/{self.name.turns}")
         else:
             message.task_id = ""
             message.context_id = self._table.context(self.scope, self.session)
@@ -358,7 +359,7 @@ class _Sending:
         )
         return self._without_session
 
-    def answered(self, response: hub.SendMessageResponse | hub.StreamResponse) -> None:
+    def learn_task(self, response: hub.SendMessageResponse | hub.StreamResponse) -> None:
         """Learns the task id behind the name from the first answer or event."""
         task_id, context_id = task_id_of(response), context_id_of(response)
         begins = not self._answered or self.name is None
@@ -376,7 +377,7 @@ class _Sending:
         self._table.keep_session(self.scope, self.session, self.name.context_id)
         self._settle()
 
-    def known(self) -> Name:
+    def learned_name(self) -> Name:
         """The learned name; one without a task if the agent created none."""
         return self.name if self.name is not None else Name(self.given, "", self.session)
 
@@ -389,12 +390,12 @@ class _Sending:
 
 
 @cache
-def _undeclared() -> frozenset[str]:
+def _undeclared_versions() -> frozenset[str]:
     """The versions whose callers declare no version."""
     return frozenset(dialect.version for dialect in KNOWN if not dialect.declares)
 
 
-def _renamed(call: Call[Req, Res], name: Name) -> Call[Req, Res]:
+def _rename(call: Call[Req, Res], name: Name) -> Call[Req, Res]:
     """The call with the agent's task id."""
     if name.given == name.task_id:
         return call
@@ -411,7 +412,7 @@ def _is_final(event: hub.StreamResponse) -> bool:
     """True if this event ends a stream of 0.1."""
     if not event.HasField("status_update"):
         return False
-    annotated = annotated_final(event.status_update)
+    annotated = read_final(event.status_update)
     return event.status_update.status.state in FINAL if annotated is None else annotated
 
 

@@ -65,7 +65,7 @@ class LegacyAgent:
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation is ops.SEND_MESSAGE:
-            call = await self._addressed(call)
+            call = await self._address(call)
         response = await self._service.unary(call)
         scope = scope_of(call.request, call.context)
         if isinstance(response, hub.SendMessageResponse):
@@ -79,14 +79,14 @@ class LegacyAgent:
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is ops.SEND_STREAMING_MESSAGE:
-            call = await self._addressed(call)
+            call = await self._address(call)
         scope = scope_of(call.request, call.context)
         async with aclosing(self._service.stream(call)) as events:
             async for event in events:
                 await self._complete_event(scope, call, event.message)
                 yield event
 
-    async def _addressed(self, call: Call[Any, Any]) -> Call[Any, Any]:
+    async def _address(self, call: Call[Any, Any]) -> Call[Any, Any]:
         """The call with ids of its task and session."""
         scope = scope_of(call.request, call.context)
         request = hub.SendMessageRequest()

@@ -36,27 +36,27 @@ class Naming:
     def as_known(self, scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
         """An event with the names of a scope, for delivery outside of a call."""
         task_id = task_id_of(event)
-        name = self._table.find(scope, self._table.given(scope, task_id))
+        name = self._table.find(scope, self._table.name_of(scope, task_id))
         if name is None:
             begun = hub.Task(id=task_id, context_id=context_id_of(event))
             task = event.task if event.HasField("task") else begun
             name = self._table.guess(scope, task)
-        return self.named(scope, name or Name(task_id, task_id), event)
+        return self.rename(scope, name or Name(task_id, task_id), event)
 
     def for_caller(self, scope: Scope, name: Name, event: hub.StreamResponse) -> Iterable[hub.StreamResponse]:
         """An event as a series of updates."""
-        event = self.named(scope, name, event)
+        event = self.rename(scope, name, event)
         which = event.WhichOneof("payload")
         if which == "message":
             update = hub.TaskStatusUpdateEvent(task_id=name.given)
             update.context_id = event.message.context_id or name.session
-            yield hub.StreamResponse(status_update=wrapped(update, event.message))
+            yield hub.StreamResponse(status_update=wrap(update, event.message))
         elif which == "task":
             yield from _split(event.task)
         else:
             yield event
 
-    def named(self, scope: Scope, name: Name, response: M) -> M:
+    def rename(self, scope: Scope, name: Name, response: M) -> M:
         """A copy of an answer or event with the caller's names."""
         made = type(response)()
         made.CopyFrom(response)
@@ -106,7 +106,7 @@ class Naming:
             message.reference_task_ids[place] = self._callers_id(scope, name, task_id)
 
     def _callers_id(self, scope: Scope, name: Name, task_id: str) -> str:
-        return name.given if task_id == name.task_id else self._table.given(scope, task_id)
+        return name.given if task_id == name.task_id else self._table.name_of(scope, task_id)
 
 
 def _session(name: Name, context_id: str) -> str:
@@ -119,7 +119,7 @@ def _number(name: Name, artifact: hub.Artifact) -> None:
         artifact.metadata.update({MARK: {INDEX: name.index(artifact.artifact_id)}})
 
 
-def wrapped(made: S, message: hub.Message) -> S:
+def wrap(made: S, message: hub.Message) -> S:
     """A task or event that represents a message."""
     made.status.state = hub.TASK_STATE_COMPLETED
     made.status.message.CopyFrom(message)

@@ -102,7 +102,7 @@ class IdentityTable:
             self._names.move_to_end((scope, given))
         return name
 
-    def given(self, scope: Scope, task_id: str) -> str:
+    def name_of(self, scope: Scope, task_id: str) -> str:
         """The name of a task for callers of a scope; its own id if they have no other."""
         name = self._by_task.get((scope, task_id))
         return task_id if name is None else name.given

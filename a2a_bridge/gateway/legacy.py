@@ -25,7 +25,7 @@ ScopeOf = Callable[[Any, CallContext], Scope]
 
 #: version → makes the middleware around services of that version, and its renaming of events
 CALLERS: Mapping[str, Callable[[ScopeOf], tuple[Middleware, Names]]] = {
-    identity.VERSION: identity.remembering,
+    identity.VERSION: identity.remember_names,
 }
 
 #: adapters around the client side of every agent, innermost first
@@ -44,7 +44,7 @@ class Legacy:
     names: Mapping[str, Names]
 
 
-def remembered(dialects: Iterable[Dialect], scoped: ScopeOf = scope_of) -> Legacy:
+def build_legacy(dialects: Iterable[Dialect], scoped: ScopeOf = scope_of) -> Legacy:
     """The parts a server of these versions needs. scoped: the scope of names; by default the principal's."""
     made = {one.version: CALLERS[one.version](scoped) for one in dialects if one.version in CALLERS}
     return Legacy(
@@ -54,11 +54,11 @@ def remembered(dialects: Iterable[Dialect], scoped: ScopeOf = scope_of) -> Legac
 
 
 def callers(dialects: Iterable[Dialect]) -> tuple[Middleware, ...]:
-    """The middleware of `remembered` alone, for servers that send no push notifications."""
-    return remembered(dialects).middleware
+    """The middleware of `build_legacy` alone, for servers that send no push notifications."""
+    return build_legacy(dialects).middleware
 
 
-def dialling(dial: Dial) -> Dial:
+def adapt_dial(dial: Dial) -> Dial:
     """`dial` with the adapters for agents of such versions."""
     for wrap in AGENTS:
         dial = wrap(dial)

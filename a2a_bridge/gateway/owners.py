@@ -110,7 +110,7 @@ class StoredOwners:
         found = await self._configs.get(_SCOPE, self._place(kind, name), kind)
         if found is None:
             return None
-        owned = _owned(found)
+        owned = _parse_owned(found)
         if owned.scope == asking:
             self._own[asking, kind, name] = owned
         return owned
@@ -125,15 +125,17 @@ class StoredOwners:
         found = await self._configs.get(_SCOPE, made.config.task_id, kind)
         if found is None:
             raise A2AError(Reason.UNAVAILABLE, "the store did not keep what was put there")
-        counts = _owned(found)
+        counts = _parse_owned(found)
         if counts.scope == owned.scope:
             self._own[owned.scope, kind, name] = counts
         return counts
 
     async def tasks(self, scope: Scope, /) -> Sequence[Begun]:
-        groups = [self._numbered(scope, number) for number in range(GROUPS)]
+        groups = [self._number(scope, number) for number in range(GROUPS)]
         pages = await asyncio.gather(*(self._configs.list(_SCOPE, group) for group in groups))
-        return [Begun(one.config.id, _owned(one).name, int(one.version)) for page in pages for one in page]
+        return [
+            Begun(one.config.id, _parse_owned(one).name, int(one.version)) for page in pages for one in page
+        ]
 
     async def _list(self, task_id: str, owned: Owned) -> None:
         """Adds a task to those of its owner, in place of the oldest one if there is no room."""
@@ -165,9 +167,9 @@ class StoredOwners:
         return json.dumps(["a2a-bridge owner", self._agent, kind, name])
 
     def _group(self, scope: Scope, task_id: str) -> str:
-        return self._numbered(scope, hashlib.blake2b(task_id.encode(), digest_size=1).digest()[0] % GROUPS)
+        return self._number(scope, hashlib.blake2b(task_id.encode(), digest_size=1).digest()[0] % GROUPS)
 
-    def _numbered(self, scope: Scope, number: int) -> str:
+    def _number(self, scope: Scope, number: int) -> str:
         return json.dumps(["a2a-bridge tasks", self._agent, *scope, number])
 
 
@@ -176,6 +178,6 @@ def _record(place: str, key: str, owned: Owned) -> Registered:
     return Registered(config, "", json.dumps([*owned.scope, owned.name]))
 
 
-def _owned(registered: Registered) -> Owned:
+def _parse_owned(registered: Registered) -> Owned:
     tenant, owner, name = json.loads(registered.side_channel)
     return Owned(Scope(tenant, owner), name)

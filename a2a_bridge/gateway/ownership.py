@@ -23,7 +23,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params, task_not_found
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.messages import asked_task_id, context_id_of, task_id_of
+from a2a_bridge.core.messages import context_id_of, read_task_id, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
@@ -50,7 +50,7 @@ class Ownership:
         """Middleware around an agent."""
         return _Owning(service, self, self._index)
 
-    async def owned(self, call: Call[Any, Any], scope: Scope, task_id: str) -> Owned | None:
+    async def find_owned(self, call: Call[Any, Any], scope: Scope, task_id: str) -> Owned | None:
         """The record of a task that the caller may reach; None for one that belongs to nobody. Raises
         TASK_NOT_FOUND.
         """
@@ -82,20 +82,20 @@ class Ownership:
             return context_id
         return name_for(scope, context_id)
 
-    async def renamed(self, scope: Scope, name: str, context_id: str) -> None:
+    async def note_rename(self, scope: Scope, name: str, context_id: str) -> None:
         """Notes that a context has another name at the agent, before the agent can mention it."""
         await self._owners.claim(CONTEXT, name, Owned(scope, context_id))
 
-    async def announced(self, scope: Scope, message: M) -> M:
+    async def rename_notification(self, scope: Scope, message: M) -> M:
         """A notification of the agent for a caller, with the caller's name of its context. Raises
         TASK_NOT_FOUND for a task of somebody else.
         """
         name, task_id = context_id_of(message), task_id_of(message)
         if task_id and (await self._owners.claim(TASK, task_id, Owned(scope, name))).scope != scope:
             raise task_not_found(task_id)
-        return await self.shown(scope, message)
+        return await self.rename_for_caller(scope, message)
 
-    async def shown(self, scope: Scope, message: M) -> M:
+    async def rename_for_caller(self, scope: Scope, message: M) -> M:
         """An answer or event with the caller's name of its context."""
         name = context_id_of(message)
         if not may_be_made_here(name):
@@ -138,7 +138,7 @@ class _Owning:
             await self._note(scope, task_id, answer)
         elif isinstance(answer, hub.Task) and owned is not None and self._index is not None:
             self._index.note_task(scope, answer)
-        return cast("Res", await self._ownership.shown(scope, answer))
+        return cast("Res", await self._ownership.rename_for_caller(scope, answer))
 
     def stream(self, call: Call[Any, Any], /) -> Events:
         return self._stream(call)
@@ -160,7 +160,7 @@ class _Owning:
                         known = named
                     elif self._index is not None and (sends or owned is not None):
                         self._index.note_event(scope, message)
-                    shown = await self._ownership.shown(scope, message)
+                    shown = await self._ownership.rename_for_caller(scope, message)
                     yield event if shown is message else Event(shown, event.id, event.gap)
         except A2AError as error:
             raise _alike(error, task_id, owned) from None
@@ -170,15 +170,15 @@ class _Owning:
         those that it names.
         """
         request = call.request
-        task_id = asked_task_id(request)
+        task_id = read_task_id(request)
         others: list[str] = []
         if isinstance(request, hub.SendMessageRequest):
             others += request.message.reference_task_ids
             others.append(request.configuration.task_push_notification_config.task_id)
-        owned = await self._ownership.owned(call, scope, task_id) if task_id else None
+        owned = await self._ownership.find_owned(call, scope, task_id) if task_id else None
         for one in dict.fromkeys(others):
             if one and one != task_id:
-                await self._ownership.owned(call, scope, one)
+                await self._ownership.find_owned(call, scope, one)
         return task_id, owned
 
     async def _sent(self, call: Call[Any, Any], scope: Scope, owned: Owned | None) -> Call[Any, Any]:
@@ -189,7 +189,7 @@ class _Owning:
         name = await self._ownership.at_agent(call, scope, context_id)
         if name == context_id:
             return call
-        await self._ownership.renamed(scope, name, context_id)
+        await self._ownership.note_rename(scope, name, context_id)
         request = hub.SendMessageRequest()
         request.CopyFrom(call.request)
         request.message.context_id = name
@@ -218,7 +218,7 @@ class _Owning:
             made.context_id = await self._ownership.at_agent(call, scope, request.context_id)
             call = Call(call.operation, made, call.context)
         page = await self._lists.answer(call)
-        tasks = [await self._ownership.shown(scope, one) for one in page.tasks]
+        tasks = [await self._ownership.rename_for_caller(scope, one) for one in page.tasks]
         del page.tasks[:]
         page.tasks.extend(tasks)
         return page

@@ -21,7 +21,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.messages import cut_history
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.service import Service, refused_stream
+from a2a_bridge.core.service import Service, reject_stream
 from a2a_bridge.dialects import older_versions
 from a2a_bridge.dialects.annotation import finality
 from a2a_bridge.gateway.index import TaskIndex, visible_to
@@ -43,8 +43,8 @@ _OFTEN_MISSING = (
 )
 
 
-def polyfilled(*, remembered: int = REMEMBERED, dial: Dial = dial, apart: bool = False) -> Dial:
-    """How to dial the interfaces of one agent so that all of them answer like 1.0; see `dialled`.
+def add_polyfill(*, remembered: int = REMEMBERED, dial: Dial = dial, apart: bool = False) -> Dial:
+    """How to dial the interfaces of one agent so that all of them answer like 1.0; see `dial_failover`.
 
     remembered: number of tasks from which ListTasks answers; 0 makes it UNSUPPORTED_OPERATION. apart: whether
     each interface has tasks of its own, as endpoints have that do not share them.
@@ -110,7 +110,7 @@ class _Polyfill:
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation in self._lacking:
-            return refused_stream(self._lacks(call.operation))
+            return reject_stream(self._lacks(call.operation))
         return self._stream(call)
 
     async def _stream(self, call: Call[Any, Any]) -> Events:

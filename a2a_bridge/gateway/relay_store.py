@@ -102,7 +102,7 @@ class RelayStore:
     async def keep(self, address: str, registration: RelayedConfig) -> None:
         """Remembers a config. Raises UNAVAILABLE."""
         group = _group(address)
-        registered = _registered(address, registration)
+        registered = _parse_registered(address, registration)
         try:
             await self._configs.put(_SCOPE, registered)
         except A2AError as error:
@@ -131,14 +131,14 @@ class RelayStore:
         """Takes a notification for the receiver of a config. Returns when it is durable. Raises
         UNAVAILABLE.
         """
-        await self._outbox.post(_SCOPE, _registered(address, registration), event)
+        await self._outbox.post(_SCOPE, _parse_registered(address, registration), event)
 
 
 def _group(address: str) -> str:
     return _GROUP + address[:_GROUP_LETTERS]
 
 
-def _registered(address: str, registration: RelayedConfig) -> Registered:
+def _parse_registered(address: str, registration: RelayedConfig) -> Registered:
     """A config as it is in the store: under its group and address, with its own names beside it."""
     config = hub.TaskPushNotificationConfig()
     config.CopyFrom(registration.config)

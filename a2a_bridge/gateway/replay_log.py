@@ -225,7 +225,7 @@ class ReplayLog(EventLog[Event]):
         self.task_size = 0
         self.whole = False
 
-    def dropped(self, events: Sequence[Event], size: int, /) -> None:
+    def on_drop(self, events: Sequence[Event], size: int, /) -> None:
         if self.task is None:
             return
         if not self._owned:

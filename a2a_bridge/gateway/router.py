@@ -17,7 +17,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service, refused, refused_stream
+from a2a_bridge.core.service import Service, reject, reject_stream
 
 
 class Route:
@@ -47,14 +47,14 @@ class Router:
         try:
             service, routed = self._route(call)
         except A2AError as error:
-            return refused(error)
+            return reject(error)
         return service.unary(routed)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         try:
             service, routed = self._route(call)
         except A2AError as error:
-            return refused_stream(error)
+            return reject_stream(error)
         return service.stream(routed)
 
     def _route(self, call: Call[Req, Res]) -> tuple[Service, Call[Req, Res]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 
-from a2a_bridge.bounded import answered, streamed
+from a2a_bridge.bounded import bound_result, bound_stream
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Events
@@ -32,10 +32,10 @@ class SilenceLimit:
         self._limit = limit
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        return await answered(self._service.unary(call), self._bound(), self._silent)
+        return await bound_result(self._service.unary(call), self._bound(), self._silent)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
-        return streamed(self._service.stream(call), self._bound, self._silent)
+        return bound_stream(self._service.stream(call), self._bound, self._silent)
 
     def _bound(self) -> asyncio.Timeout:
         return asyncio.timeout(self._limit)

@@ -47,7 +47,7 @@ _REFUSALS = (
 )
 
 
-def ended_early() -> A2AError:
+def ended_early_error() -> A2AError:
     """The error for a stream of 0.x that the agent closed while its task was working."""
     text = "the agent's stream ended before its task, without a final event; subscribe again, or get the task"
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER, retry_after=0.0)
@@ -110,7 +110,7 @@ class StreamReader:
         # not current.
         return task
 
-    async def moved(self) -> bool:
+    async def has_moved(self) -> bool:
         """True if the task has left the state in which the agent's stream ended. False if the agent does not
         tell.
         """
@@ -134,10 +134,10 @@ class StreamReader:
         error: A2AError | None = None
         try:
             if source is None:
-                source = await self._subscribed()
+                source = await self._open_continuation()
             while source is not None:
                 failure = await self._read(source)
-                source = await self._subscribed() if await self._broke(failure) else None
+                source = await self._open_continuation() if await self._broke(failure) else None
         except A2AError as failure:
             error = failure
         except Exception:
@@ -167,14 +167,14 @@ class StreamReader:
         """True if the end of the source is a break. Raises the failure if it is the agent's answer."""
         log = self._log
         if failure is None:
-            if self._ended_early():
-                self._break = ended_early()
-                return not await self._settled(self._break)
+            if self._has_ended_early():
+                self._break = ended_early_error()
+                return not await self._has_settled(self._break)
             resting = log.state in _RESTING or not log.regular
             if self._break is not None and not resting and not log.agents_ids:
                 await self._settle(self._break)
             return False
-        if log.task_ended or (log.state in _RESTING and not await self.moved()):
+        if log.task_ended or (log.state in _RESTING and not await self.has_moved()):
             logger.debug("a stream broke after the task had come to rest: %s", failure)
             return False
         if isinstance(failure, LostEventsError) or not log.regular or not self._is_break(failure):
@@ -188,7 +188,7 @@ class StreamReader:
             return self.context.deadline is not None and error.metadata.get("phase") != SILENCE
         return error.reason is Reason.UNAVAILABLE
 
-    def _ended_early(self) -> bool:
+    def _has_ended_early(self) -> bool:
         """True if the agent closed its first stream before a final event, in a version that marks final
         events.
         """
@@ -198,7 +198,7 @@ class StreamReader:
         last = log.events[-1].message if log.events else hub.StreamResponse()
         return must_go_on(self._is_final, last, log.state)
 
-    async def _subscribed(self) -> Events | None:
+    async def _open_continuation(self) -> Events | None:
         """A stream that continues after the log; None if the task is over. Raises the first error."""
         options = self._options
         while self._attempts < options.attempts:
@@ -282,7 +282,7 @@ class StreamReader:
         # Without an id of its own, unless the ids are the agent's: the agent cannot resume after it.
         log.add(Event(snapshot, id_ if log.agents_ids else "", gap=True))
 
-    async def _settled(self, refused: A2AError) -> bool:
+    async def _has_settled(self, refused: A2AError) -> bool:
         """True if the task has come to rest; then readers get it. Asks the agent once."""
         try:
             await self._settle(refused)

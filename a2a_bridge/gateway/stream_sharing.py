@@ -39,9 +39,9 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.event_log import GapError, LogReader
 from a2a_bridge.core.messages import RUNNING, TERMINAL, state_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.resume import RESUME_URI, counted_on, gap_of, mark_gap, resume_id
+from a2a_bridge.core.resume import RESUME_URI, count_on, gap_of, mark_gap, resume_id
 from a2a_bridge.core.scope import Scope
-from a2a_bridge.core.service import Service, refused, refused_stream
+from a2a_bridge.core.service import Service, reject, reject_stream
 from a2a_bridge.dialects import is_older
 from a2a_bridge.dialects.annotation import (
     BEGINNING,
@@ -50,11 +50,11 @@ from a2a_bridge.dialects.annotation import (
     SYNTHESISED,
     Finality,
     synthesise,
-    synthesised,
+    synthetic_kind,
 )
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions, unmark
-from a2a_bridge.gateway.stream_reader import ended_early, must_go_on
+from a2a_bridge.gateway.stream_reader import ended_early_error, must_go_on
 from a2a_bridge.gateway.stream_registry import Beginning, Key, Stream, StreamRegistry
 from a2a_bridge.gateway.streams import task_before
 from a2a_bridge.memory import MemoryAccount
@@ -118,10 +118,10 @@ class StreamSharing:
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         if call.operation is ops.SEND_MESSAGE and (full := self._memory.refusal()) is not None:
-            return refused(full)
-        return self._canceled(call) if call.operation is ops.CANCEL_TASK else self._service.unary(call)
+            return reject(full)
+        return self._cancel(call) if call.operation is ops.CANCEL_TASK else self._service.unary(call)
 
-    async def _canceled(self, call: Call[Req, Res]) -> Res:
+    async def _cancel(self, call: Call[Req, Res]) -> Res:
         response = await self._service.unary(call)
         if isinstance(response, hub.Task):
             self._streams.over(response)
@@ -130,10 +130,10 @@ class StreamSharing:
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is ops.SEND_STREAMING_MESSAGE:
             if (full := self._memory.refusal()) is not None:
-                return refused_stream(full)
+                return reject_stream(full)
             return self._follow(cast("Any", call), self._sent)
         if call.operation is ops.SUBSCRIBE_TO_TASK:
-            return self._follow(cast("Any", call), self._subscribed)
+            return self._follow(cast("Any", call), self._subscribe)
         return self._service.stream(call)
 
     async def aclose(self) -> None:
@@ -155,7 +155,7 @@ class StreamSharing:
                 async for event in opened.source:
                     last = event.message
                     yield event if self._resumes or not event.id else Event(last, gap=event.gap)
-                if self._ended_early(last):
+                if self._has_ended_early(last):
                     yield await self._final_snapshot(call, task_id_of(last))
             if stream is None or reader is None:
                 return
@@ -163,7 +163,7 @@ class StreamSharing:
             while True:
                 events = await reader.take()
                 for event in events:
-                    if closes and synthesised(event.message.status_update) == CLOSING:
+                    if closes and synthetic_kind(event.message.status_update) == CLOSING:
                         return
                     yield event
                 if not events and not await self._may_continue(call, opened, stream):
@@ -186,14 +186,14 @@ class StreamSharing:
             after, opened.after = opened.after, ""
             if not after or log.task_ended:
                 return False
-            if log.stopped and after != log.id(log.last) and not await stream.reader.moved():
+            if log.stopped and after != log.id(log.last) and not await stream.reader.has_moved():
                 return False
         if log.ended:  # still: no other caller has revived it meanwhile
             stream.reader.context = self._upstream_context(call.context)
             stream.reader.start()
         return True
 
-    def _ended_early(self, last: hub.StreamResponse) -> bool:
+    def _has_ended_early(self, last: hub.StreamResponse) -> bool:
         """True if a stream passed on unchanged was closed too early; see rule 4 of `stream_reader`."""
         if self._is_final is None or last.HasField("message") or not task_id_of(last):
             return False
@@ -206,9 +206,9 @@ class StreamSharing:
         try:
             task = await fetch_task(self._service, call, task_id, seconds=None)
         except A2AError as error:
-            raise ended_early() from error
+            raise ended_early_error() from error
         if task.status.state in RUNNING:
-            raise ended_early()
+            raise ended_early_error()
         return Event(hub.StreamResponse(task=task))
 
     # ------------------------------------------------------------------ opening
@@ -230,7 +230,7 @@ class StreamSharing:
             beginning = await self._begun_by_update(call, first, new=not request.message.task_id)
         return self._shareable(call, task_id, beginning, source, reply)
 
-    async def _subscribed(self, call: Call[Any, Any]) -> _Opened:
+    async def _subscribe(self, call: Call[Any, Any]) -> _Opened:
         context = call.context
         task_id = call.request.id
         after = resume_id(context)
@@ -242,7 +242,7 @@ class StreamSharing:
         stream = self._streams.find(key)
         if stream is not None:
             await self._accept(call, stream)
-        joined = self._known(call, key, after)
+        joined = self._find_stored(call, key, after)
         if joined is not None:
             return joined
         if not at_once:
@@ -254,7 +254,7 @@ class StreamSharing:
             del self._opening[key]
             opening.set()
 
-    def _known(self, call: Call[Any, Any], key: Key, after: str) -> _Opened | None:
+    def _find_stored(self, call: Call[Any, Any], key: Key, after: str) -> _Opened | None:
         """A position in a stored stream, if that has the requested events."""
         stream = self._streams.find(key)
         if stream is None:
@@ -262,8 +262,8 @@ class StreamSharing:
         log = stream.log
         place = log.place(after) if after else None
         if place is not None and (not log.ended or log.task_ended or not log.agents_ids):
-            return self._joined(call, stream, place, _Opened(after=after))
-        wanted = not after or self._unknown_to_agent(after)
+            return self._join(call, stream, place, _Opened(after=after))
+        wanted = not after or self._is_unknown_to_agent(after)
         snapshot = log.snapshot() if wanted and _joinable(log) else None
         if snapshot is None:
             return None
@@ -273,7 +273,7 @@ class StreamSharing:
         elif self._older:
             synthesise(snapshot, SNAPSHOT)
         first = Event(hub.StreamResponse(task=snapshot), id_, gap=bool(after))
-        return self._joined(call, stream, log.last, _Opened([first]))
+        return self._join(call, stream, log.last, _Opened([first]))
 
     async def _accept(self, call: Call[Any, Any], stream: Stream) -> None:
         """Has the agent accept a request of this caller, unless it did recently. Raises its refusal."""
@@ -286,7 +286,7 @@ class StreamSharing:
     async def _subscribe_again(self, call: Call[Any, Any], task_id: str, after: str) -> _Opened:
         """A new subscription at the agent."""
         context = agent_context = call.context
-        made_here = bool(after) and self._unknown_to_agent(after)
+        made_here = bool(after) and self._is_unknown_to_agent(after)
         if after:
             parameters = dict(context.parameters.items())
             parameters.pop(LAST_EVENT_PARAMETER, None)
@@ -300,30 +300,30 @@ class StreamSharing:
         except A2AError as error:
             if not after or error.reason is not Reason.UNSUPPORTED_OPERATION:
                 raise
-            return await self._ended(call, after, error)
+            return await self._read_ended(call, after, error)
         if first is None:
             return _Opened()
         message = first.message
         if task_id_of(message) != task_id or message.HasField("message"):
             return _Opened([first], source)
-        if after and not made_here and first.id and first.id == _following(after) and not first.gap:
+        if after and not made_here and first.id and first.id == _next_id(after) and not first.gap:
             return self._shareable(call, task_id, Beginning(first, None, whole=False), source, reply)
         if not message.HasField("task"):
             beginning = await self._begun_by_update(call, first)
             opened = self._shareable(call, task_id, beginning, source, reply)
             opened.first[-1].gap = bool(after)
             return opened
-        known = _unmarked(message.task)
+        known = _unmark(message.task)
         if state_of(message) in TERMINAL:
             opened = _Opened([Event(message, first.id)], source)
         else:
             opened = self._shareable(call, task_id, Beginning(first, known), source, reply)
         if after:
             id_ = opened.first[-1].id
-            opened.first = [Event(_marked(message, known, after, id_), id_, gap=True)]
+            opened.first = [Event(_mark(message, known, after, id_), id_, gap=True)]
         return opened
 
-    async def _ended(self, call: Call[Any, Any], after: str, refused: A2AError) -> _Opened:
+    async def _read_ended(self, call: Call[Any, Any], after: str, refused: A2AError) -> _Opened:
         """The task in place of its lost last events. Raises the agent's error if it refused for another
         reason.
         """
@@ -367,7 +367,7 @@ class StreamSharing:
         task = await task_before(self._service, call, first.message, BEGINNING)
         return Beginning(first, task, shown=task)
 
-    def _unknown_to_agent(self, id_: str) -> bool:
+    def _is_unknown_to_agent(self, id_: str) -> bool:
         """True if the agent cannot resume after an id."""
         return not self._resumes or self._streams.is_own_id(id_)
 
@@ -398,7 +398,7 @@ class StreamSharing:
         stream.reader.start(source)
         return _Opened(events, None, stream, reader)
 
-    def _joined(self, call: Call[Any, Any], stream: Stream, place: int, opened: _Opened) -> _Opened:
+    def _join(self, call: Call[Any, Any], stream: Stream, place: int, opened: _Opened) -> _Opened:
         context = call.context
         declared = context.extensions
         confirmed = [one for one in stream.extensions.split(",") if one.strip() in declared]
@@ -448,8 +448,8 @@ def _joinable(log: ReplayLog) -> bool:
     return log.whole and not log.ended and not log.task_ended
 
 
-def _following(id_: str) -> str:
-    ids = counted_on(id_)
+def _next_id(id_: str) -> str:
+    ids = count_on(id_)
     next(ids, "")
     return next(ids, "")
 
@@ -460,7 +460,7 @@ def _empty(first: hub.StreamResponse) -> hub.Task:
     return hub.Task(id=update.task_id, context_id=update.context_id)
 
 
-def _unmarked(task: hub.Task) -> hub.Task:
+def _unmark(task: hub.Task) -> hub.Task:
     """The task without the marks for a single caller; a copy if it has any."""
     if not task.HasField("metadata") or not {RESUME_URI, SYNTHESISED} & set(task.metadata.fields):
         return task
@@ -470,7 +470,7 @@ def _unmarked(task: hub.Task) -> hub.Task:
     return made
 
 
-def _marked(first: hub.StreamResponse, known: hub.Task, after: str, id_: str) -> hub.StreamResponse:
+def _mark(first: hub.StreamResponse, known: hub.Task, after: str, id_: str) -> hub.StreamResponse:
     """The snapshot with the mark of a gap: the agent's own if it sent one."""
     if gap_of(first) is not None:
         return first

@@ -29,7 +29,7 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.resume import event_id, number_of, resume_id
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, Finality, synthesise, synthesised
+from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, Finality, synthesise, synthetic_kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ async def begun_by_a_task(
         async for event in events:
             message = event.message
             which = message.WhichOneof("payload")
-            if which == "status_update" and synthesised(message.status_update) == CLOSING:
+            if which == "status_update" and synthetic_kind(message.status_update) == CLOSING:
                 return
             # An agent with ids has resumed after the requested event.
             if not begun and which in _UPDATES and not (resumes and event.id):

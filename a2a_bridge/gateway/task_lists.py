@@ -42,18 +42,18 @@ class TaskLists:
         after = self._tokens.after(scope, query)
         fresh: dict[str, hub.Task] = {}
         if after is None:
-            running = [one for one in self._known(scope, query) if not is_terminal(one.state)]
-            fresh = await self._refreshed(call, scope, running[:REFRESHED])
+            running = [one for one in self._list_known(scope, query) if not is_terminal(one.state)]
+            fresh = await self._refresh(call, scope, running[:REFRESHED])
 
         def fits(seen: Seen) -> bool:
             return query.state in (0, seen.state) and (query.since is None or seen.time >= query.since)
 
-        matching = [one for one in self._known(scope, query) if fits(one)]
+        matching = [one for one in self._list_known(scope, query) if fits(one)]
         # Positions are taken now: a refresh below may move a task, which must not be skipped or repeated.
         rest = [(one.place, one) for one in matching if after is None or one.place < after]
         page = rest[: query.page_size]
         missing = [one for _, one in page if one.task_id not in fresh]
-        fresh |= await self._refreshed(call, scope, missing)
+        fresh |= await self._refresh(call, scope, missing)
         filler = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
         token, read = "", 0
         for _, one in page:
@@ -62,16 +62,16 @@ class TaskLists:
                 break
             read += 1
         if len(rest) > read:
-            token = self._tokens.following(scope, query, page[read - 1][0])
+            token = self._tokens.next_token(scope, query, page[read - 1][0])
         tasks = filler.tasks
         return hub.ListTasksResponse(
             tasks=tasks, next_page_token=token, page_size=len(tasks), total_size=len(matching)
         )
 
-    def _known(self, scope: Scope, query: TaskQuery) -> list[Seen]:
+    def _list_known(self, scope: Scope, query: TaskQuery) -> list[Seen]:
         return [one for one in self._index.of(scope) if query.context_id in ("", one.context_id)]
 
-    async def _refreshed(self, call: Call[Any, Any], scope: Scope, wanted: list[Seen]) -> dict[str, hub.Task]:
+    async def _refresh(self, call: Call[Any, Any], scope: Scope, wanted: list[Seen]) -> dict[str, hub.Task]:
         """The tasks as the agent has them now, without those that no longer exist or are not visible to this
         caller.
         """

@@ -20,7 +20,7 @@ from typing import Any
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events, HandedOver, no_events, opened
+from a2a_bridge.core.event import Event, Events, HandedOver, no_events, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -45,7 +45,7 @@ class Unstreamed:
         if not self._streams:
             return await self._sent(call), no_events()
         try:
-            return await opened(self._service.stream(call))
+            return await open_stream(self._service.stream(call))
         except A2AError as error:
             if not _refuses_streams(error):
                 raise

@@ -25,7 +25,7 @@ from a2a_bridge.bindings import IMPERSONAL, DialOptions, find
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
-from a2a_bridge.core.event import Event, Events, HandedOver, innermost, opened
+from a2a_bridge.core.event import Event, Events, HandedOver, innermost, open_stream
 from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE, Req, Res
 from a2a_bridge.core.service import Middleware, Service, compose
 
@@ -49,18 +49,18 @@ def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextMana
     if candidate.resolve is not None:
         options = replace(options, resolve=candidate.resolve)
     opening = binding.dial(candidate.interface, candidate.dialect, candidate.dial_options(options))
-    return _wrapped(opening, options.middleware) if options.middleware else opening
+    return _wrap(opening, options.middleware) if options.middleware else opening
 
 
 @asynccontextmanager
-async def _wrapped(
+async def _wrap(
     opening: AbstractAsyncContextManager[Service], middleware: Sequence[Middleware]
 ) -> AsyncIterator[Service]:
     async with opening as service:
         yield compose(service, *middleware)
 
 
-def failed_to_connect(error: A2AError) -> bool:
+def is_connect_failure(error: A2AError) -> bool:
     """True if a call failed before it reached any agent, so that another interface may be tried."""
     return error.reason is Reason.UNAVAILABLE and error.metadata.get("phase") == "connect"
 
@@ -155,7 +155,7 @@ class Upstream:
         _withdraw(call)
         self._running += 1
         try:
-            stream = await opened(service.stream(call))
+            stream = await open_stream(service.stream(call))
         except A2AError as error:
             self._note(error, call)
             raise
@@ -178,7 +178,7 @@ class Upstream:
         if self._service is not None:
             return self._service
         try:
-            return await self._dialled()
+            return await self._dial_service()
         except A2AError as error:
             self._note(error)
             raise
@@ -188,7 +188,7 @@ class Upstream:
         self._service, self._closed = None, True
         await self._stack.aclose()
 
-    async def _dialled(self) -> Service:
+    async def _dial_service(self) -> Service:
         # Entering does not connect, so two first calls at once cost at most a spare client side.
         if self._closed:
             raise A2AError(
@@ -209,7 +209,7 @@ class Upstream:
 
     def _note(self, error: A2AError | None, call: Call[Any, Any] | None = None) -> None:
         """Updates `health`. Any answer, even an error, shows that the agent is reachable."""
-        reachable = error is None or not failed_to_connect(error)
+        reachable = error is None or not is_connect_failure(error)
         if reachable and error is not None and call is not None:
             self._report(error, call)
         if reachable and self.health.reachable:

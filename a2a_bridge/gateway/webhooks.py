@@ -27,7 +27,7 @@ from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, invalid_params
-from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
@@ -39,13 +39,13 @@ from a2a_bridge.push.notification import (
     TOKEN_HEADERS,
     Names,
     deliverable,
+    find_named,
     form_of,
-    named_in,
     notification,
     read,
     task_of,
 )
-from a2a_bridge.push.redaction import is_redacted, redacted, unredact
+from a2a_bridge.push.redaction import is_redacted, redact, unredact
 from a2a_bridge.push.webhook import Webhook
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ Check = Callable[[hub.TaskPushNotificationConfig], Awaitable[A2AError | None]]
 Announced = Callable[[Scope, hub.StreamResponse], Awaitable[hub.StreamResponse]]
 
 
-async def unchanged(_scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
+async def pass_unchanged(_scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
     """A notification of an agent that knows its callers."""
     return event
 
@@ -125,7 +125,7 @@ class Relay:
         at_once: int = 256,
         agent_version: str = "",
         names: Names | None = None,
-        announced: Announced = unchanged,
+        announced: Announced = pass_unchanged,
     ) -> None:
         self._webhook = webhook
         self.public_url = public_url
@@ -162,7 +162,7 @@ class Relay:
             return invalid_params("", f"a push notification config may have {LARGEST} bytes")
         return await self._check(config)
 
-    async def relayed_config(
+    async def relay_config(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, service: Service
     ) -> hub.TaskPushNotificationConfig:
         """The config for the agent in place of a caller's. A repeated config gets the same one again.
@@ -197,14 +197,14 @@ class Relay:
         relayed = await self._of(config)
         if relayed is None or relayed.registration.scope != scope:
             return
-        shown_config = redacted(relayed.registration.config)
+        shown_config = redact(relayed.registration.config)
         self._name(config.url.removeprefix(self._base), (scope, config.task_id, config.id))
         config.url, config.token = shown_config.url, shown_config.token
         config.ClearField("authentication")
         if shown_config.HasField("authentication"):
             config.authentication.CopyFrom(shown_config.authentication)
 
-    async def unredacted(
+    async def restore_credentials(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, task_id: str, service: Service
     ) -> hub.TaskPushNotificationConfig:
         """A caller's config for a task with the credentials that a mask in it stands for. Raises
@@ -212,7 +212,7 @@ class Relay:
         """
         if not is_redacted(config):
             return config
-        _, known = await self._named(call, task_id, config.id, service)
+        _, known = await self._find_registered(call, task_id, config.id, service)
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
         refusal = unredact(made, None if known is None else known.registration.config)
@@ -225,10 +225,10 @@ class Relay:
 
         A config that came within a message may serve other tasks, so it does not count.
         """
-        relay_id, known = await self._named(call, call.request.task_id, call.request.id, service)
+        relay_id, known = await self._find_registered(call, call.request.task_id, call.request.id, service)
         return relay_id if known is not None and known.registration.config.task_id else ""
 
-    async def _named(
+    async def _find_registered(
         self, call: Call[Any, Any], task_id: str, config_id: str, service: Service
     ) -> tuple[str, _Relayed | None]:
         """The address and content of a config that the caller has registered; None if there is none."""
@@ -262,9 +262,9 @@ class Relay:
     async def _of(self, config: hub.TaskPushNotificationConfig) -> _Relayed | None:
         """The registered config for a config of the agent; None if it is not the gateway's."""
         relay_id = config.url.removeprefix(self._base)
-        return None if relay_id == config.url else await self._recalled(relay_id)
+        return None if relay_id == config.url else await self._recall(relay_id)
 
-    async def _recalled(self, relay_id: str) -> _Relayed | None:
+    async def _recall(self, relay_id: str) -> _Relayed | None:
         relayed = self._relayed.get(relay_id)
         if relayed is not None or self._store is None:
             return relayed
@@ -310,14 +310,14 @@ class Relay:
         Each refusal is logged as a warning, because few agents report that their notifications are lost.
         """
         relay_id = path.strip("/")
-        relayed = await self._recalled(relay_id) if len(relay_id) <= _LONGEST_ID else None
+        relayed = await self._recall(relay_id) if len(relay_id) <= _LONGEST_ID else None
         if relayed is None:
-            return _refused(404, "no config has this address: it was deleted, evicted, or never registered")
+            return _reject(404, "no config has this address: it was deleted, evicted, or never registered")
         if not _carries(headers, self._addresses.token(relay_id)):
             names = ", ".join(TOKEN_HEADERS)
-            return _refused(401, f"the token of its config is in none of {names}, Authorization")
+            return _reject(401, f"the token of its config is in none of {names}, Authorization")
         if not self._free:
-            return _refused(503, "too many notifications are being passed on")
+            return _reject(503, "too many notifications are being passed on")
         self._free -= 1
         try:
             event = read(body, self.agent_version)
@@ -341,7 +341,7 @@ class Relay:
         task = await self._task(relayed, event)
         if task is not None:
             task = (await self._announced(scope, hub.StreamResponse(task=task))).task
-        named = named_in(self._names, registration.version, scope)
+        named = find_named(self._names, registration.version, scope)
         if self._store is None:
             return await self._webhook.send(
                 notification(registration.config, event, task, registration.version, named), trace
@@ -382,7 +382,7 @@ def _carries(headers: Mapping[str, str], token: str) -> bool:
     return any(hmac.compare_digest(one.encode("utf-8", "surrogateescape"), token.encode()) for one in tokens)
 
 
-def _refused(status: int, reason: str) -> int:
+def _reject(status: int, reason: str) -> int:
     logger.warning("a notification of the agent was refused with %d: %s", status, reason)
     return status
 
@@ -400,11 +400,13 @@ class _Relaying:
         gone = ""
         if operation is ops.CREATE_PUSH_CONFIG:
             original: Any = call.request
-            request: Any = await self._relay.unredacted(call, original, original.task_id, self._service)
+            request: Any = await self._relay.restore_credentials(
+                call, original, original.task_id, self._service
+            )
             refusal = await self._relay.refusal(request)
             if refusal is not None:
                 raise refusal
-            made = cast("Req", await self._relay.relayed_config(call, request, self._service))
+            made = cast("Req", await self._relay.relay_config(call, request, self._service))
             call = Call(operation, made, call.context)
         elif operation is ops.DELETE_PUSH_CONFIG:
             gone = await self._relay.deletable(call, self._service)
@@ -424,14 +426,16 @@ class _Relaying:
         return HandedOver(partial(self._open_stream, call))
 
     async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
-        return await opened(self._service.stream(await self._inline(call)))
+        return await open_stream(self._service.stream(await self._inline(call)))
 
     async def _inline(self, call: Call[Req, Res]) -> Call[Req, Res]:
         """The call with the config inside its message replaced by the gateway's. Raises INVALID_PARAMS."""
         original: Any = call.request
         config = original.configuration.task_push_notification_config
         try:
-            config = await self._relay.unredacted(call, config, original.message.task_id, self._service)
+            config = await self._relay.restore_credentials(
+                call, config, original.message.task_id, self._service
+            )
             refusal = await self._relay.refusal(config)
         except A2AError as error:
             refusal = error
@@ -442,7 +446,7 @@ class _Relaying:
             raise invalid_params((_INLINE + wrong.field).rstrip("."), wrong.description)
         request: Any = type(original)()
         request.CopyFrom(original)
-        made = await self._relay.relayed_config(call, config, self._service)
+        made = await self._relay.relay_config(call, config, self._service)
         request.configuration.task_push_notification_config.CopyFrom(made)
         return Call(call.operation, request, call.context)
 

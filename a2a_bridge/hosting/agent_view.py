@@ -23,14 +23,14 @@ def for_agent(request: Request) -> Request:
     # Runs per message: one look at each place where the content could be, and no generator. A slice, because
     # protobuf's own iteration costs three times as much.
     if request.HasField("metadata"):
-        return unmapped.stripped(request)
+        return unmapped.strip_copy(request)
     if isinstance(request, hub.SendMessageRequest):
         message = request.message
         if message.HasField("metadata"):
-            return unmapped.stripped(request)
+            return unmapped.strip_copy(request)
         for part in message.parts[:]:
             if part.HasField("metadata"):
-                return unmapped.stripped(request)
+                return unmapped.strip_copy(request)
     return request
 
 

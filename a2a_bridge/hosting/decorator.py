@@ -14,7 +14,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.hosting.executor import AgentExecutor, Event
 from a2a_bridge.hosting.identifiers import new_id
-from a2a_bridge.hosting.parameters import Arguments, Takes, code_of, described, takes
+from a2a_bridge.hosting.parameters import Arguments, Takes, code_of, describe, takes
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.threads import Threads
 from a2a_bridge.hosting.views import AT_REST
@@ -172,7 +172,7 @@ def agent(
         taken = takes(decorated)
         card = dict(members)
         if taken.schema is not None:
-            card["extensions"] = [*card.get("extensions", ()), described(taken.schema)]
+            card["extensions"] = [*card.get("extensions", ()), describe(taken.schema)]
             card.setdefault("input_modes", JSON)
         executor: AgentExecutor
         if inspect.isasyncgenfunction(code):

@@ -21,7 +21,7 @@ from typing import Any
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
-from a2a_bridge.core.event import Event, Events, HandedOver, no_events, opened
+from a2a_bridge.core.event import Event, Events, HandedOver, no_events, open_stream
 from a2a_bridge.core.messages import TERMINAL, cut_history
 from a2a_bridge.core.paging import history_limit, query_of
 from a2a_bridge.core.protocols import require
@@ -43,7 +43,7 @@ from a2a_bridge.hosting.ports import PushSender, Scope, Store, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader, EventReaders
 from a2a_bridge.hosting.recovery import Recovery, can_continue
-from a2a_bridge.hosting.refusals import broken, closing, not_cancelable
+from a2a_bridge.hosting.refusals import broken_protocol_error, closing_error, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import RunRegistry
 from a2a_bridge.hosting.run_timer import TOO_LONG, too_late
@@ -144,7 +144,7 @@ class Engine:
         """The number of known tasks of earlier processes that have not been taken over yet."""
         return self._recovery.left
 
-    async def recovered(self) -> None:
+    async def wait_recovered(self) -> None:
         """Waits until the tasks of earlier processes were taken over, as far as the store works."""
         await self._recovery.quiet()
 
@@ -164,7 +164,7 @@ class Engine:
             if request.configuration.return_immediately:
                 wants = Wants.TASK
         if self._closing:
-            raise closing()
+            raise closing_error()
         message = request.message
         if len(message.message_id) + len(message.context_id) + len(context.tenant or request.tenant) > SHORT:
             check_names(request, context)
@@ -180,7 +180,7 @@ class Engine:
             else:
                 accepted = await self._work_on(request, context, wants)
         except AlreadySentError as known:
-            answer = await self._answered_before(known, scope_of(request, context), wants)
+            answer = await self._repeat_response(known, scope_of(request, context), wants)
         else:
             send = accepted.send
             if send.done and self._idempotency is None:
@@ -204,7 +204,7 @@ class Engine:
         self._require_streaming()
         limit = await self._sending.check(request) if request.HasField("configuration") else None
         if self._closing:
-            raise closing()
+            raise closing_error()
         message = request.message
         if len(message.message_id) + len(message.context_id) + len(context.tenant or request.tenant) > SHORT:
             check_names(request, context)
@@ -234,14 +234,14 @@ class Engine:
                 events = reading.events(accepted.send)
             else:
                 events = self._after_snapshot(accepted, reading, snapshot)
-        return await opened(events if limit is None else histories_cut(events, limit))
+        return await open_stream(events if limit is None else histories_cut(events, limit))
 
     async def _after_snapshot(
         self, accepted: Accepted, reading: EventReader, snapshot: TaskSnapshot
     ) -> Events:
         """The task as the message found it, and the following events."""
         try:
-            await accepted.task_run.settled()
+            await accepted.task_run.wait_settled()
             has_question = accepted.has_question
             yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
             if has_question:
@@ -269,7 +269,7 @@ class Engine:
         except A2AError:
             raise
         except ExecutorError as error:
-            raise broken(f"the agent broke the protocol: {error}") from None
+            raise broken_protocol_error(f"the agent broke the protocol: {error}") from None
         except (Exception, SystemExit) as error:  # `sys.exit` in an agent must not end the server
             if limit is not None and limit.expired():
                 raise too_late(TOO_LONG.format(seconds)) from None
@@ -293,10 +293,10 @@ class Engine:
             accepted.task_run.abandon(accepted.send)
             raise
         if self._idempotency is not None and answer is not None and answer.HasField("message"):
-            await self._idempotency.stored(request, context)
+            await self._idempotency.wait_stored(request, context)
         return answer
 
-    async def _answered_before(
+    async def _repeat_response(
         self, known: AlreadySentError, scope: Scope, wants: Wants
     ) -> hub.SendMessageResponse:
         """The answer to a repeated message."""
@@ -351,7 +351,7 @@ class Engine:
         Concurrent callers all get the canceled task; later ones get TASK_NOT_CANCELABLE.
         """
         if self._closing:
-            raise closing()
+            raise closing_error()
         task_run = await self._runs.enter(
             scope_of(request, context), request.id, lambda one: not_cancelable(one.task_id)
         )
@@ -369,7 +369,7 @@ class Engine:
         """
         self._require_streaming()
         if self._closing:
-            raise closing()
+            raise closing_error()
         last_event_id = resume_id(context)
         scope = scope_of(request, context)
         task, last = await self._snapshot(scope, request.id)
@@ -445,8 +445,8 @@ class Engine:
         await asyncio.gather(*(run.stop() for run in left))
         if self._idempotency is not None:
             await self._idempotency.close()
-        await self._written(left)
-        self._readers.end(closing())
+        await self._wait_written(left)
+        self._readers.end(closing_error())
 
     def _continues_elsewhere(self, run: TaskRun) -> bool:
         task = run.live.task
@@ -459,9 +459,9 @@ class Engine:
             and not self._readers.read(run.task_id)
         )
 
-    async def _written(self, runs: list[TaskRun]) -> None:
+    async def _wait_written(self, runs: list[TaskRun]) -> None:
         """Waits until the store has everything, or has not worked for too long."""
-        waiting = [asyncio.ensure_future(one.flushed()) for one in runs if one.live.pending]
+        waiting = [asyncio.ensure_future(one.flush()) for one in runs if one.live.pending]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=self._options.patience)
             for one in late:

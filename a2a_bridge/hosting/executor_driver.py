@@ -25,7 +25,7 @@ from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.pressure import MemoryUser, Pressure
-from a2a_bridge.hosting.refusals import broken
+from a2a_bridge.hosting.refusals import broken_protocol_error
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import RunTimer
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -100,7 +100,7 @@ class ExecutorDriver:
                     if writer is not None and writer.crowded:
                         await writer.room()
                     if memory.pressed and memory.exceeded:
-                        await pressure.relieved(user)
+                        await pressure.relieve(user)
                         if writer is not None:
                             await writer.room()  # others that waited may have gone on before
                     if timer is not None:
@@ -112,11 +112,11 @@ class ExecutorDriver:
                 if aclose is not None:
                     await aclose()
         except BaseException as error:  # noqa: BLE001  raised again unless it is the executor's
-            self._broken_off(send, error)
+            self._break_off(send, error)
         else:
-            self._finished(send)
+            self._finish(send)
 
-    def _broken_off(self, send: PendingSend, error: BaseException) -> None:
+    def _break_off(self, send: PendingSend, error: BaseException) -> None:
         """A run has ended with an exception. Raises it again if it is not the executor's fault."""
         task_id = self._live.task_id
         match error:
@@ -126,23 +126,25 @@ class ExecutorDriver:
                 # The engine did not cancel it: the executor cancelled itself.
                 _uncancel()
                 if self._phase.now is Phase.CANCELING:
-                    self._finished(send)
+                    self._finish(send)
                     return
                 log.warning("the run of task %s cancelled itself", task_id)
-                self._failed(send, CRASHED, internal_error())
+                self._fail(send, CRASHED, internal_error())
             case A2AError():
-                self._failed(send, error.message, error)
+                self._fail(send, error.message, error)
             case ExecutorError() | IllegalTransitionError():
                 if self._live.ended:
                     log.warning("events after the end of task %s are dropped: %s", task_id, error)
                 else:
                     log.error("the executor of task %s broke the protocol: %s", task_id, error)
-                    self._failed(send, f"the agent broke the protocol: {error}", broken(str(error)))
+                    self._fail(
+                        send, f"the agent broke the protocol: {error}", broken_protocol_error(str(error))
+                    )
             case OwnershipLostError():
                 raise error
             case Exception() | SystemExit():  # `sys.exit` in an agent must not end the server
                 log.error("the executor of task %s failed", task_id, exc_info=error)
-                self._failed(send, CRASHED, internal_error())
+                self._fail(send, CRASHED, internal_error())
             case _:
                 raise error
 
@@ -177,12 +179,12 @@ class ExecutorDriver:
                 self._phase.to(Phase.WORKING)
         send.push_config = None
 
-    def _finished(self, send: PendingSend) -> None:
+    def _finish(self, send: PendingSend) -> None:
         """The executor yields no more: it gave a direct answer, a task at rest, or an unfinished task."""
         live = self._live
         if live.task is None:
             for one in send.all():
-                one.settle(send.direct_answer or broken("the agent ended without an answer"))
+                one.settle(send.direct_answer or broken_protocol_error("the agent ended without an answer"))
         elif live.state not in RUNNING:
             if live.state == hub.TASK_STATE_INPUT_REQUIRED:
                 self._repeat_question(send)
@@ -202,7 +204,7 @@ class ExecutorDriver:
         ):
             self._live.set_state(hub.TASK_STATE_INPUT_REQUIRED)
 
-    def _failed(self, send: PendingSend, text: str, error: A2AError) -> None:
+    def _fail(self, send: PendingSend, text: str, error: A2AError) -> None:
         live = self._live
         if live.task is None:
             for one in send.all():

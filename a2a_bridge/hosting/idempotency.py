@@ -75,7 +75,7 @@ class Idempotency:
             if first is None:
                 return await self._first(key, digest, request, context, wants)
             if first.digest != digest:
-                raise used_before()
+                raise used_before_error()
             accepted = await asyncio.shield(first.accepted)
             if not accepted.send.finished and not accepted.task_run.aborted:
                 return self._join(accepted, wants)
@@ -91,7 +91,7 @@ class Idempotency:
         if not accepted.send.finished:
             raise try_again()
 
-    async def stored(self, request: hub.SendMessageRequest, context: CallContext) -> None:
+    async def wait_stored(self, request: hub.SendMessageRequest, context: CallContext) -> None:
         """Waits until the direct answer to a message is stored."""
         first = self._firsts.get((scope_of(request, context), request.message.message_id))
         if first is not None:
@@ -122,7 +122,7 @@ class Idempotency:
         try:
             task_id = await self._reserve(key, digest, request)
         except BaseException as error:
-            self._failed(key, first, error)
+            self._on_failure(key, first, error)
             raise
         try:
             accepted = await self._sending.work_on(request, context, wants, task_id)
@@ -130,7 +130,7 @@ class Idempotency:
             try:
                 await self._forget(key)
             finally:  # it may be cancelled again meanwhile
-                self._failed(key, first, error)
+                self._on_failure(key, first, error)
             raise
         first.accepted.set_result(accepted)
         storing = asyncio.create_task(self._store_outcome(key, first, accepted), name="a2a repeat")
@@ -138,7 +138,7 @@ class Idempotency:
         storing.add_done_callback(self._storing.discard)
         return accepted
 
-    def _failed(self, key: _Key, first: _First, error: BaseException) -> None:
+    def _on_failure(self, key: _Key, first: _First, error: BaseException) -> None:
         del self._firsts[key]
         if isinstance(error, asyncio.CancelledError):
             # Other senders that wait with it were not cancelled.
@@ -154,7 +154,7 @@ class Idempotency:
         try:
             await send.wait_finished()
             if send.direct_answer is not None and accepted.task_run.live.task is None:
-                await self._store.sends.answered(*key, send.direct_answer.SerializeToString())
+                await self._store.sends.store_response(*key, send.direct_answer.SerializeToString())
             elif accepted.task_run.live.task is None:
                 await self._forget(key)
         except A2AError as error:
@@ -181,17 +181,17 @@ class Idempotency:
             if known is None:
                 return task_id
             if known.digest != digest:
-                raise used_before()
+                raise used_before_error()
             if known.answer:
                 raise AlreadySentError(hub.SendMessageResponse.FromString(known.answer), None)
-            snapshot = await self._resulting_snapshot(key, known)
+            snapshot = await self._find_snapshot(key, known)
             if snapshot is not None:
                 raise AlreadySentError(None, snapshot)
             if known.holder:
                 raise NotOwnerError(known.holder)
             instead = known
 
-    async def _resulting_snapshot(self, key: _Key, known: Sent) -> TaskSnapshot | None:
+    async def _find_snapshot(self, key: _Key, known: Sent) -> TaskSnapshot | None:
         """The task with the message in its history."""
         scope, message_id = key
         try:
@@ -226,6 +226,6 @@ def try_again() -> A2AError:
     return A2AError(Reason.UNAVAILABLE, "try again", blame=Blame.SELF, retry_after=0.0)
 
 
-def used_before() -> A2AError:
+def used_before_error() -> A2AError:
     """The answer to an id that was used with other content before."""
     return invalid_params("message.messageId", "was used for another message before")

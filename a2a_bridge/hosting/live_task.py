@@ -128,9 +128,9 @@ class LiveTask:
         return TaskSnapshot(copy, self.last)
 
     async def durable_snapshot(self) -> TaskSnapshot:
-        """A durable copy for callers. Raises the errors of `settled`."""
+        """A durable copy for callers. Raises the errors of `wait_settled`."""
         found = self.snapshot()
-        await self.settled()
+        await self.wait_settled()
         return found
 
     # ------------------------------------------------------------------ the lease
@@ -238,7 +238,7 @@ class LiveTask:
             snapshot.CopyFrom(task)
         writer.append(change, task)
         if self.state in AT_REST:
-            self._rested()
+            self._on_rest()
 
     def set_state(self, state: hub.TaskState) -> None:
         """Applies a status without a message. Raises what `apply` raises."""
@@ -288,9 +288,9 @@ class LiveTask:
             if one.wants is not Wants.OUTCOME:
                 self.settle(one)
         if self.state in AT_REST:
-            self._rested()
+            self._on_rest()
 
-    def _rested(self) -> None:
+    def _on_rest(self) -> None:
         """The task has ended or waits for its caller: answers the senders that waited for that."""
         if self.state == hub.TASK_STATE_INPUT_REQUIRED:
             self.asked_at = self.last
@@ -322,7 +322,7 @@ class LiveTask:
         if not writer.pending:
             return
         try:
-            await writer.synced()
+            await writer.sync()
         except BaseException:
             self._take_out(own.message_id, answered)
             raise
@@ -349,7 +349,7 @@ class LiveTask:
 
     # ------------------------------------------------------------------ durability
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Waits until all changes are durable.
 
         Raises OwnershipLostError if another process owns the task, A2AError UNAVAILABLE if the store does not
@@ -359,12 +359,12 @@ class LiveTask:
             raise OwnershipLostError
         if self.writer is not None and self.writer.pending:
             try:
-                await self.writer.synced()
+                await self.writer.sync()
             except VersionConflictError:
                 raise OwnershipLostError from None
 
     def when_settled(self, callback: Synced) -> None:
-        """Calls `callback` once all changes are durable, or with the error that `settled` would raise."""
+        """Calls `callback` once all changes are durable, or with the error of `wait_settled`."""
         if self.writer is None:
             callback(None)
         else:

@@ -89,7 +89,7 @@ def takes(function: Callable[..., Any]) -> Takes:
     (first, *_) = positional
     if _takes_run(first):
         return Takes(lambda run: (run,))
-    annotation = _resolved(function, first)
+    annotation = _resolve(function, first)
     if not _members(annotation) - {*_TEXTS, NoneType}:
         return Takes((lambda run: (run.text,)) if required else (lambda _: ()))
     typed = _Typed(first, annotation)
@@ -135,17 +135,17 @@ class _Typed:
         try:
             return (self._adapter.validate_json(dumps(_tree_of(part.data))),)
         except ValidationError as error:
-            raise _refused(error, f"message.parts[{at}].data") from None
+            raise _reject(error, f"message.parts[{at}].data") from None
 
 
-def described(schema: JsonObject) -> hub.AgentExtension:
+def describe(schema: JsonObject) -> hub.AgentExtension:
     """The extension of the card that holds the schema of the data part."""
     made = hub.AgentExtension(uri=SCHEMA_URI, description="The JSON schema of the data part of a message")
     made.params.update({"schema": schema})
     return made
 
 
-def _refused(error: ValidationError, path: str) -> A2AError:
+def _reject(error: ValidationError, path: str) -> A2AError:
     problems = error.errors(include_url=False, include_context=False, include_input=False)[:_MOST]
     violations = [Violation(path + "".join(map(_step, one["loc"])), one["msg"]) for one in problems]
     text = "; ".join(f"{one.field}: {one.description}" for one in violations)
@@ -156,7 +156,7 @@ def _step(key: int | str) -> str:
     return f"[{key}]" if isinstance(key, int) else f".{key}"
 
 
-def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+def _resolve(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     """The annotation of a parameter as a type; `str` without one. Raises TypeError for unknown names."""
     if parameter.annotation is inspect.Parameter.empty:
         return str

@@ -136,7 +136,7 @@ class TaskWriter(Protocol):
         """
         ...
 
-    async def synced(self) -> None:
+    async def sync(self) -> None:
         """Waits until all changes so far are durable.
 
         Raises VersionConflictError, A2AError UNAVAILABLE if the store does not work.
@@ -204,7 +204,7 @@ class SendRegister(Protocol):
         """
         ...
 
-    async def answered(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
+    async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
         """Stores the direct answer to a message durably."""
         ...
 
@@ -254,10 +254,10 @@ class Replica(Protocol):
         ...
 
     async def begin(self, call: Call[Any, Any], /) -> tuple[Event, bytes]:
-        """Begins a stream there: its first event, and a key for `passed`. The others are in the log."""
+        """Begins a stream there: its first event, and a key for `continues_after`. The log has the others."""
         ...
 
-    async def passed(self, key: bytes, number: int, /) -> bool:
+    async def continues_after(self, key: bytes, number: int, /) -> bool:
         """True if a stream goes on after an event; False if it ends there, or if nobody knows."""
         ...
 

@@ -41,7 +41,7 @@ class MemoryUser(Protocol):
         """Bytes of the task."""
         ...
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Returns when everything is durable. Raises A2AError."""
         ...
 
@@ -58,10 +58,10 @@ class Pressure:
         self._live = live
         self._ending: asyncio.Task[None] | None = None
 
-    async def relieved(self, user: MemoryUser) -> None:
+    async def relieve(self, user: MemoryUser) -> None:
         """Returns when a run may continue; may end it."""
         try:
-            await user.settled()
+            await user.wait_settled()
         except A2AError:
             return  # the store does not work, or the task is lost: the run finds out by itself
         while self.memory.exceeded:
@@ -69,7 +69,7 @@ class Pressure:
                 if not any(one.running for one in self._live):
                     return
                 self._ending = asyncio.create_task(self._end_largest(), name="a2a memory pressure")
-                self._ending.add_done_callback(self._ended)
+                self._ending.add_done_callback(self._on_end)
             await asyncio.wait({self._ending})
 
     async def _end_largest(self) -> None:
@@ -89,7 +89,7 @@ class Pressure:
         with suppress(A2AError):
             await largest.break_off(A2AError(Reason.RESOURCE_EXHAUSTED, FULL, blame=Blame.SELF))
 
-    def _ended(self, done: asyncio.Task[None]) -> None:
+    def _on_end(self, done: asyncio.Task[None]) -> None:
         self._ending = None
         if not done.cancelled() and done.exception() is not None:
             log.error("a run could not be ended", exc_info=done.exception())

@@ -20,7 +20,7 @@ from a2a_bridge.hosting.ports import PushConfigStore, PushSender, Registered, Sc
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.push import side_channel
-from a2a_bridge.push.redaction import is_redacted, redacted, redacted_side_channel, unredact
+from a2a_bridge.push.redaction import is_redacted, redact, redact_side_channel, unredact
 
 _INLINE = "configuration.taskPushNotificationConfig"
 
@@ -77,7 +77,7 @@ class PushConfigs:
         requested = request.configuration.task_push_notification_config
         version = _version(context)
         unmapped = side_channel.content_within(request) if version else ""
-        return await self._named(scope, requested, task_id, version, unmapped, _INLINE)
+        return await self._complete(scope, requested, task_id, version, unmapped, _INLINE)
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext, /
@@ -93,7 +93,7 @@ class PushConfigs:
         await self._task(scope, request.task_id)
         version = _version(context)
         unmapped = side_channel.content_of(context) if version else ""
-        registered = await self._named(scope, request, request.task_id, version, unmapped)
+        registered = await self._complete(scope, request, request.task_id, version, unmapped)
         await self._configs.put(scope, registered)
         return _for_caller(registered, context)
 
@@ -129,8 +129,8 @@ class PushConfigs:
         page = found[: request.page_size or None]
         token = page[-1].config.id if len(page) < len(found) else ""
         if _version(context):
-            side_channel.restore(context, [redacted_side_channel(one.side_channel) for one in page])
-        configs = [redacted(one.config) for one in page]
+            side_channel.restore(context, [redact_side_channel(one.side_channel) for one in page])
+        configs = [redact(one.config) for one in page]
         return hub.ListTaskPushNotificationConfigsResponse(configs=configs, next_page_token=token)
 
     async def delete_task_push_notification_config(
@@ -143,7 +143,7 @@ class PushConfigs:
         await self._configs.delete(scope, request.task_id, request.id)
         return Empty()
 
-    async def _named(
+    async def _complete(
         self,
         scope: Scope,
         requested: hub.TaskPushNotificationConfig,
@@ -160,7 +160,7 @@ class PushConfigs:
         if not config.id:
             for one in await self._configs.list(scope, task_id):
                 config.id = one.config.id
-                if config in (one.config, redacted(one.config)):
+                if config in (one.config, redact(one.config)):
                     known = one.config
                     break
             else:
@@ -183,8 +183,8 @@ def _version(context: CallContext) -> str:
 def _for_caller(registered: Registered, context: CallContext) -> hub.TaskPushNotificationConfig:
     """A config in the form for its caller, with the content beside it from an older version."""
     if _version(context):
-        side_channel.restore(context, redacted_side_channel(registered.side_channel))
-    return redacted(registered.config)
+        side_channel.restore(context, redact_side_channel(registered.side_channel))
+    return redact(registered.config)
 
 
 def _below(path: str, refusal: A2AError) -> A2AError:

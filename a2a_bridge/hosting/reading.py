@@ -48,7 +48,7 @@ class EventReaders:
         while snapshot.task.status.state not in AT_REST:
             reading = self.begin(scope, snapshot.task.id, snapshot.last)
             try:
-                await reading.rested()
+                await reading.wait_rested()
             finally:
                 reading.close()
             snapshot = await self.snapshot_of(scope, snapshot.task.id)
@@ -125,7 +125,7 @@ class EventReader:
         _, last = await self._readers.snapshot_of(self._scope, self._task_id)
         return last <= number
 
-    async def rested(self) -> None:
+    async def wait_rested(self) -> None:
         """Waits until the task has, or may have, come to rest since."""
         try:
             while self._subscription is not None and (events := await self._subscription.take()):

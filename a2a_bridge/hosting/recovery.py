@@ -173,7 +173,7 @@ def can_continue(task: hub.Task) -> bool:
     return state in INTERRUPTED and unread
 
 
-def resumed(scope: Scope, task: hub.Task) -> Run:
+def resume_run(scope: Scope, task: hub.Task) -> Run:
     """The run with which an executor continues: its request contains the newest message of the user."""
     request = hub.SendMessageRequest(tenant=scope.tenant)
     for message in reversed(task.history):

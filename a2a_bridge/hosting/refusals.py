@@ -16,18 +16,18 @@ def not_cancelable(task_id: str) -> A2AError:
     return A2AError(Reason.TASK_NOT_CANCELABLE, metadata={"taskId": task_id})
 
 
-def closing() -> A2AError:
+def closing_error() -> A2AError:
     """The answer to new work while the engine closes."""
     return A2AError(Reason.UNAVAILABLE, "the agent is being stopped", blame=Blame.SELF)
 
 
-def changed_hands() -> A2AError:
+def changed_hands_error() -> A2AError:
     """The answer if another process has just taken the task."""
     text = "the task was changed meanwhile; try again"
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
 
 
-def broken(text: str) -> A2AError:
+def broken_protocol_error(text: str) -> A2AError:
     """The answer if the agent broke the protocol."""
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.SELF)
 

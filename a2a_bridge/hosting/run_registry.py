@@ -13,7 +13,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
-from a2a_bridge.hosting.refusals import changed_hands, closing, too_many_tasks
+from a2a_bridge.hosting.refusals import changed_hands_error, closing_error, too_many_tasks
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -67,7 +67,7 @@ class RunRegistry:
         UNAVAILABLE.
         """
         if self._closed:
-            raise closing()
+            raise closing_error()
         full = self._engine.store.memory.refusal()
         if full is not None:
             raise full
@@ -80,7 +80,7 @@ class RunRegistry:
         self._live[task_id] = run
         return run
 
-    def crowded(self, run: TaskRun) -> bool:
+    def is_crowded(self, run: TaskRun) -> bool:
         """True if the run's scope has more tasks at work than its limit, so that no further run may start."""
         return self._at_work.get(run.scope, 0) > self._engine.options.tasks > 0
 
@@ -103,12 +103,12 @@ class RunRegistry:
             run = await self._found(scope, task_id, known)
             known = None
             if run.live.ended:
-                await run.settled()
+                await run.wait_settled()
                 raise ended(run)
             if refusal is not None:
                 raise refusal
             if self._closed:
-                raise closing()
+                raise closing_error()
             self._add(run)
             try:
                 await run.visit(orphaned=orphaned)
@@ -119,7 +119,7 @@ class RunRegistry:
                 raise
             else:
                 return run
-        raise changed_hands()
+        raise changed_hands_error()
 
     async def require_owner(self, scope: Scope, task_id: str) -> None:
         """Raises NotOwnerError when another live replica works on the task."""

@@ -168,7 +168,7 @@ class Sending:
             raise too_many_waiting()
         if task_run.messages >= options.history > 0:
             raise history_full(options.history)
-        if task_run.producer is None and self._runs.crowded(task_run):
+        if task_run.producer is None and self._runs.is_crowded(task_run):
             raise too_many_tasks(options.tasks)
         full = self._engine.store.memory.refusal()
         if full is not None:
@@ -193,7 +193,7 @@ class Sending:
             task_run.leave()
         # What a resumed run does is no matter of the one who takes it over.
         if known is not None and task_run.producer is None:
-            await task_run.flushed()
+            await task_run.flush()
         return not task_run.live.lost
 
 

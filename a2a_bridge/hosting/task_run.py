@@ -30,8 +30,8 @@ from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
-from a2a_bridge.hosting.recovery import can_continue, resumed
-from a2a_bridge.hosting.refusals import already_ended, changed_hands, closing, not_cancelable
+from a2a_bridge.hosting.recovery import can_continue, resume_run
+from a2a_bridge.hosting.refusals import already_ended, changed_hands_error, closing_error, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import RunTimer, too_late
 from a2a_bridge.hosting.views import TaskSnapshot
@@ -151,20 +151,20 @@ class TaskRun:
     def _can_resume(self) -> bool:
         return self._engine.resumes and self.live.task is not None and can_continue(self.live.task)
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
         try:
-            await self.live.settled()
+            await self.live.wait_settled()
         except OwnershipLostError:
-            raise changed_hands() from None
+            raise changed_hands_error() from None
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Returns when all changes are durable, or the task is another process's.
 
         Raises A2AError UNAVAILABLE.
         """
         try:
-            await self.live.settled()
+            await self.live.wait_settled()
         except OwnershipLostError:
             return
 
@@ -194,7 +194,7 @@ class TaskRun:
         if self.at_work:
             self.resume_or_fail()
         if self.live.ended:
-            await self.settled()
+            await self.wait_settled()
             raise already_ended(self.task_id)
 
     async def join(self, message: hub.Message, prepare: Callable[[], Awaitable[None]]) -> None:
@@ -211,12 +211,12 @@ class TaskRun:
             finally:
                 self._unwritten -= 1
             if self.live.ended:
-                await self.settled()
+                await self.wait_settled()
                 raise already_ended(self.task_id)
             try:
                 await self.live.join(message)
             except VersionConflictError:
-                raise changed_hands() from None
+                raise changed_hands_error() from None
         finally:
             self._joining -= 1
 
@@ -251,7 +251,7 @@ class TaskRun:
         if task is None or self._producer is not None or self._ender is not None:
             return
         if self._can_resume and self._phase.now is Phase.IDLE:
-            run = resumed(self.scope, task)
+            run = resume_run(self.scope, task)
             run.request = for_agent(run.request)
             send = PendingSend(run, run.message, Wants.OUTCOME, resumes=True)
             send.drop()  # it has no sender
@@ -287,7 +287,7 @@ class TaskRun:
                     continue  # all senders have left, and nothing has begun
                 self._current = send
                 send.begin(self.live.last)
-                await self._driver.perform(send, self, self._timed_out)
+                await self._driver.perform(send, self, self._on_timeout)
                 self._current = None
                 send.finish()
         except OwnershipLostError:
@@ -315,15 +315,15 @@ class TaskRun:
                 if self.live.ended:
                     self.live.deliver(one, already_ended(self.task_id))
                 elif not answered_later:
-                    one.settle(changed_hands() if self.live.lost else closing())
+                    one.settle(changed_hands_error() if self.live.lost else closing_error())
 
     # ------------------------------------------------------------------ ends: timeout, memory
 
-    def _timed_out(self, send: PendingSend, timer: RunTimer) -> None:
+    def _on_timeout(self, send: PendingSend, timer: RunTimer) -> None:
         if self._phase.stopped or not timer.expired:
             return
         if self._ender is not None:  # a cancellation, which the executor may refuse
-            self._ender.add_done_callback(lambda _: self._timed_out(send, timer))
+            self._ender.add_done_callback(lambda _: self._on_timeout(send, timer))
             return
         log.warning("task %s: %s", self.task_id, timer.expired)
         self._end(self._break_off(send, too_late(timer.expired)))
@@ -333,7 +333,7 @@ class TaskRun:
         send = self._current
         if send is not None and self._ender is None:
             await asyncio.shield(self._end(self._break_off(send, error)))
-            await self.flushed()
+            await self.flush()
 
     async def _break_off(self, send: PendingSend, error: A2AError) -> None:
         """Stops a run.
@@ -442,17 +442,17 @@ class TaskRun:
         task = self.live.task
         if task is None or self.live.lost or self.live.writer is None:
             # There is no task to end, or it is another process's, or may become so.
-            self.live.refuse(closing())
+            self.live.refuse(closing_error())
             return
-        self.live.give_up(closing(), only_queued=True)
+        self.live.give_up(closing_error(), only_queued=True)
         if resumes and not self.live.ended and can_continue(task):
             self._phase.to(Phase.HANDED_OVER)
-            self.live.refuse(closing())
+            self.live.refuse(closing_error())
         elif task.status.state in RUNNING:
             log.warning("task %s failed: %s", self.task_id, STOPPED_TEXT)
             self.live.fail(STOPPED_TEXT)
         else:
-            self.live.give_up(closing())  # senders whose run has begun and left no new state
+            self.live.give_up(closing_error())  # senders whose run has begun and left no new state
 
     # ------------------------------------------------------------------ idleness
 
@@ -507,27 +507,27 @@ class TaskRun:
         if self._producer is not None:
             self._producer.cancel()
         self._rescue = asyncio.create_task(self._answer_from_store(), name=f"a2a lost {self.task_id}")
-        self._rescue.add_done_callback(self._rescued)
+        self._rescue.add_done_callback(self._on_rescue)
 
     async def _answer_from_store(self) -> None:
         """Answers the senders with what the new owner makes of the task. Raises A2AError."""
         stored = await self._engine.store.get(self.scope, self.task_id)
         if stored is None:
             # Senders that have not seen a task may send their messages again.
-            raise changed_hands() if self._begins else task_not_found(self.task_id)
+            raise changed_hands_error() if self._begins else task_not_found(self.task_id)
         self.live.settle_elsewhere(stored.task, final=False)
         if self.live.awaited:
             found = await self._engine.readers.outcome(self.scope, TaskSnapshot(stored.task, stored.last))
             self.live.settle_elsewhere(found.task, final=True)
 
-    def _rescued(self, done: asyncio.Task[None]) -> None:
+    def _on_rescue(self, done: asyncio.Task[None]) -> None:
         self._rescue = None
         if done.cancelled():
-            self.live.give_up(closing())
+            self.live.give_up(closing_error())
         elif (error := done.exception()) is not None:
             if not isinstance(error, A2AError):
                 log.error("the senders of task %s could not be answered", self.task_id, exc_info=error)
-                error = changed_hands()
+                error = changed_hands_error()
             self.live.give_up(error)
         self._check_idle()
 

@@ -118,11 +118,11 @@ class Threads:
             try:
                 context.run(work, callback)
             finally:
-                callback(self._ended)
+                callback(self._on_end)
 
         threading.Thread(target=thread, name=f"a2a run {run.task_id}", daemon=True).start()
 
-    def _ended(self) -> None:
+    def _on_end(self) -> None:
         self._running -= 1
         if self._waiting:
             place = self._waiting.pop(0)

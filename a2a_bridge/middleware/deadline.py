@@ -8,7 +8,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from a2a_bridge.bounded import answered, streamed
+from a2a_bridge.bounded import bound_result, bound_stream
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events
@@ -30,25 +30,27 @@ class _Deadline:
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         limit = call.context.deadline
-        return self._service.unary(call) if limit is None else self._bounded(call, limit)
+        return self._service.unary(call) if limit is None else self._bound(call, limit)
 
-    async def _bounded(self, call: Call[Req, Res], limit: float) -> Res:
+    async def _bound(self, call: Call[Req, Res], limit: float) -> Res:
         bound = _until(limit)
-        return await answered(self._service.unary(call), bound, _exceeded)
+        return await bound_result(self._service.unary(call), bound, _exceeded_error)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.context.deadline is None:
             return self._service.stream(call)
-        return streamed(self._service.stream(call), partial(_until, call.context.deadline), _exceeded)
+        return bound_stream(
+            self._service.stream(call), partial(_until, call.context.deadline), _exceeded_error
+        )
 
 
 def _until(limit: float) -> asyncio.Timeout:
     """A timeout at the deadline. Raises DEADLINE_EXCEEDED after it, so that no work starts in vain."""
     left = limit - monotonic()
     if left <= 0:
-        raise _exceeded()
+        raise _exceeded_error()
     return asyncio.timeout(left)
 
 
-def _exceeded() -> A2AError:
+def _exceeded_error() -> A2AError:
     return A2AError(Reason.DEADLINE_EXCEEDED)

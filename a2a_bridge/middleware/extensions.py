@@ -12,7 +12,7 @@ from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
-from a2a_bridge.core.service import Middleware, Service, refused, refused_stream
+from a2a_bridge.core.service import Middleware, Service, reject, reject_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -54,12 +54,12 @@ class _Extensions:
         if offer.required or (offer.uris and call.context.parameters.get(EXTENSIONS_PARAMETER)):
             refusal = self._negotiate(call)
             if refusal is not None:
-                return refused(refusal)
+                return reject(refusal)
         return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         refusal = self._negotiate(call)
-        return self._service.stream(call) if refusal is None else refused_stream(refusal)
+        return self._service.stream(call) if refusal is None else reject_stream(refusal)
 
     def _negotiate(self, call: Call[Any, Any]) -> A2AError | None:
         declared = call.context.extensions

@@ -17,7 +17,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.event import Events, HandedOver, innermost
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service, refused_stream
+from a2a_bridge.core.service import Middleware, Service, reject_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: retry time in seconds; the end of the running calls is not known
@@ -49,7 +49,7 @@ class LiveLimits:
         for service in self._services:
             service.set(new)
 
-    def limited(self, service: Service) -> Service:
+    def wrap(self, service: Service) -> Service:
         """A service with these limits; a middleware."""
         made = _Limits(service, self._current)
         self._services.append(made)
@@ -60,7 +60,7 @@ def limits(*, calls: int = 0, streams: int = 0, parts: int = 0) -> Middleware:
     """Middleware with the limits of `Limits`. It has to be inside the middleware that authenticates the
     principal.
     """
-    return LiveLimits(Limits(calls, streams, parts)).limited
+    return LiveLimits(Limits(calls, streams, parts)).wrap
 
 
 class _Limits:
@@ -89,7 +89,7 @@ class _Limits:
             self._check(call.request)
             name = self._streams.take(call)
         except A2AError as error:
-            return refused_stream(error)
+            return reject_stream(error)
         return _Counted(self._service.stream(call), self._streams, name)
 
     def _check(self, request: object) -> None:

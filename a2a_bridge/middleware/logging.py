@@ -15,10 +15,10 @@ from typing import Any
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.lifecycle import state_name
-from a2a_bridge.core.messages import asked_task_id
+from a2a_bridge.core.messages import read_task_id
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.middleware.outcome import LONGEST, code_of, seen_task
+from a2a_bridge.middleware.outcome import LONGEST, code_of, find_task
 
 _log = logging.getLogger("a2a_bridge.access")
 
@@ -57,25 +57,25 @@ class _AccessLog:
         self._clock = clock
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
-        return self._answered(call) if _log.isEnabledFor(logging.INFO) else self._service.unary(call)
+        return self._log_call(call) if _log.isEnabledFor(logging.INFO) else self._service.unary(call)
 
-    async def _answered(self, call: Call[Req, Res]) -> Res:
+    async def _log_call(self, call: Call[Req, Res]) -> Res:
         line = _Line(call, self._agent, self._clock)
         try:
             response = await self._service.unary(call)
             line.saw(response)
         except BaseException as error:
-            line.ended(error)
+            line.write(error)
             raise
-        line.ended()
+        line.write()
         return response
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if not _log.isEnabledFor(logging.INFO):
             return self._service.stream(call)
-        return self._logged(call)
+        return self._log_stream(call)
 
-    async def _logged(self, call: Call[Req, Res]) -> Events:
+    async def _log_stream(self, call: Call[Req, Res]) -> Events:
         line = _Line(call, self._agent, self._clock)
         line.events = 0
         last: Event | None = None
@@ -87,9 +87,9 @@ class _AccessLog:
                     line.saw(event.message)
                     yield event
         except BaseException as error:
-            line.ended(error, last)
+            line.write(error, last)
             raise
-        line.ended()
+        line.write()
 
 
 class _Line:
@@ -102,17 +102,17 @@ class _Line:
         self._agent = agent
         self._clock = clock
         self._began = clock()
-        self._task_id = asked_task_id(call.request)
+        self._task_id = read_task_id(call.request)
         self._state = 0
         self.events: int | None = None
 
     def saw(self, response: object) -> None:
         """Notes the task of a response and its state."""
-        found = seen_task(response)
+        found = find_task(response)
         if found is not None:
             self._task_id, self._state = found
 
-    def ended(self, error: BaseException | None = None, last: Event | None = None) -> None:
+    def write(self, error: BaseException | None = None, last: Event | None = None) -> None:
         """Writes the line. error, last: see `code_of`."""
         context = self._call.context
         origin = context.origin

@@ -66,11 +66,11 @@ class Metrics:
         self._calling = _Instruments(registry, "upstream_", " to the agent behind the gateway")
         registry.register(_Gathered(lambda: self._gathered))
 
-    def serving(self, agent: str) -> Middleware:
+    def server_middleware(self, agent: str) -> Middleware:
         """Middleware for the calls that an agent is asked. agent: its name."""
         return self._middleware(self._serving, label(agent), None)
 
-    def calling(self, agent: str, binding: str, version: str) -> Middleware:
+    def client_middleware(self, agent: str, binding: str, version: str) -> Middleware:
         """Middleware for the calls of a client side, each attempt a call. agent: its name."""
         return self._middleware(self._calling, label(agent), (binding, version))
 
@@ -82,7 +82,7 @@ class Metrics:
     async def refresh(self) -> None:
         """Reads all gauges anew. A source that fails or takes too long has none this time."""
         found = await asyncio.gather(*(self._read(source) for source in self._sources))
-        self._gathered = merged(metric for metrics in found for metric in metrics)
+        self._gathered = merge(metric for metrics in found for metric in metrics)
 
     async def exposition(self, accept: str = "") -> tuple[str, bytes]:
         """Content type and text for a scraper. accept: its header Accept."""
@@ -113,7 +113,7 @@ def label(agent: str) -> str:
     return printable[:LONGEST]
 
 
-def merged(metrics: Iterable[Metric]) -> list[Metric]:
+def merge(metrics: Iterable[Metric]) -> list[Metric]:
     """Metrics of several sources, each name once with all its samples."""
     found: dict[str, Metric] = {}
     for metric in metrics:

@@ -27,7 +27,7 @@ def code_of(error: BaseException | None, last: Event | None = None) -> str:
     return OK if last is not None and _ends(last.message) else Reason.CANCELLED.name
 
 
-def seen_task(response: object) -> tuple[str, hub.TaskState] | None:
+def find_task(response: object) -> tuple[str, hub.TaskState] | None:
     """The id and the state of the task in a response or an event; None if it has none."""
     found = payload_of(response)
     if isinstance(found, hub.Task):
@@ -39,5 +39,5 @@ def _ends(message: hub.StreamResponse) -> bool:
     """Whether no further event of a task can follow."""
     if message.HasField("message"):
         return True
-    found = seen_task(message)
+    found = find_task(message)
     return found is not None and found[1] in TERMINAL

@@ -33,10 +33,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.messages import asked_task_id
+from a2a_bridge.core.messages import read_task_id
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
-from a2a_bridge.middleware.outcome import LONGEST, OK, code_of, seen_task
+from a2a_bridge.middleware.outcome import LONGEST, OK, code_of, find_task
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
@@ -145,7 +145,7 @@ class _Span:
         else:
             attributes = dict(client)
         attributes["rpc.method"] = operation
-        task_id = asked_task_id(call.request)
+        task_id = read_task_id(call.request)
         if task_id:
             attributes["a2a.task_id"] = task_id[:LONGEST]
         parent = _parent(call, is_server=client is None)
@@ -161,7 +161,7 @@ class _Span:
 
     def saw(self, response: object) -> None:
         """Notes the task of a response."""
-        found = seen_task(response)
+        found = find_task(response)
         if found is not None and found[0] and self._span.is_recording():
             self._span.set_attribute("a2a.task_id", found[0][:LONGEST])
             if self._sends:
@@ -212,7 +212,7 @@ def _parent(call: Call[Any, Any], *, is_server: bool) -> Context:
     # records.
     is_own = not is_server or not call.context.origin.binding
     is_open = current.is_valid and (is_own or span.is_recording() or not current.trace_flags.sampled)
-    given = _given(call)
+    given = _extract(call)
     if given is None:
         return here if is_open else Context()
     # The caller's trace has come here already, in an instrumented ASGI server or in an agent that calls on.
@@ -220,7 +220,7 @@ def _parent(call: Call[Any, Any], *, is_server: bool) -> Context:
     return here if is_open and same else given
 
 
-def _given(call: Call[Any, Any]) -> Context | None:
+def _extract(call: Call[Any, Any]) -> Context | None:
     """The context that came with a call; None without a valid one."""
     for carrier in (call.context.parameters, _metadata(call.request)):
         if carrier and carrier.get(TRACEPARENT):

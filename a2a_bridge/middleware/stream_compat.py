@@ -38,7 +38,7 @@ from a2a_bridge.dialects.annotation import (
     by_state,
     finality,
     synthesise,
-    synthesised,
+    synthetic_kind,
     without_final,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -88,9 +88,9 @@ class _OlderCallers:
         if bindings is None:
             return self._service.stream(call)
         is_final = bindings.get(origin.binding, by_state)
-        return self._ending_final(call, is_final)
+        return self._end_final(call, is_final)
 
-    async def _ending_final(self, call: Call[Any, Any], is_final: Finality) -> Events:
+    async def _end_final(self, call: Call[Any, Any], is_final: Finality) -> Events:
         known = _LastKnown(call.request)
         resumed = call.operation is ops.SUBSCRIBE_TO_TASK and bool(resume_id(call.context))
         replayed = resumed
@@ -112,7 +112,7 @@ class _OlderCallers:
                     yield status
                     continue
                 begun = True
-                if which == "task" and not subscribed and synthesised(message.task) == SNAPSHOT:
+                if which == "task" and not subscribed and synthetic_kind(message.task) == SNAPSHOT:
                     continue
                 if which == "status_update" and message.status_update.status.state in TERMINAL:
                     yield _final(event, is_final)
@@ -129,9 +129,9 @@ class _OlderCallers:
                 yield event
         # A resumed stream whose last event was seen needs no closing event: that event was final.
         if known.concerns_task and not resumed:
-            yield Event(hub.StreamResponse(status_update=await self._closing(call, known, is_final)))
+            yield Event(hub.StreamResponse(status_update=await self._build_closing(call, known, is_final)))
 
-    async def _closing(
+    async def _build_closing(
         self, call: Call[Any, Any], known: _LastKnown, is_final: Finality
     ) -> hub.TaskStatusUpdateEvent:
         update = hub.TaskStatusUpdateEvent(task_id=known.task_id, context_id=known.context_id)

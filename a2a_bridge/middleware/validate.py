@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from a2a_bridge.codec import required
+from a2a_bridge.codec import compile_required
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.errors import missing_members
+from a2a_bridge.core.errors import missing_members_error
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.service import Middleware, Service, refused, refused_stream
+from a2a_bridge.core.service import Middleware, Service, reject, reject_stream
 from a2a_bridge.dialects import KNOWN, Dialect, older_versions
 
 #: members that 0.x requires but allows to be empty; in the hub, empty and absent are the same
@@ -40,24 +40,24 @@ class _Validate:
         self._checks: dict[Operation[Any, Any], Callable[[Any], list[str]]] = {}
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
-        check = self._checks.get(call.operation) or self._compiled(call)
+        check = self._checks.get(call.operation) or self._compile(call)
         missing = check(call.request)
-        if missing and (missing := self._demanded(call, missing)):
-            return refused(missing_members(missing))
+        if missing and (missing := self._select_demanded(call, missing)):
+            return reject(missing_members_error(missing))
         return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
-        check = self._checks.get(call.operation) or self._compiled(call)
+        check = self._checks.get(call.operation) or self._compile(call)
         missing = check(call.request)
-        if missing and (missing := self._demanded(call, missing)):
-            return refused_stream(missing_members(missing))
+        if missing and (missing := self._select_demanded(call, missing)):
+            return reject_stream(missing_members_error(missing))
         return self._service.stream(call)
 
-    def _compiled(self, call: Call[Any, Any]) -> Callable[[Any], list[str]]:
-        check = self._checks[call.operation] = required(type(call.request))
+    def _compile(self, call: Call[Any, Any]) -> Callable[[Any], list[str]]:
+        check = self._checks[call.operation] = compile_required(type(call.request))
         return check
 
-    def _demanded(self, call: Call[Any, Any], missing: list[str]) -> list[str]:
+    def _select_demanded(self, call: Call[Any, Any], missing: list[str]) -> list[str]:
         """The absent members that the caller's version requires."""
         if call.context.origin.version in self._older:
             return [path for path in missing if path not in _MAY_BE_EMPTY]

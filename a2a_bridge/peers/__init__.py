@@ -21,7 +21,7 @@ from a2a_bridge.peers.recognition import (
     Profiles,
     add_profile,
     caller,
-    named,
+    find_profile,
     profiles,
     reader,
 )
@@ -43,7 +43,7 @@ __all__ = [
     "Quirks",
     "add_profile",
     "caller",
-    "named",
+    "find_profile",
     "profiles",
     "reader",
 ]

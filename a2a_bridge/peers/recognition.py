@@ -45,9 +45,9 @@ class Profiles:
         get = parameters.get
         key = (get(USER_AGENT), *[get(name) for name in self._headers])
         found = self._found.get(key)
-        return self._recognised(key) if found is None else found
+        return self._recognise(key) if found is None else found
 
-    def _recognised(self, key: tuple[str | None, ...]) -> Profile:
+    def _recognise(self, key: tuple[str | None, ...]) -> Profile:
         user_agent, *values = key
         headers = {
             name: value
@@ -78,7 +78,7 @@ class Profiles:
             UNKNOWN,
         )
 
-    def named(self, name: str) -> Profile:
+    def find_profile(self, name: str) -> Profile:
         """The profile of a name. Raises LookupError that lists the names."""
         for one in self.all:
             if one.name == name:
@@ -110,13 +110,13 @@ def profiles() -> Profiles:
     """
     global _table  # noqa: PLW0603  made once, because entry points are looked up in files
     if _table is None:
-        found = [profile for point in entry_points(group=GROUP) for profile in _loaded(point.load())]
+        found = [profile for point in entry_points(group=GROUP) for profile in _load(point.load())]
         names = {one.name for one in _added}
         _table = Profiles((*_added, *(one for one in found if one.name not in names)))
     return _table
 
 
-def _loaded(what: Profile | Callable[[], tuple[Profile, ...]]) -> tuple[Profile, ...]:
+def _load(what: Profile | Callable[[], tuple[Profile, ...]]) -> tuple[Profile, ...]:
     return (what,) if isinstance(what, Profile) else tuple(what())
 
 
@@ -130,8 +130,8 @@ def reader(headers: Mapping[str, str]) -> Profile:
     return (_table or profiles()).reader(headers)
 
 
-def named(peer: Profile | str) -> Profile:
+def find_profile(peer: Profile | str) -> Profile:
     """The profile that a user chose, by name or as it is; UNKNOWN for "". Raises LookupError."""
     if isinstance(peer, Profile):
         return peer
-    return profiles().named(peer) if peer else UNKNOWN
+    return profiles().find_profile(peer) if peer else UNKNOWN

@@ -30,12 +30,12 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import task_id_of
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.notification import Names, Notification, form_of, named_in, notification
+from a2a_bridge.push.notification import Names, Notification, find_named, form_of, notification
 from a2a_bridge.push.options import PushOptions
 from a2a_bridge.push.ports import Delivery, Outbox
 from a2a_bridge.push.signing import SIGNATURE_HEADER, Signer
 from a2a_bridge.push.target import target_of
-from a2a_bridge.push.webhook import stamped, unsent
+from a2a_bridge.push.webhook import stamp, unsent
 
 logger = logging.getLogger("a2a_bridge.push")
 
@@ -73,7 +73,7 @@ class _DeliveryError(Exception):
 Traced = Callable[[str, str], AbstractContextManager[Mapping[str, str]]]
 
 
-def untraced(_target: str, _task_id: str) -> AbstractContextManager[Mapping[str, str]]:
+def no_trace(_target: str, _task_id: str) -> AbstractContextManager[Mapping[str, str]]:
     """No trace."""
     return nullcontext({})
 
@@ -95,7 +95,7 @@ class DeliveryWorker:
         task_at: TaskAt,
         signer: Signer | None = None,
         names: Names | None = None,
-        traced: Traced = untraced,
+        traced: Traced = no_trace,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
@@ -221,15 +221,15 @@ class DeliveryWorker:
             self._since.pop(delivery.number, None)
             await self._acknowledge(delivery)
         else:
-            await self._failed(delivery, target, failure)
+            await self._on_failure(delivery, target, failure)
 
-    async def _failed(self, delivery: Delivery, target: str, failure: _DeliveryError) -> None:
+    async def _on_failure(self, delivery: Delivery, target: str, failure: _DeliveryError) -> None:
         text = str(failure)
         now = self._now()
         since = self._since.setdefault(delivery.number, now)
         attempts = delivery.attempts + 1
         over = attempts >= self._options.attempts or now - since > self._options.age
-        over = over or self._circuits.given_up(target)
+        over = over or self._circuits.is_given_up(target)
         if failure.final or over:
             self._since.pop(delivery.number, None)
             logger.warning(
@@ -256,10 +256,10 @@ class DeliveryWorker:
     async def _attempt(self, delivery: Delivery, target: str) -> None:
         """One POST. Raises _DeliveryError."""
         made = await self._made(delivery)
-        headers = stamped(made, delivery.webhook_id, int(self._wall()))
+        headers = stamp(made, delivery.webhook_id, int(self._wall()))
         if self._signer is not None:
             signed = self._signer.sign(made.body, target, delivery.webhook_id, delivery.task_id)
-            headers = _signed(headers, signed)
+            headers = _sign(headers, signed)
         task_id = task_id_of(delivery.event) or delivery.task_id
         with self._traced(target, task_id) as trace:
             await self._sent(made, {**headers, **trace})
@@ -297,7 +297,7 @@ class DeliveryWorker:
         try:
             if delivery.sequence and form_of(version).whole_tasks and not event.HasField("task"):
                 task = await self._task_at(scope, delivery.task_id, delivery.sequence)
-            return notification(config, event, task, version, named_in(self._names, version, scope))
+            return notification(config, event, task, version, find_named(self._names, version, scope))
         except A2AError as error:
             if error.reason is Reason.UNAVAILABLE:
                 raise _DeliveryError("the task cannot be read at present", target_works=None) from None
@@ -355,7 +355,7 @@ class DeliveryWorker:
             pause = min(pause * 2, _LONGEST_MEND)
 
 
-def _signed(headers: dict[str, str], signature: str) -> dict[str, str]:
+def _sign(headers: dict[str, str], signature: str) -> dict[str, str]:
     made = headers | {SIGNATURE_HEADER: signature}
     made.setdefault("Authorization", f"Bearer {signature}")
     return made

@@ -86,7 +86,7 @@ def notification(
     return Notification(config.url, headers, dumps(form.encode(event)), secret)
 
 
-def named_in(names: Names, version: str, scope: Scope) -> Named | None:
+def find_named(names: Names, version: str, scope: Scope) -> Named | None:
     """The renaming for receivers of a version and scope; None if they use the normal ids."""
     found = names.get(version)
     return None if found is None else partial(found, scope)

@@ -22,7 +22,7 @@ _FIELD = "authentication.credentials"
 _NAME = "credentials"
 
 
-def redacted(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotificationConfig:
+def redact(config: hub.TaskPushNotificationConfig) -> hub.TaskPushNotificationConfig:
     """The config as answers show it: unchanged if it has no credentials, else a copy."""
     if not config.authentication.credentials:
         return config
@@ -54,25 +54,25 @@ def unredact(
     return None
 
 
-def redacted_side_channel(text: str) -> str:
+def redact_side_channel(text: str) -> str:
     """The content beside a config, with its credentials redacted."""
     if _NAME not in text:
         return text
     for source in (unmapped.KIND, unmapped.PROTO):
         entries = unmapped.read(text, source)
         if entries:
-            return unmapped.write(source, [_redacted_entry(entry) for entry in entries])
+            return unmapped.write(source, [_redact_entry(entry) for entry in entries])
     return ""
 
 
-def _redacted_entry(entry: unmapped.Entry) -> unmapped.Entry:
+def _redact_entry(entry: unmapped.Entry) -> unmapped.Entry:
     pointer, *values = entry
     if pointer.endswith(f"/{_NAME}"):
         return [pointer, *(MASK if isinstance(value, str) else value for value in values)]
-    return [pointer, *(_redacted_tree(value) for value in values)]
+    return [pointer, *(_redact_tree(value) for value in values)]
 
 
-def _redacted_tree(root: Any) -> Any:
+def _redact_tree(root: Any) -> Any:
     """A copy without recursion, because input of callers may be nested deeply."""
     top: list[Any] = [root]
     rest: list[Any] = [top]

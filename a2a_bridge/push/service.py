@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from a2a_bridge.bindings import DialOptions, http_post
-from a2a_bridge.push.delivery_worker import DeliveryWorker, TaskAt, Traced, untraced
+from a2a_bridge.push.delivery_worker import DeliveryWorker, TaskAt, Traced, no_trace
 from a2a_bridge.push.notification import Names
 from a2a_bridge.push.options import PushOptions
 from a2a_bridge.push.ports import Outbox
@@ -44,7 +44,7 @@ async def push_service(
     names: Names | None = None,
     sender: WebhookResolver | None = None,
     issuer: str = "",
-    traced: Traced = untraced,
+    traced: Traced = no_trace,
 ) -> AsyncIterator[PushService]:
     """Delivers the notifications of an outbox while the context is open.
 

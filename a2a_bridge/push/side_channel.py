@@ -53,7 +53,7 @@ def content_within(request: hub.SendMessageRequest) -> str:
         return ""
     entries = [
         [_OF_CONFIG + entry[0].removeprefix(_INLINE), *entry[1:]]
-        for entry in unmapped.carried(request, unmapped.KIND) or ()
+        for entry in unmapped.find_content(request, unmapped.KIND) or ()
         if entry[0].startswith(_INLINE)
     ]
     text = unmapped.write(unmapped.KIND, entries) if entries else ""

@@ -61,7 +61,7 @@ class Webhook:
             if attempt:
                 await asyncio.sleep(self.pause * 2 ** (attempt - 1))
             try:
-                headers = stamped(notification, webhook_id, int(time.time())) | dict(trace)
+                headers = stamp(notification, webhook_id, int(time.time())) | dict(trace)
                 reply = await self.post(notification.url, headers, notification.body)
             except A2AError as error:
                 outcome, final = unsent(error)
@@ -77,7 +77,7 @@ class Webhook:
         return False
 
 
-def stamped(notification: Notification, webhook_id: str, timestamp: int) -> dict[str, str]:
+def stamp(notification: Notification, webhook_id: str, timestamp: int) -> dict[str, str]:
     """The headers of one attempt, as Standard Webhooks names them. timestamp: seconds since the epoch."""
     headers = notification.headers | {"webhook-id": webhook_id, "webhook-timestamp": str(timestamp)}
     if notification.secret is not None:

@@ -63,24 +63,24 @@ def canonical(tree: Json) -> bytes:
     return written
 
 
-def unsigned(card: JsonObject) -> JsonObject:
+def remove_signatures(card: JsonObject) -> JsonObject:
     """A card without its signatures."""
     return {name: value for name, value in card.items() if name != SIGNATURES}
 
 
 def whole(card: JsonObject) -> JsonObject:
     """All of a card, with the members of 1.0 by the rules of presence."""
-    return _shaped(unsigned(card), _plan(), known_only=False)
+    return _shape(remove_signatures(card), _plan(), known_only=False)
 
 
-def known(card: JsonObject) -> JsonObject:
+def keep_known(card: JsonObject) -> JsonObject:
     """The members of 1.0, by the rules of presence."""
-    return _shaped(unsigned(card), _plan(), known_only=True)
+    return _shape(remove_signatures(card), _plan(), known_only=True)
 
 
-def filled(card: JsonObject) -> JsonObject:
+def keep_filled(card: JsonObject) -> JsonObject:
     """The members of 1.0 with content."""
-    made = _filled(known(card))
+    made = _fill(keep_known(card))
     return made if type(made) is dict else {}
 
 
@@ -95,7 +95,7 @@ def _plan() -> MessagePlan:
     return plan_of(hub.AgentCard)
 
 
-def _shaped(tree: JsonObject, plan: MessagePlan, *, known_only: bool) -> JsonObject:
+def _shape(tree: JsonObject, plan: MessagePlan, *, known_only: bool) -> JsonObject:
     fields = {one.json_name: one for one in plan.fields}
     made: JsonObject = {}
     for name, value in tree.items():
@@ -123,17 +123,17 @@ def _value(value: Json, field: FieldPlan, *, known_only: bool) -> Json:
 
 def _one(value: Json, field: FieldPlan, *, known_only: bool) -> Json:
     if field.kind is Kind.MESSAGE and field.message is not None and type(value) is dict:
-        return _shaped(value, field.message, known_only=known_only)
+        return _shape(value, field.message, known_only=known_only)
     return value
 
 
-def _filled(value: Json) -> Json:
+def _fill(value: Json) -> Json:
     """A value without what is empty in it; None if nothing is left."""
     if type(value) is dict:
-        members = {name: left for name, item in value.items() if (left := _filled(item)) is not None}
+        members = {name: left for name, item in value.items() if (left := _fill(item)) is not None}
         return members or None
     if type(value) is list:
-        items = [left for item in value if (left := _filled(item)) is not None]
+        items = [left for item in value if (left := _fill(item)) is not None]
         return items or None
     return None if value == "" else value
 

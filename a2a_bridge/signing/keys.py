@@ -90,7 +90,7 @@ def suits(key: Any, algorithm: str) -> bool:
     return key.key_type != "RSA" or bool(key.public_key.key_size >= _SMALLEST_RSA)
 
 
-def merged_key_sets(documents: Sequence[bytes]) -> bytes:
+def merge_key_sets(documents: Sequence[bytes]) -> bytes:
     """One JWKS with the keys of several, each once."""
     rows: list[Any] = []
     for document in documents:

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from a2a_bridge.codec import JsonObject, dumps, loads
 from a2a_bridge.core.extras import load
-from a2a_bridge.signing.canonical import INTERFACES, SIGNATURES, canonical, filled, known, whole
-from a2a_bridge.signing.keys import SigningKey, merged_key_sets, signing_key
+from a2a_bridge.signing.canonical import INTERFACES, SIGNATURES, canonical, keep_filled, keep_known, whole
+from a2a_bridge.signing.keys import SigningKey, merge_key_sets, signing_key
 
 
 class CardSigner:
@@ -43,23 +43,23 @@ class CardSigner:
         card = cast("JsonObject", loads(document))
         forms = [whole(card)]
         if INTERFACES in card:
-            forms += [known(card), filled(card)]
+            forms += [keep_known(card), keep_filled(card)]
         texts = dict.fromkeys(map(canonical, forms))
         return dumps({**card, SIGNATURES: [self._signature(text) for text in texts]})
 
     def jwks(self) -> bytes:
         """The JSON Web Key Set for verification."""
-        return merged_key_sets([dumps({"keys": [one.public() for one in self._keys]})])
+        return merge_key_sets([dumps({"keys": [one.public() for one in self._keys]})])
 
     def _signature(self, text: bytes) -> JsonObject:
         first = self._keys[0]
         header = {"alg": first.algorithm, "kid": first.kid, "typ": "JOSE"}
         if self._jku:
             header["jku"] = self._jku
-        protected = _encoded(dumps(header))
-        signature = self._model.sign(f"{protected}.{_encoded(text)}".encode(), first.key)
-        return {"protected": protected, "signature": _encoded(signature)}
+        protected = _encode(dumps(header))
+        signature = self._model.sign(f"{protected}.{_encode(text)}".encode(), first.key)
+        return {"protected": protected, "signature": _encode(signature)}
 
 
-def _encoded(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

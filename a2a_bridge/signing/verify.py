@@ -30,10 +30,10 @@ from a2a_bridge.signing.canonical import (
     INTERFACES,
     SIGNATURES,
     canonical,
-    filled,
     foreign,
-    known,
-    unsigned,
+    keep_filled,
+    keep_known,
+    remove_signatures,
     whole,
 )
 from a2a_bridge.signing.keys import ALGORITHMS, suits
@@ -84,7 +84,7 @@ class ReceivedCard:
     """
 
     def __init__(self, document: bytes) -> None:
-        self._card = _parsed(document, "the card")
+        self._card = _parse(document, "the card")
         #: those whose headers can be used
         self.signatures: list[Signature] = []
         #: why the others cannot
@@ -125,10 +125,10 @@ class ReceivedCard:
         """The texts that may have been signed, each with the part of the card that it covers."""
         card = self._card
         try:
-            all_of_it = [(canonical(unsigned(card)), card), (canonical(whole(card)), card)]
+            all_of_it = [(canonical(remove_signatures(card)), card), (canonical(whole(card)), card)]
             if INTERFACES not in card:
                 return all_of_it
-            parts = [known(card), filled(card)]
+            parts = [keep_known(card), keep_filled(card)]
             return [*all_of_it, *((canonical(one), {**one, SIGNATURES: card[SIGNATURES]}) for one in parts)]
         except (ValueError, RecursionError) as error:
             _refuse(f"it has no canonical form: {error}")
@@ -150,10 +150,10 @@ class ReceivedCard:
             for text, covered in forms:
                 payload = base64.urlsafe_b64encode(text).rstrip(b"=")
                 if model.verify(one.protected.encode() + b"." + payload, one.signature, key):
-                    return self._checked(covered)
+                    return self._check(covered)
         raise UnverifiedCardError(f"the signature by {one.kid[:64]!r} is not one of this card")
 
-    def _checked(self, covered: JsonObject) -> JsonObject:
+    def _check(self, covered: JsonObject) -> JsonObject:
         outside = [] if covered is self._card else foreign(self._card)
         if outside:
             _refuse(f"the signature does not cover {', '.join(outside[:5])[:200]}")
@@ -167,7 +167,7 @@ def _signature(row: Any) -> Signature:
     protected, signature, beside = row.get("protected"), row.get("signature"), row.get("header") or {}
     if type(protected) is not str or type(signature) is not str or type(beside) is not dict:
         _refuse("a signature has no `protected` or `signature`, or a `header` that is no object")
-    header = _parsed(_decoded(protected), "a header")
+    header = _parse(_decode(protected), "a header")
     for name in _UNDERSTOOD_NOT:
         if name in header or name in beside:
             _refuse(f"a header has `{name}`, which is not understood")
@@ -178,10 +178,10 @@ def _signature(row: Any) -> Signature:
         _refuse(f"the algorithm {algorithm!r:.40} is not allowed")
     if type(kid) is not str or not kid:
         _refuse("a header has no `kid`")
-    return Signature(algorithm, kid, jku if type(jku) is str else "", protected, _decoded(signature))
+    return Signature(algorithm, kid, jku if type(jku) is str else "", protected, _decode(signature))
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     if len(text) > _LONGEST or not _BASE64URL.fullmatch(text):
         _refuse("a signature or its header is not base64url")
     try:
@@ -190,7 +190,7 @@ def _decoded(text: str) -> bytes:
         _refuse("a signature or its header is not base64url")
 
 
-def _parsed(document: bytes, what: str) -> JsonObject:
+def _parse(document: bytes, what: str) -> JsonObject:
     """An object of JSON without a member twice. Raises UnverifiedCardError."""
 
     def members(pairs: list[tuple[str, Any]]) -> JsonObject:

@@ -45,7 +45,7 @@ class SlowAgent(Agent):
         """The number of messages that were cancelled before their answer."""
         return self._slow.cancelled
 
-    async def running(self, count: int) -> None:
+    async def wait_running(self, count: int) -> None:
         """Waits until exactly `count` messages wait for their answers. Raises TimeoutError after PATIENCE
         seconds.
         """

@@ -38,8 +38,10 @@ from a2a_bridge.testing.service_contract import PATIENCE, ServiceContract, failu
 KIB = 1024
 #: far more than sockets buffer, and still affordable
 STREAM_BYTES = 64 * KIB * KIB
-#: maximum bytes that a server and the kernel may hold for a stalled reader
-STALLED_BYTES = 24 * KIB * KIB
+#: maximum bytes that a server, the kernel and the client's transport may hold for a stalled reader: Envoy's
+#: default is 16 MiB for each stream, and gRPC lets the window of a client grow to 4 MiB, on a busy machine to
+#: more
+STALLED_BYTES = 40 * KIB * KIB
 EVENT_BYTES = 64 * KIB
 
 BOTH: list[ops.Operation[Any, Any]] = [ops.GET_TASK, ops.SUBSCRIBE_TO_TASK]
@@ -91,7 +93,7 @@ class BindingContract(ServiceContract):
         return copy
 
     @asynccontextmanager
-    async def listening(
+    async def listen(
         self, service: Service, options: HostOptions | None = None, address: ListenAddress | None = None
     ) -> AsyncIterator[Listening]:
         """A host with `service` at its root."""
@@ -120,7 +122,7 @@ class BindingContract(ServiceContract):
 
     @asynccontextmanager
     async def serve(self, service: Service) -> AsyncIterator[Service]:
-        async with self.listening(service) as there, self.dial(there.interface) as near:
+        async with self.listen(service) as there, self.dial(there.interface) as near:
             yield near
 
     async def test_the_origin_names_binding_and_version(self, near: Service, probe: Probe) -> None:
@@ -145,7 +147,7 @@ class BindingContract(ServiceContract):
             return
         probe.on_unary = answering(full(hub.Task))
         request = operation.request(id="t")
-        async with self.listening(probe) as there:
+        async with self.listen(probe) as there:
             interface = self.interface(there.interface.url, tenant="acme")
             async with self.dial(interface) as near:
                 await invoke(near, operation, request)
@@ -194,7 +196,7 @@ class BindingContract(ServiceContract):
         with pytest.raises(A2AError) as caught:
             await invoke(near, operation, full(operation.request), context)
         assert caught.value.reason is Reason.DEADLINE_EXCEEDED
-        await probe.running(0)
+        await probe.wait_running(0)
 
     @both
     async def test_a_deadline_of_the_past_is_an_error(
@@ -206,16 +208,16 @@ class BindingContract(ServiceContract):
         with pytest.raises(A2AError) as caught:
             await invoke(near, operation, full(operation.request), context)
         assert caught.value.reason is Reason.DEADLINE_EXCEEDED
-        await probe.running(0)
+        await probe.wait_running(0)
 
     async def test_a_unary_call_has_a_default_deadline(self, probe: Probe) -> None:
         probe.on_unary = waiting
         async with (
-            self.listening(probe) as there,
+            self.listen(probe) as there,
             self.dial(there.interface, DialOptions(timeout=0.2)) as near,
         ):
             assert (await failure(near, ops.GET_TASK)).reason is Reason.DEADLINE_EXCEEDED
-            await probe.running(0)
+            await probe.wait_running(0)
 
     @both
     async def test_a_peer_that_is_not_there(self, operation: Any) -> None:
@@ -227,7 +229,7 @@ class BindingContract(ServiceContract):
         assert error.metadata["phase"] == "connect"
 
     async def test_a_taken_address_is_an_os_error(self, probe: Probe) -> None:
-        async with self.listening(probe) as there:
+        async with self.listen(probe) as there:
             second = self.binding.host(there.host.address, HostOptions())
             self.binding.mount(second, "", probe, [self.dialect])
             with pytest.raises(OSError):  # noqa: PT011  the system chooses its number and text
@@ -256,7 +258,7 @@ class BindingContract(ServiceContract):
         options = DialOptions(
             parameters={"x-api-key": "k"}, forward=frozenset({"x-named", "traceparent", "authorization"})
         )
-        async with self.listening(probe) as there, self.dial(there.interface, options) as near:
+        async with self.listen(probe) as there, self.dial(there.interface, options) as near:
             await invoke(near, ops.GET_TASK, full(hub.GetTaskRequest), CallContext(parameters=given))
         got = probe.last.context.parameters
         assert {name: got.get(name) for name in (*given, "x-api-key")} == {
@@ -292,7 +294,7 @@ class BindingContract(ServiceContract):
         probe.on_unary = answering(full(hub.SendMessageResponse))
         request = _message_of(256 * KIB)
         async with (
-            self.listening(probe, HostOptions(max_body=64 * KIB)) as there,
+            self.listen(probe, HostOptions(max_body=64 * KIB)) as there,
             self.dial(there.interface) as near,
         ):
             error = await failure(near, operation, request)
@@ -306,12 +308,12 @@ class BindingContract(ServiceContract):
         probe.on_unary = answering(hub.SendMessageResponse(message=message))
         probe.on_stream = yielding(hub.StreamResponse(message=message))
         async with (
-            self.listening(probe) as there,
+            self.listen(probe) as there,
             self.dial(there.interface, DialOptions(max_message=64 * KIB)) as near,
         ):
             error = await failure(near, operation)
             assert (error.reason, error.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
-            await probe.running(0)
+            await probe.wait_running(0)
             probe.on_unary = answering(full(hub.Task))
             answer = await invoke(near, ops.GET_TASK, full(hub.GetTaskRequest))
             assert answer == full(hub.Task)
@@ -357,7 +359,7 @@ class BindingContract(ServiceContract):
         probe.on_stream = stream
         probe.on_unary = answering(full(hub.Task))
         reader = asyncio.create_task(invoke(near, ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest)))
-        await probe.running(1)
+        await probe.wait_running(1)
         slowest = 0.0
         for _ in range(20):
             start = time.monotonic()
@@ -381,9 +383,9 @@ class BindingContract(ServiceContract):
             yield full(hub.StreamResponse)
 
         probe.on_unary, probe.on_stream = unary, stream
-        async with self.listening(probe) as there, self.dial(there.interface) as near:
+        async with self.listen(probe) as there, self.dial(there.interface) as near:
             call = asyncio.create_task(invoke(near, operation, full(operation.request)))
-            await probe.running(1)
+            await probe.wait_running(1)
             draining = asyncio.create_task(there.host.drain(PATIENCE))
             go.set()
             answer = await call
@@ -397,25 +399,25 @@ class BindingContract(ServiceContract):
     async def test_draining_answers_calls_that_cannot_finish(self, probe: Probe, operation: Any) -> None:
         probe.on_unary = waiting
         probe.on_stream = holding(full(hub.StreamResponse))
-        async with self.listening(probe) as there, self.dial(there.interface) as near:
+        async with self.listen(probe) as there, self.dial(there.interface) as near:
             call = asyncio.create_task(failure(near, operation))
-            await probe.running(1)
+            await probe.wait_running(1)
             await there.host.drain(0.1)
             assert (await call).reason is Reason.UNAVAILABLE
-            await probe.running(0)
+            await probe.wait_running(0)
             assert (await failure(near, operation)).reason is Reason.UNAVAILABLE
 
     async def test_a_client_that_is_closed_ends_its_streams(self, probe: Probe) -> None:
         probe.on_stream = holding(full(hub.StreamResponse))
         call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
-        async with self.listening(probe) as there:
+        async with self.listen(probe) as there:
             async with self.dial(there.interface) as near:
                 events = near.stream(call)
                 await anext(events)
             with pytest.raises((A2AError, StopAsyncIteration, asyncio.CancelledError)):
                 await anext(events)
             await events.aclose()
-            await probe.running(0)
+            await probe.wait_running(0)
 
     @pytest.mark.parametrize("epoch", ["", "run_1-"])
     async def test_events_go_with_their_ids(self, near: Service, probe: Probe, epoch: str) -> None:
@@ -451,7 +453,7 @@ class BindingContract(ServiceContract):
             return
         # The client side does not check parameters of the options.
         options = DialOptions(parameters={LAST_EVENT_PARAMETER: "1 or 2"})
-        async with self.listening(probe) as there, self.dial(there.interface, options) as near:
+        async with self.listen(probe) as there, self.dial(there.interface, options) as near:
             refused = await failure(near, ops.SUBSCRIBE_TO_TASK)
         assert refused.reason is Reason.INVALID_PARAMS
         assert [one.field for one in refused.violations] == ["Last-Event-ID"]
@@ -469,7 +471,7 @@ class BindingContract(ServiceContract):
 
         probe.on_stream = stream
         async with (
-            self.listening(probe, HostOptions(keep_alive=0.1)) as there,
+            self.listen(probe, HostOptions(keep_alive=0.1)) as there,
             self.dial(there.interface, DialOptions(idle_timeout=0.6)) as near,
         ):
             asyncio.get_running_loop().call_later(1.5, go.set)
@@ -481,7 +483,7 @@ class BindingContract(ServiceContract):
             return
         probe.on_stream = holding(full(hub.StreamResponse))
         async with (
-            self.listening(probe, HostOptions(keep_alive=0.1)) as there,
+            self.listen(probe, HostOptions(keep_alive=0.1)) as there,
             relay(there.host.address) as (address, mute),
             self.dial(self.interface(self.url(address, "")), DialOptions(idle_timeout=0.5)) as near,
         ):

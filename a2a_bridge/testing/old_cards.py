@@ -56,7 +56,7 @@ def free_json() -> st.SearchStrategy[Json]:
         lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts(), inner, max_size=2),
         max_leaves=4,
     )
-    return st.one_of(mixed, mixed, mixed, st.builds(_nested, st.integers(5, 20), mixed))
+    return st.one_of(mixed, mixed, mixed, st.builds(_nest, st.integers(5, 20), mixed))
 
 
 @cache
@@ -98,7 +98,7 @@ def card_trees(version: str = "0.3.0") -> st.SearchStrategy[JsonObject]:
     )
 
 
-def _nested(levels: int, leaf: Json) -> Json:
+def _nest(levels: int, leaf: Json) -> Json:
     for level in range(levels):
         leaf = [leaf] if level % 2 else {"deep": leaf}
     return leaf

@@ -24,7 +24,9 @@ _LATER = 3600.0
 _ROOM = 10
 
 
-def registered(config_id: str = "p", task_id: str = "t", host: str = "hook", version: str = "") -> Registered:
+def build_registered(
+    config_id: str = "p", task_id: str = "t", host: str = "hook", version: str = ""
+) -> Registered:
     """A config of a task."""
     url = f"https://{host}.example/{config_id}"
     config = hub.TaskPushNotificationConfig(task_id=task_id, id=config_id, url=url)
@@ -39,12 +41,12 @@ async def due(store: Store, limit: int = 100, *, busy: str = "") -> list[Deliver
         return await store.outbox.due(limit, lambda target: 0 if busy and busy in target else _ROOM)
 
 
-async def written(store: Store, *texts: str, task_id: str = "t", scope: Scope = HERE) -> Author:
+async def write_task(store: Store, *texts: str, task_id: str = "t", scope: Scope = HERE) -> Author:
     """A task with one chunk per text, all of it in the outbox."""
     author = Author(store, scope, push=True).begin(task_id)
     for text in texts:
         author.chunk(text)
-    return await author.synced()
+    return await author.sync()
 
 
 def summaries(deliveries: list[Delivery]) -> list[tuple[str, str, int]]:
@@ -69,22 +71,26 @@ class OutboxContract(_Opens):
     # ------------------------------------------------------------------ configs
 
     async def test_configs_come_back_whole_and_in_order(self, store: Store) -> None:
-        given = [registered("c", version="0.3"), registered("a"), registered("b", version="0.2.5")]
+        given = [
+            build_registered("c", version="0.3"),
+            build_registered("a"),
+            build_registered("b", version="0.2.5"),
+        ]
         for one in given:
             await store.push_configs.put(HERE, one)
         assert await store.push_configs.list(HERE, "t") == given
         assert await store.push_configs.get(HERE, "t", "a") == given[1]
         assert await store.push_configs.get(HERE, "t", "x") is None
         assert await store.push_configs.list(HERE, "u") == []
-        changed = registered("c", host="other")
+        changed = build_registered("c", host="other")
         await store.push_configs.put(HERE, changed)
         assert await store.push_configs.list(HERE, "t") == [changed, *given[1:]]
         await store.push_configs.put(HERE, given[0], replace=False)
-        await store.push_configs.put(HERE, registered("d"), replace=False)
-        assert await store.push_configs.list(HERE, "t") == [changed, *given[1:], registered("d")]
+        await store.push_configs.put(HERE, build_registered("d"), replace=False)
+        assert await store.push_configs.list(HERE, "t") == [changed, *given[1:], build_registered("d")]
 
     async def test_configs_of_others_are_not_there(self, store: Store) -> None:
-        await store.push_configs.put(HERE, registered())
+        await store.push_configs.put(HERE, build_registered())
         for scope in ELSEWHERE:
             assert await store.push_configs.list(scope, "t") == []
             assert await store.push_configs.get(scope, "t", "p") is None
@@ -94,7 +100,7 @@ class OutboxContract(_Opens):
     @pytest.mark.parametrize("name", ODD)
     async def test_any_name_will_do(self, store: Store, name: str) -> None:
         scope = Scope(name, name)
-        given = [registered(f"{name}{number}") for number in range(2)]
+        given = [build_registered(f"{name}{number}") for number in range(2)]
         for one in given:
             await store.push_configs.put(scope, one)
         assert await store.push_configs.list(scope, "t") == given
@@ -103,7 +109,7 @@ class OutboxContract(_Opens):
         assert await store.push_configs.list(scope, name) == []
         await store.push_configs.delete(scope, "t", f"{name}1")
         await store.push_configs.delete(scope, name, name)
-        await written(store, "x", scope=scope)
+        await write_task(store, "x", scope=scope)
         (delivery,) = await due(store)
         assert (delivery.scope, delivery.registered) == (scope, given[0])
         await store.outbox.again(delivery, "HTTP 500", 0)
@@ -114,7 +120,7 @@ class OutboxContract(_Opens):
         (letter,) = await store.outbox.entries()
         assert (letter.scope, letter.task_id, letter.config_id) == (scope, "t", f"{name}0")
         # Also if the task is not in this store.
-        posted = registered(name, task_id=name)
+        posted = build_registered(name, task_id=name)
         await store.outbox.post(scope, posted, hub.StreamResponse(task=hub.Task(id=name)))
         (delivery,) = await due(store)
         assert (delivery.scope, delivery.task_id, delivery.registered) == (scope, name, posted)
@@ -123,23 +129,23 @@ class OutboxContract(_Opens):
 
     async def test_a_task_has_so_many_configs_and_no_more(self, store: Store) -> None:
         for number in range(100):
-            await store.push_configs.put(HERE, registered(f"p{number}"))
+            await store.push_configs.put(HERE, build_registered(f"p{number}"))
         with pytest.raises(A2AError) as caught:
-            await store.push_configs.put(HERE, registered("one more"))
+            await store.push_configs.put(HERE, build_registered("one more"))
         assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
-        await store.push_configs.put(HERE, registered("p5", host="other"))
+        await store.push_configs.put(HERE, build_registered("p5", host="other"))
 
     # ------------------------------------------------------------------ queues
 
     async def test_events_go_to_every_config_one_at_a_time_and_in_order(self, store: Store) -> None:
         for name in "ab":
-            await store.push_configs.put(HERE, registered(name, version="0.3" if name == "b" else ""))
-        author = await written(store, "x")
+            await store.push_configs.put(HERE, build_registered(name, version="0.3" if name == "b" else ""))
+        author = await write_task(store, "x")
         first = await due(store)
         assert summaries(first) == [("t", "a", 1), ("t", "b", 1)]
         assert await due(store) == []
         one = next(one for one in first if one.registered.config.id == "b")
-        assert one.registered == registered("b", version="0.3")
+        assert one.registered == build_registered("b", version="0.3")
         assert (one.scope, one.attempts) == (HERE, 0)
         assert one.event.task.id == author.task.id
         assert len({delivery.webhook_id for delivery in first}) == 2
@@ -151,30 +157,30 @@ class OutboxContract(_Opens):
         assert summaries(await due(store)) == [("t", "a", 2)]
 
     async def test_events_without_a_config_are_not_kept(self, store: Store) -> None:
-        await store.push_configs.put(HERE, registered(task_id="other"))
-        await written(store, "x", "y")
+        await store.push_configs.put(HERE, build_registered(task_id="other"))
+        await write_task(store, "x", "y")
         assert await due(store) == []
         assert await store.outbox.entries() == []
 
     async def test_a_later_config_gets_later_events(self, store: Store) -> None:
-        author = await written(store, "x")
-        await store.push_configs.put(HERE, registered())
+        author = await write_task(store, "x")
+        await store.push_configs.put(HERE, build_registered())
         author.status(COMPLETED)
-        await author.synced()
+        await author.sync()
         assert summaries(await due(store)) == [("t", "p", 3)]
 
     async def test_new_notifications_are_announced(self, store: Store) -> None:
         come = asyncio.Event()
         store.outbox.on_new(come.set)
-        await store.push_configs.put(HERE, registered())
-        await written(store)
+        await store.push_configs.put(HERE, build_registered())
+        await write_task(store)
         async with asyncio.timeout(PATIENCE):
             await come.wait()
         assert summaries(await due(store)) == [("t", "p", 1)]
 
     async def test_a_failed_notification_and_its_successors_are_due_later(self, store: Store) -> None:
-        await store.push_configs.put(HERE, registered())
-        await written(store, "x")
+        await store.push_configs.put(HERE, build_registered())
+        await write_task(store, "x")
         (delivery,) = await due(store)
         await store.outbox.again(delivery, "HTTP 500", _LATER)
         assert await due(store) == []
@@ -192,8 +198,8 @@ class OutboxContract(_Opens):
         assert behind.attempts == 0
 
     async def test_a_failed_notification_is_unchanged_next_time(self, store: Store) -> None:
-        await store.push_configs.put(HERE, registered())
-        await written(store, "x")
+        await store.push_configs.put(HERE, build_registered())
+        await write_task(store, "x")
         (delivery,) = await due(store)
         await store.outbox.again(delivery, "HTTP 500", 0)
         (again,) = await due(store)
@@ -202,8 +208,8 @@ class OutboxContract(_Opens):
 
     async def test_a_deleted_config_takes_its_mail_along(self, store: Store) -> None:
         for name in "ab":
-            await store.push_configs.put(HERE, registered(name))
-        await written(store, "x")
+            await store.push_configs.put(HERE, build_registered(name))
+        await write_task(store, "x")
         await store.push_configs.delete(HERE, "t", "a")
         deliveries = await due(store)
         assert summaries(deliveries) == [("t", "b", 1)]
@@ -213,31 +219,31 @@ class OutboxContract(_Opens):
         assert await store.outbox.entries() == []
 
     async def test_a_config_with_another_url_gets_its_mail_there(self, store: Store) -> None:
-        await store.push_configs.put(HERE, registered())
-        await written(store, "x")
+        await store.push_configs.put(HERE, build_registered())
+        await write_task(store, "x")
         (delivery,) = await due(store)
-        await store.push_configs.put(HERE, registered(host="other"))
+        await store.push_configs.put(HERE, build_registered(host="other"))
         await store.outbox.again(delivery, "HTTP 500", 0)
         found = await due(store) or await due(store)
         assert [one.registered.config.url for one in found] == ["https://other.example/p"]
 
     async def test_a_config_with_another_url_does_not_wait_for_the_old_one(self, store: Store) -> None:
-        await store.push_configs.put(HERE, registered())
-        await written(store)
+        await store.push_configs.put(HERE, build_registered())
+        await write_task(store)
         assert await due(store, busy="hook") == []
-        await store.push_configs.put(HERE, registered(host="other"))
+        await store.push_configs.put(HERE, build_registered(host="other"))
         (delivery,) = await due(store, busy="hook")
-        assert delivery.registered == registered(host="other")
+        assert delivery.registered == build_registered(host="other")
 
     # ------------------------------------------------------------------ targets
 
     async def test_a_busy_target_does_not_delay_others(self, store: Store) -> None:
         for number in range(30):
             task_id = f"slow{number}"
-            await store.push_configs.put(HERE, registered(task_id=task_id, host="slow"))
-            await written(store, task_id=task_id)
-        await store.push_configs.put(HERE, registered(task_id="quick", host="quick"))
-        await written(store, task_id="quick")
+            await store.push_configs.put(HERE, build_registered(task_id=task_id, host="slow"))
+            await write_task(store, task_id=task_id)
+        await store.push_configs.put(HERE, build_registered(task_id="quick", host="quick"))
+        await write_task(store, task_id="quick")
         assert summaries(await due(store, 5, busy="slow")) == [("quick", "p", 1)]
         deliveries = await due(store)
         assert len(deliveries) == _ROOM
@@ -247,16 +253,16 @@ class OutboxContract(_Opens):
         for host in ("a", "b"):
             for number in range(6):
                 task_id = f"{host}{number}"
-                await store.push_configs.put(HERE, registered(task_id=task_id, host=host))
-                await written(store, task_id=task_id)
+                await store.push_configs.put(HERE, build_registered(task_id=task_id, host=host))
+                await write_task(store, task_id=task_id)
         deliveries = await due(store, 4)
         assert sorted(one.task_id[0] for one in deliveries) == ["a", "a", "b", "b"]
 
     # ------------------------------------------------------------------ dead letters
 
     async def test_a_dead_letter_is_kept_and_blocks_nothing(self, store: Store) -> None:
-        await store.push_configs.put(HERE, registered())
-        await written(store, "x")
+        await store.push_configs.put(HERE, build_registered())
+        await write_task(store, "x")
         (delivery,) = await due(store)
         await store.outbox.dead(delivery, "HTTP 410")
         (next_one,) = await due(store)
@@ -279,8 +285,8 @@ class OutboxContract(_Opens):
 
     @pytest.mark.parametrize("named", [False, True])
     async def test_dead_letters_can_be_sent_again(self, store: Store, named: bool) -> None:
-        await store.push_configs.put(HERE, registered())
-        await written(store)
+        await store.push_configs.put(HERE, build_registered())
+        await write_task(store)
         (delivery,) = await due(store)
         await store.outbox.dead(delivery, "HTTP 410")
         assert await due(store) == []
@@ -297,10 +303,10 @@ class OutboxContract(_Opens):
 
     async def test_a_posted_notification_is_delivered_like_an_event(self, store: Store) -> None:
         event = hub.StreamResponse(task=hub.Task(id="theirs"))
-        await store.outbox.post(HERE, registered(version="0.3"), event)
-        await store.outbox.post(HERE, registered(version="0.3"), event)
+        await store.outbox.post(HERE, build_registered(version="0.3"), event)
+        await store.outbox.post(HERE, build_registered(version="0.3"), event)
         (delivery,) = await due(store)
-        assert delivery.registered == registered(version="0.3")
+        assert delivery.registered == build_registered(version="0.3")
         assert (delivery.event, delivery.sequence, delivery.scope) == (event, 0, HERE)
         await store.outbox.sent([delivery])
         (second,) = await due(store)
@@ -316,8 +322,8 @@ class DurableOutboxContract(OutboxContract):
 
     async def test_all_that_was_not_settled_survives(self, store: Store) -> None:
         for name in "abcd":
-            await store.push_configs.put(HERE, registered(name, version="0.3"))
-        await written(store)
+            await store.push_configs.put(HERE, build_registered(name, version="0.3"))
+        await write_task(store)
         deliveries = {one.registered.config.id: one for one in await due(store)}
         await store.outbox.sent([deliveries["a"]])
         await store.outbox.again(deliveries["b"], "HTTP 500", 0)
@@ -331,8 +337,8 @@ class DurableOutboxContract(OutboxContract):
             assert [one.config_id for one in await other.outbox.entries(dead=True)] == ["d"]
 
     async def test_a_delay_survives_as_far_as_it_is_reasonable(self, store: Store) -> None:
-        await store.push_configs.put(HERE, registered())
-        await written(store)
+        await store.push_configs.put(HERE, build_registered())
+        await write_task(store)
         (delivery,) = await due(store)
         await store.outbox.again(delivery, "HTTP 500", 10 * 365 * 24 * _LATER)  # after a clock jump
         async with self.survivor(store) as other:

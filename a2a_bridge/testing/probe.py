@@ -59,13 +59,13 @@ class Probe:
             self._running -= 1
             self._notify()
 
-    async def running(self, count: int, within: float = 10.0) -> None:
+    async def wait_running(self, count: int, within: float = 10.0) -> None:
         """Waits until exactly `count` calls run. Raises TimeoutError after `within` seconds."""
         async with asyncio.timeout(within):
             while self._running != count:
                 await self._changed.wait()
 
-    async def changed(self) -> None:
+    async def wait_changed(self) -> None:
         """Waits until a call begins or ends."""
         await self._changed.wait()
 

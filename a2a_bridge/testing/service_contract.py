@@ -224,9 +224,9 @@ class ServiceContract:
         async with asyncio.timeout(PATIENCE):
             stream = near.stream(call)
             await anext(stream)
-            await probe.running(1)
+            await probe.wait_running(1)
             await stream.aclose()
-            await probe.running(0)
+            await probe.wait_running(0)
         assert probe.cancelled == 1
 
     @pytest.mark.parametrize("operation", [ops.GET_TASK, *STREAMING], ids=names([ops.GET_TASK, *STREAMING]))
@@ -236,11 +236,11 @@ class ServiceContract:
         probe.on_unary = waiting
         probe.on_stream = holding()
         task = asyncio.create_task(invoke(near, operation, full(operation.request)))
-        await probe.running(1)
+        await probe.wait_running(1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await probe.running(0)
+        await probe.wait_running(0)
         assert probe.cancelled == 1
 
     async def test_one_ended_call_ends_no_other(self, near: Service, probe: Probe) -> None:
@@ -253,12 +253,12 @@ class ServiceContract:
             await anext(left)
             await anext(right)
             await left.aclose()
-            await probe.running(1)
+            await probe.wait_running(1)
             probe.on_unary = answering(full(hub.Task))
             answer = await invoke(near, ops.GET_TASK, full(hub.GetTaskRequest))
             assert answer == full(hub.Task)
             await right.aclose()
-            await probe.running(0)
+            await probe.wait_running(0)
 
     async def test_many_calls_at_once_get_their_own_answers(self, near: Service, probe: Probe) -> None:
         everybody = asyncio.Barrier(40)

@@ -54,10 +54,10 @@ class DurableStoreContract(StoreContract):
         author = Author(store).begin("t", state=SUBMITTED)
         author.status(WORKING)
         author.chunk("x")
-        await author.synced()
+        await author.sync()
         ended = Author(store).begin("u")
         ended.status(COMPLETED)
-        await ended.synced()
+        await ended.sync()
         async with self.survivor(store) as other:
             stored = await found(other, "t")
             assert (stored.task, stored.last, stored.holder) == (author.task, 3, "")
@@ -83,11 +83,11 @@ class DurableStoreContract(StoreContract):
         reader.close()
 
     async def test_tasks_of_the_dead_are_found_and_taken_over(self, store: Store) -> None:
-        held = await Author(store).begin("held").synced()
-        await (await Author(store).begin("rests", state=INPUT).synced()).released()
+        held = await Author(store).begin("held").sync()
+        await (await Author(store).begin("rests", state=INPUT).sync()).release()
         ended = Author(store).begin("ended")
         ended.status(COMPLETED)
-        await ended.synced()
+        await ended.sync()
         assert list(await store.orphans(10)) == []
         async with self.survivor(store) as other:
             assert list(await other.orphans(10)) == [(HERE, "held")]
@@ -95,14 +95,14 @@ class DurableStoreContract(StoreContract):
             assert list(await other.orphans(10)) == []
             reader = other.subscribe("held", 1)
             assert taken.status(FAILED) == 2
-            await taken.synced()
+            await taken.sync()
             assert await rest(reader) == [FAILED]
             assert (await found(other, "held")).task == taken.task
             assert taken.task != held.task
 
     async def test_orphans_come_in_portions(self, store: Store) -> None:
         for number in range(5):
-            await Author(store, ELSEWHERE[number % 2]).begin(f"t{number}").synced()
+            await Author(store, ELSEWHERE[number % 2]).begin(f"t{number}").sync()
         async with self.survivor(store) as other:
             seen = set()
             for size in (2, 2, 1):
@@ -111,32 +111,32 @@ class DurableStoreContract(StoreContract):
                 for scope, task_id in orphans:
                     author = await Author(other, scope).reopen(task_id)
                     author.status(FAILED)
-                    await author.synced()
+                    await author.sync()
                     seen.add(task_id)
         assert seen == {f"t{number}" for number in range(5)}
 
     async def test_a_lease_may_come_with_the_first_change(self, store: Store) -> None:
         for task_id in ("ends", "rests"):
-            await Author(store).begin(task_id, state=INPUT).synced()
+            await Author(store).begin(task_id, state=INPUT).sync()
         async with self.survivor(store) as other:
             ends = await Author(other).open(await found(other, "ends"), wait=False)
             rests = await Author(other).open(await found(other, "rests"), wait=False)
             reader = other.subscribe("ends", 1)
             assert ends.status(FAILED) == 2
             rests.writer.release()
-            await asyncio.gather(ends.synced(), rests.synced())
+            await asyncio.gather(ends.sync(), rests.sync())
             assert await rest(reader) == [FAILED]
             assert list(await other.orphans(10)) == []
             assert (await found(other, "ends")).task == ends.task
             again = await Author(other).reopen("rests")
             again.status(COMPLETED)
-            await again.synced()
+            await again.sync()
             assert [one.lost for one in (ends, rests, again)] == [0, 0, 0]
 
     async def test_messages_that_were_sent_survive(self, store: Store) -> None:
         await store.sends.reserve(HERE, "m", b"1", "t")
         await store.sends.reserve(HERE, "n", b"2", "u")
-        await store.sends.answered(HERE, "n", b"answer")
+        await store.sends.store_response(HERE, "n", b"answer")
         async with self.survivor(store) as other:
             known = await other.sends.reserve(HERE, "m", b"1", "x")
             assert known == Sent(b"1", "t")
@@ -148,7 +148,7 @@ class DurableStoreContract(StoreContract):
             pytest.skip("the store keeps push configs and notifications in memory")
         config = hub.TaskPushNotificationConfig(task_id="t", id="p", url="https://hook.example/")
         await store.push_configs.put(HERE, Registered(config))
-        await Author(store, push=True).begin("t").synced()
+        await Author(store, push=True).begin("t").sync()
         async with self.survivor(store) as other:
             assert await other.push_configs.list(HERE, "t") == [Registered(config)]
             assert [one.sequence for one in await other.outbox.entries()] == [1]
@@ -166,7 +166,7 @@ class SharedStoreContract(DurableStoreContract):
         raise NotImplementedError
 
     async def test_tasks_of_another_holder_are_shown_and_not_taken(self, store: Store) -> None:
-        author = await Author(store).begin("t").synced()
+        author = await Author(store).begin("t").sync()
         async with self.beside(store) as other:
             stored = await found(other, "t")
             assert stored.task == author.task
@@ -175,11 +175,11 @@ class SharedStoreContract(DurableStoreContract):
             with pytest.raises(VersionConflictError):
                 await Author(other).open(stored)
             author.status(INPUT)
-            await author.released()
+            await author.release()
             again = await Author(other).reopen("t")
             assert (await found(store, "t")).holder not in ("", stored.holder)
             again.status(COMPLETED)
-            await again.synced()
+            await again.sync()
             assert (await found(store, "t")).task == again.task
         assert author.lost == 0
 
@@ -220,7 +220,7 @@ class SharedStoreContract(DurableStoreContract):
                 assert sent.count(None) == 1
 
     async def test_of_two_that_acquire_a_lease_with_a_change_one_gets_it(self, store: Store) -> None:
-        await (await Author(store).begin("t", state=INPUT).synced()).released()
+        await (await Author(store).begin("t", state=INPUT).sync()).release()
         async with self.beside(store) as other:
             stored = [await found(one, "t") for one in (store, other)]
             authors = [
@@ -229,25 +229,25 @@ class SharedStoreContract(DurableStoreContract):
             ]
             for author in authors:
                 author.status(FAILED)
-            ends = await asyncio.gather(*(one.synced() for one in authors), return_exceptions=True)
+            ends = await asyncio.gather(*(one.sync() for one in authors), return_exceptions=True)
             assert {type(one) for one in ends} == {Author, VersionConflictError}
             assert sum(one.lost for one in authors) == 1
             assert (await found(store, "t")).last == 2
 
     async def test_who_was_taken_for_dead_has_lost_its_hold(self, store: Store) -> None:
-        author = await Author(store).begin("t").synced()
+        author = await Author(store).begin("t").sync()
         async with self.survivor(store) as other:
             taken = await Author(other).reopen("t")
             taken.status(INPUT)
-            await taken.synced()
+            await taken.sync()
             author.status(WORKING)
             async with asyncio.timeout(PATIENCE):
                 with pytest.raises(VersionConflictError):
-                    await author.writer.synced()
+                    await author.writer.sync()
             assert (author.lost, taken.lost) == (1, 0)
             author.chunk("unheard")
             author.writer.release()
             stored = await found(other, "t")
             assert (stored.task, stored.last) == (taken.task, 2)
             taken.status(FAILED)
-            await taken.synced()
+            await taken.sync()

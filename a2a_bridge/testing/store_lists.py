@@ -27,7 +27,7 @@ class ListContract(OpensStores):
 
     async def _several(self, store: Store, *times: int, scope: Scope = HERE) -> list[Author]:
         return [
-            await Author(store, scope).begin(f"{scope.owner}{number}", NOON + time).synced()
+            await Author(store, scope).begin(f"{scope.owner}{number}", NOON + time).sync()
             for number, time in enumerate(times)
         ]
 
@@ -35,7 +35,7 @@ class ListContract(OpensStores):
         authors = await self._several(store, 0, 1, -1, -(10**9))
         assert ids(await pages(store)) == ["ann1", "ann0", "ann2", "ann3"]
         authors[3].status(WORKING, NOON + 2)
-        await authors[3].synced()
+        await authors[3].sync()
         assert ids(await pages(store)) == ["ann3", "ann1", "ann0", "ann2"]
 
     @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 100])
@@ -58,10 +58,10 @@ class ListContract(OpensStores):
             seen += [one.id for one in page.tasks]
             # A task that was already returned and one that was not move to the front, and a new one is
             # created.
-            await Author(store).begin(f"new{round_}", NOON + 1000 + round_).synced()
+            await Author(store).begin(f"new{round_}", NOON + 1000 + round_).sync()
             for number in (11 - round_, round_):
                 authors[number].status(WORKING, NOON + 100 + 2 * round_)
-                await authors[number].synced()
+                await authors[number].sync()
         assert len(seen) == len(set(seen))
         assert not [one for one in seen if one.startswith("new")]
         moved = {f"ann{number}" for number in range(3)}
@@ -74,7 +74,7 @@ class ListContract(OpensStores):
             ("c", 2, "y", COMPLETED),
             ("d", 3, "y", WORKING),
         ):
-            await Author(store).begin(task_id, NOON + time, context_id=context_id, state=state).synced()
+            await Author(store).begin(task_id, NOON + time, context_id=context_id, state=state).sync()
         for query, wanted in (
             ({"context_id": "x"}, ["b", "a"]),
             ({"context_id": "z"}, []),
@@ -97,7 +97,7 @@ class ListContract(OpensStores):
         author.status(WORKING, text="said")
         author.status(WORKING)
         author.chunk("x")
-        await author.synced()
+        await author.sync()
         bare = author.copy()
         bare.ClearField("artifacts")
         assert (await store.list(HERE, TaskQuery())).tasks == [bare]
@@ -109,10 +109,10 @@ class ListContract(OpensStores):
         authors = {}
         for number, size in enumerate([10, 2 * mib, 3 * mib, 10]):
             author = authors[f"t{number}"] = Author(store, ELSEWHERE[number]).begin(f"t{number}")
-            await author.synced()
+            await author.sync()
             author.chunk("x" * size)
             author.status(COMPLETED if number == 3 else INPUT)
-            await author.synced()
+            await author.sync()
         wanted = [(ELSEWHERE[int(name[1])], name) for name in ("t2", "t3", "t0", "t1", "t0")]
         read = await store.get_many([*wanted[:2], (HERE, "t0"), (HERE, "none"), *wanted[2:]])
         assert read[2:4] == [None, None]
@@ -129,7 +129,7 @@ class ListContract(OpensStores):
         for number, size in enumerate(sizes):
             author = Author(store).begin(f"t{number}", NOON - number)
             author.chunk("x" * size)
-            await author.synced()
+            await author.sync()
         read = await pages(store, artifacts=True)
         assert [[one.id for one in page.tasks] for page in read] == [
             ["t0", "t1", "t2"],
@@ -151,7 +151,7 @@ class ListContract(OpensStores):
         author = Author(store).begin("t")
         for text in ("one", "two", "three"):
             author.status(WORKING, text=text)
-        await author.synced()
+        await author.sync()
         texts = ["one", "two"]
         assert [one.parts[0].text for one in author.task.history][-2:] == texts
         for length, wanted in ((None, author.task.history), (1, author.task.history[-1:]), (0, [])):
@@ -160,7 +160,7 @@ class ListContract(OpensStores):
 
     @pytest.mark.parametrize("token", ["x", "AAAA", "é", "a.b.c", "=" * 8, "0" * 500])
     async def test_bad_tokens_are_refused(self, store: Store, token: str) -> None:
-        await Author(store).begin("t").synced()
+        await Author(store).begin("t").sync()
         await _assert_refused(store, HERE, TaskQuery(page_token=token))
 
     async def test_tokens_are_for_their_query_and_scope(self, store: Store) -> None:

@@ -29,20 +29,20 @@ from a2a_bridge.testing.store_scene import (
 class ReadingContract(OpensStores):
     """Subscriptions."""
 
-    async def _written(self, store: Store, *, end: hub.TaskState | None) -> Author:
+    async def _write(self, store: Store, *, end: hub.TaskState | None) -> Author:
         author = Author(store).begin("t", state=SUBMITTED)
         author.status(WORKING)
         for text in "xyz":
             author.chunk(text)
         if end is not None:
             author.status(end)
-        return await author.synced()
+        return await author.sync()
 
     @pytest.mark.parametrize("rests", ["held", "released", "ended"])
     async def test_reading_begins_after_any_event(self, store: Store, rests: str) -> None:
-        author = await self._written(store, end=COMPLETED if rests == "ended" else INPUT)
+        author = await self._write(store, end=COMPLETED if rests == "ended" else INPUT)
         if rests == "released":
-            await author.released()
+            await author.release()
         whole = [("task", SUBMITTED), WORKING, "x", "y", "z", COMPLETED if rests == "ended" else INPUT]
         for after in range(6):
             reader = store.subscribe("t", after)
@@ -61,7 +61,7 @@ class ReadingContract(OpensStores):
         reader.close()
 
     async def test_reading_ends_with_the_task(self, store: Store) -> None:
-        await self._written(store, end=FAILED)
+        await self._write(store, end=FAILED)
         for after in range(7):
             assert len(await rest(store.subscribe("t", after))) == 6 - after
 
@@ -69,7 +69,7 @@ class ReadingContract(OpensStores):
         reader = store.subscribe("t", 0)
         waiting = asyncio.create_task(rest(reader))
         await asyncio.sleep(0)
-        await self._written(store, end=COMPLETED)
+        await self._write(store, end=COMPLETED)
         assert await waiting == [("task", SUBMITTED), WORKING, "x", "y", "z", COMPLETED]
 
     async def test_events_come_to_all_as_they_are_made(self, store: Store) -> None:
@@ -93,7 +93,7 @@ class ReadingContract(OpensStores):
         async with asyncio.timeout(PATIENCE):
             assert list(await reader.take()) == [event]
         reader.close()
-        await author.synced()
+        await author.sync()
         reader = store.subscribe("t", 0)
         assert len(await take(reader, 2)) == 2
         reader.close()
@@ -111,7 +111,7 @@ class ReadingContract(OpensStores):
         reader.close()
 
     async def test_positions_are_the_events_that_a_reader_has_seen(self, store: Store) -> None:
-        author = await self._written(store, end=None)
+        author = await self._write(store, end=None)
         for after in (0, 3):
             reader = store.subscribe("t", after)
             number = after
@@ -165,14 +165,14 @@ class ReadingContract(OpensStores):
         assert await reading == [*(str(number) for number in range(1500)), COMPLETED]
 
     async def test_an_end_with_an_error_comes_after_the_earlier_events(self, store: Store) -> None:
-        author = await self._written(store, end=None)
+        author = await self._write(store, end=None)
         reader, other = store.subscribe("t", 0), store.subscribe("u", 0)
         store.end("t", A2AError(Reason.UNAVAILABLE, "over"))
         assert await take(reader, 5) == [("task", SUBMITTED), WORKING, "x", "y", "z"]
         with pytest.raises(A2AError) as caught:
             await take(reader, 1)
         assert caught.value.reason is Reason.UNAVAILABLE
-        await Author(store).begin("u").synced()
+        await Author(store).begin("u").sync()
         assert await take(other, 1) == [("task", WORKING)]
         other.close()
         again = store.subscribe("t", 5)
@@ -190,7 +190,7 @@ class ReadingContract(OpensStores):
 
     @pytest.mark.parametrize("end", [None, COMPLETED])
     async def test_beyond_the_end_is_a_gap(self, store: Store, end: hub.TaskState | None) -> None:
-        author = await self._written(store, end=end)
+        author = await self._write(store, end=end)
         for after in (author.writer.last + 1, 10**6, 10**18):
             reader = store.subscribe("t", after)
             async with asyncio.timeout(PATIENCE):
@@ -205,8 +205,8 @@ class ReadingContract(OpensStores):
             (author.status(WORKING, text=str(number)) if number % 5 == 0 else author.chunk(str(number)))
             seen.append(author.copy())
             if number % 4 == 0:
-                await author.synced()
-        await author.synced()
+                await author.sync()
+        await author.sync()
         for number, task in enumerate(seen, 1):
             assert await store.task_at(HERE, "t", number) == task
         assert await store.task_at(HERE, "t", 99) == author.task

@@ -99,16 +99,16 @@ class Author:
         join(self.task, hub.Message(message_id=message_id, role=hub.ROLE_USER))
         self.writer.amend(self.task)
 
-    async def synced(self) -> Author:
+    async def sync(self) -> Author:
         async with asyncio.timeout(PATIENCE):
-            await self.writer.synced()
+            await self.writer.sync()
         return self
 
-    async def released(self) -> Author:
+    async def release(self) -> Author:
         """Releases the lease."""
-        await self.synced()
+        await self.sync()
         self.writer.release()
-        return await self.synced()
+        return await self.sync()
 
     def copy(self) -> hub.Task:
         """The present task."""

@@ -38,7 +38,7 @@ class SendsContract(OpensStores):
 
     async def test_a_direct_answer_is_kept(self, store: Store) -> None:
         await store.sends.reserve(HERE, "m", b"1", "t")
-        await store.sends.answered(HERE, "m", b"\x00answer")
+        await store.sends.store_response(HERE, "m", b"\x00answer")
         assert await store.sends.reserve(HERE, "m", b"1", "u") == Sent(b"1", "t", b"\x00answer")
 
     async def test_a_refused_message_may_be_repeated(self, store: Store) -> None:
@@ -71,7 +71,7 @@ class SendsContract(OpensStores):
         known = await store.sends.reserve(scope, name, b"1", name)
         assert known == Sent(b"1", name)
         assert await store.sends.reserve(scope, name, b"1", f"{name}2", instead=known) is None
-        await store.sends.answered(scope, name, b"answer")
+        await store.sends.store_response(scope, name, b"answer")
         assert await store.sends.reserve(scope, name, b"1", name) == Sent(b"1", f"{name}2", b"answer")
         await store.sends.forget(scope, name)
         assert await store.sends.reserve(scope, name, b"2", name) is None
@@ -81,7 +81,7 @@ class PushContract(OpensStores):
     """Push configs, and the events that go to the outbox. Delivery has its own tests."""
 
     async def test_configs(self, store: Store) -> None:
-        await Author(store).begin("t").synced()
+        await Author(store).begin("t").sync()
         whole = Registered(full(hub.TaskPushNotificationConfig), "0.3", "{}")
         whole.config.task_id = "t"
         await store.push_configs.put(HERE, whole)
@@ -107,8 +107,8 @@ class PushContract(OpensStores):
         author.chunk("x")
         silent = Author(store).begin("u")
         author.status(COMPLETED)
-        await author.synced()
-        await silent.synced()
+        await author.sync()
+        await silent.sync()
         entries = await store.outbox.entries()
         assert [(one.scope, one.task_id, one.config_id, one.sequence) for one in entries] == [
             (HERE, "t", "p", number) for number in (1, 2, 3)

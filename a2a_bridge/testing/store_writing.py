@@ -34,7 +34,7 @@ class WritingContract(OpensStores):
 
     @pytest.mark.parametrize("task", [full(hub.Task), minimal(hub.Task)], ids=["full", "minimal"])
     async def test_a_task_comes_back_whole(self, store: Store, task: hub.Task) -> None:
-        await Author(store).begin(task).synced()
+        await Author(store).begin(task).sync()
         stored = await found(store, task.id)
         assert (stored.task, stored.last, stored.holder) == (task, 1, "")
 
@@ -43,7 +43,7 @@ class WritingContract(OpensStores):
         task.artifacts.add(artifact_id="a").parts.add(raw=bytes(range(256)) * 8192)
         author = Author(store).begin(task)
         author.chunk("x" * 300_000)
-        await author.synced()
+        await author.sync()
         assert (await found(store, "t")).task == author.task
 
     async def test_unknown_paths(self, store: Store) -> None:
@@ -59,7 +59,7 @@ class WritingContract(OpensStores):
         assert (writer.last, writer.pending) == (0, False)
         writer.release()
         assert await store.get(HERE, "t") is None
-        await Author(store).begin("t").synced()
+        await Author(store).begin("t").sync()
 
     async def test_events_are_numbered_from_one(self, store: Store) -> None:
         author = Author(store).begin("t")
@@ -67,7 +67,7 @@ class WritingContract(OpensStores):
         numbers = [author.status(WORKING), author.chunk("x"), author.chunk("y"), author.status(COMPLETED)]
         assert numbers == [2, 3, 4, 5]
         assert author.writer.last == 5
-        await author.synced()
+        await author.sync()
         assert (await found(store, "t")).last == 5
 
     async def test_after_the_wait_nothing_is_pending(self, store: Store) -> None:
@@ -75,7 +75,7 @@ class WritingContract(OpensStores):
         for number in range(50):
             author.chunk(str(number))
             if number % 10 == 0:
-                await author.synced()
+                await author.sync()
                 assert not author.writer.pending
                 stored = await found(store, "t")
                 assert (stored.task, stored.last) == (author.task, number + 2)
@@ -87,7 +87,7 @@ class WritingContract(OpensStores):
         author.chunk("x")
         author.writer.when_synced(lambda error: results.append(("b", error)))
         author.writer.when_synced(lambda error: results.append(("c", error)))
-        await author.synced()
+        await author.sync()
         assert results == [("a", None), ("b", None), ("c", None)]
         author.writer.when_synced(lambda error: results.append(("d", error)))
         assert results[3:] == [("d", None)]
@@ -97,16 +97,16 @@ class WritingContract(OpensStores):
         for author in authors:
             author.status(COMPLETED)
         async with asyncio.timeout(PATIENCE):
-            await asyncio.gather(*(author.writer.synced() for author in authors for _ in range(3)))
+            await asyncio.gather(*(author.writer.sync() for author in authors for _ in range(3)))
         assert len(ids(await pages(store))) == 30
 
     async def test_a_cancelled_wait_does_not_affect_others(self, store: Store) -> None:
         author = Author(store).begin("t")
-        waiting = asyncio.create_task(author.writer.synced())
+        waiting = asyncio.create_task(author.writer.sync())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait({waiting})
-        await author.synced()
+        await author.sync()
         assert (await found(store, "t")).task == author.task
 
     async def test_a_writer_may_continue_when_there_is_room(self, store: Store) -> None:
@@ -117,17 +117,17 @@ class WritingContract(OpensStores):
                 if author.writer.crowded:  # otherwise nothing may have to wait
                     await author.writer.room()
         assert not author.writer.crowded
-        await author.synced()
+        await author.sync()
         assert (await found(store, "t")).last == 601
 
     async def test_stores_give_copies(self, store: Store) -> None:
-        author = await Author(store).begin("t").synced()
+        author = await Author(store).begin("t").sync()
         for read in (await found(store, "t"), (await store.list(HERE, TaskQuery(artifacts=True))).tasks):
             task = read[0]
             task.context_id = "changed"
             task.artifacts.add(artifact_id="smuggled")
         assert (await found(store, "t")).task == author.task
-        await author.released()
+        await author.release()
         kept = author.copy()
         author.task.context_id = "changed"
         (await found(store, "t")).task.context_id = "changed"
@@ -138,12 +138,12 @@ class WritingContract(OpensStores):
         author.status(INPUT, text="well?")
         author.amend("m-2")
         assert author.writer.last == 2
-        await author.synced()
+        await author.sync()
         stored = await found(store, "t")
         assert (stored.task, stored.last) == (author.task, 2)
         assert [one.message_id for one in stored.task.history] == ["s2", "m-2"]
         author.chunk("x")
-        await author.synced()
+        await author.sync()
         assert (await found(store, "t")).task == author.task
 
     async def test_a_snapshot_takes_the_place_of_the_task(self, store: Store) -> None:
@@ -152,23 +152,23 @@ class WritingContract(OpensStores):
         author.task.CopyFrom(made("t", NOON + 1, state=INPUT))
         author.writer.append(hub.StreamResponse(task=author.task), author.task)
         author.chunk("y")
-        await author.synced()
+        await author.sync()
         assert (await found(store, "t")).task == author.task
 
     async def test_an_id_is_given_once(self, store: Store) -> None:
-        first = await Author(store).begin("t").synced()
+        first = await Author(store).begin("t").sync()
         second = Author(store).begin("t", context_id="another")
         second.status(COMPLETED)
         with pytest.raises(VersionConflictError):
-            await second.synced()
+            await second.sync()
         assert (first.lost, second.lost) == (0, 1)
         assert (await found(store, "t")).task == first.task
         first.status(COMPLETED)
-        await first.synced()
+        await first.sync()
 
     async def test_of_two_concurrent_beginners_one_succeeds(self, store: Store) -> None:
         authors = [Author(store).begin("t", context_id=name) for name in "ab"]
-        results = await asyncio.gather(*(one.writer.synced() for one in authors), return_exceptions=True)
+        results = await asyncio.gather(*(one.writer.sync() for one in authors), return_exceptions=True)
         won = [author for author, error in zip(authors, results, strict=True) if error is None]
         assert len(won) == 1
         assert [type(error) for error in results if error is not None] == [VersionConflictError]
@@ -178,12 +178,12 @@ class WritingContract(OpensStores):
         author = Author(store).begin("t")
         for round_ in range(5):
             author.status(INPUT)
-            await author.released()
+            await author.release()
             author = await Author(store).reopen("t")
             assert author.writer.last == 2 * round_ + 2
             assert author.status(WORKING) == 2 * round_ + 3
         author.status(COMPLETED)
-        await author.synced()
+        await author.sync()
         stored = await found(store, "t")
         assert (stored.last, stored.task) == (12, author.task)
 
@@ -199,12 +199,12 @@ class WritingContract(OpensStores):
         assert (again.task, stored.last, author.lost) == (author.task, 3, 0)
 
     async def test_a_held_task_cannot_be_opened_again(self, store: Store) -> None:
-        author = await Author(store).begin("t").synced()
+        author = await Author(store).begin("t").sync()
         with pytest.raises(VersionConflictError):
             await Author(store).reopen("t")
         old = await found(store, "t")
         author.status(INPUT)
-        await author.released()
+        await author.release()
         with pytest.raises(VersionConflictError):
             await Author(store).open(old)
         again = await Author(store).reopen("t")
@@ -212,11 +212,11 @@ class WritingContract(OpensStores):
             with pytest.raises(VersionConflictError):
                 await Author(store).open(stale)
         again.status(COMPLETED)
-        await again.synced()
+        await again.sync()
         assert (author.lost, again.lost) == (0, 0)
 
     async def test_one_of_many_gets_the_hold(self, store: Store) -> None:
-        await (await Author(store).begin("t", state=INPUT).synced()).released()
+        await (await Author(store).begin("t", state=INPUT).sync()).release()
         stored = await found(store, "t")
         results = await asyncio.gather(
             *(Author(store).open(stored) for _ in range(10)), return_exceptions=True
@@ -225,10 +225,10 @@ class WritingContract(OpensStores):
         assert len(won) == 1
         assert all(isinstance(one, Author | VersionConflictError) for one in results)
         won[0].status(COMPLETED)
-        await won[0].synced()
+        await won[0].sync()
 
     async def test_an_unknown_task_cannot_be_opened(self, store: Store) -> None:
-        stored = await found((await Author(store).begin("t").released()).store, "t")
+        stored = await found((await Author(store).begin("t").release()).store, "t")
         for scope in ELSEWHERE:
             with pytest.raises(VersionConflictError):
                 await Author(store, scope).open(stored)
@@ -239,7 +239,7 @@ class WritingContract(OpensStores):
     async def test_an_ended_task_has_no_holder(self, store: Store) -> None:
         author = Author(store).begin("t")
         author.status(FAILED)
-        await author.synced()
+        await author.sync()
         author.writer.release()
         stored = await found(store, "t")
         assert (stored.task, stored.last, stored.holder) == (author.task, 2, "")
@@ -247,8 +247,8 @@ class WritingContract(OpensStores):
 
     @pytest.mark.parametrize("scope", ELSEWHERE)
     async def test_other_scopes_see_nothing(self, store: Store, scope: Scope) -> None:
-        await Author(store).begin("t").synced()
-        await Author(store, scope).begin("own").synced()
+        await Author(store).begin("t").sync()
+        await Author(store, scope).begin("own").sync()
         assert await store.get(scope, "t") is None
         assert await store.task_at(scope, "t", 1) is None
         assert ids(await pages(store, scope)) == ["own"]
@@ -269,10 +269,10 @@ class WritingContract(OpensStores):
                 case 1:
                     author.amend(f"m{step}")
                 case 2:
-                    await author.released()
+                    await author.release()
                     await author.reopen(author.task.id)
                 case 3:
-                    await author.synced()
+                    await author.sync()
                     assert (await found(store, author.task.id, author.scope)).task == author.task
                 case 4 | 5:
                     author.status(WORKING, NOON + choose.randrange(20))
@@ -281,7 +281,7 @@ class WritingContract(OpensStores):
                 case _:
                     author.chunk("x" * choose.randrange(300), choose.choice("ab"))
         for author in authors.values():
-            await author.synced()
+            await author.sync()
             stored = await found(store, author.task.id, author.scope)
             assert (stored.task, stored.last) == (author.task, author.writer.last)
         listed = [one for page in await pages(store, artifacts=True, page_size=4) for one in page.tasks]

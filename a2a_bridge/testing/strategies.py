@@ -67,7 +67,7 @@ def messages(cls: type[M], *, complete: bool = False) -> st.SearchStrategy[M]:
 def _strategy(plan: MessagePlan, levels: int, *, complete: bool) -> st.SearchStrategy[Any]:
     if plan.kind is Kind.MESSAGE:
         return _message(plan, levels, complete=complete)
-    return _known(plan.kind)
+    return _build_strategy(plan.kind)
 
 
 @st.composite
@@ -145,11 +145,11 @@ def _value(field: FieldPlan, levels: int, *, must: bool, complete: bool) -> st.S
             return st.sampled_from([number for number in numbers if number or not must])
     if field.kind is Kind.MESSAGE and field.message is not None:
         return _strategy(field.message, levels, complete=complete)
-    return _known(field.kind)
+    return _build_strategy(field.kind)
 
 
 @cache
-def _known(kind: Kind) -> st.SearchStrategy[Any]:
+def _build_strategy(kind: Kind) -> st.SearchStrategy[Any]:
     match kind:
         case Kind.TIMESTAMP:
             seconds, nanos = st.integers(FIRST_SECOND, LAST_SECOND), st.integers(0, 999_999_999)

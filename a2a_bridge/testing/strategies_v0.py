@@ -111,12 +111,14 @@ def base64_texts() -> Strategy:
         standard.map(lambda text: text.rstrip("=")),
         standard.map(lambda text: text.replace("+", "-").replace("/", "_")),
         standard.map(lambda text: text.replace("+", "-").replace("/", "_").rstrip("=")),
-        st.builds(_broken, standard, st.integers(1, 76), st.sampled_from(["\n", "\r\n", " "]), st.booleans()),
+        st.builds(
+            _break_lines, standard, st.integers(1, 76), st.sampled_from(["\n", "\r\n", " "]), st.booleans()
+        ),
         st.sampled_from(["aGk", "aGl=", "-_8=", "aGk=\n", "aG\nk="]),
     )
 
 
-def _broken(text: str, width: int, line: str, end: bool) -> str:
+def _break_lines(text: str, width: int, line: str, end: bool) -> str:
     lines = [text[start : start + width] for start in range(0, len(text), width)]
     return line.join(lines) + (line if end else "")
 
@@ -182,11 +184,11 @@ def parts() -> Strategy:
         objects({}, names),
     )
     files = objects({"kind": st.just("file"), "file": file}, {"metadata": metadata()}, bearable=("kind",))
-    aliased = st.builds(_tagged_by_type, text | data | files)
+    aliased = st.builds(_tag_by_type, text | data | files)
     return st.one_of(text, text, data, files, files, wrapped, listed, aliased)
 
 
-def _tagged_by_type(part: JsonObject) -> JsonObject:
+def _tag_by_type(part: JsonObject) -> JsonObject:
     return {("type" if name == "kind" else name): value for name, value in part.items()}
 
 

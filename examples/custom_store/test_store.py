@@ -77,7 +77,7 @@ async def test_a_task_of_a_dead_process_is_an_orphan(tmp_path: Path) -> None:
     task.status.state = hub.TASK_STATE_WORKING
     writer = store.create(scope, "t", lambda: None)
     writer.append(hub.StreamResponse(task=task), task)
-    await writer.synced()
+    await writer.sync()
     await store.sends.reserve(scope, "m", b"digest", "t")
     assert await store.orphans(10) == []
 
@@ -108,7 +108,7 @@ async def test_a_failing_disk_delays_answers_and_loses_nothing(
     monkeypatch.setattr(store.records, "write", failing)
     writer.append(hub.StreamResponse(task=task), task)
     assert writer.pending
-    await writer.synced()
+    await writer.sync()
     assert (attempts, writer.pending, store.refusal()) == (3, False, None)
     await store.close()
 
@@ -118,7 +118,7 @@ async def test_readers_of_a_lost_disk_are_told(tmp_path: Path, monkeypatch: pyte
     task = hub.Task(id="t", context_id="c")
     writer = store.create(Scope("", ""), "t", lambda: None)
     writer.append(hub.StreamResponse(task=task), task)
-    await writer.synced()
+    await writer.sync()
 
     async def failing(_: object) -> object:
         raise OSError("no such device")

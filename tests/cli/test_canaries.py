@@ -15,7 +15,7 @@ from a2a_bridge import connect
 from a2a_bridge.auth import KeyFile
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cli import app
-from a2a_bridge.masking import masked, without_query_secrets
+from a2a_bridge.masking import mask, without_query_secrets
 from a2a_bridge.peer import request_of
 from tests.cli.commands import ANY_PORT, Running, serving
 from tests.patience import PATIENCE
@@ -65,7 +65,7 @@ def test_no_printed_configuration_has_a_secret(
     ],
 )
 def test_no_frame_has_a_secret(name: str, value: str, expected: str) -> None:
-    assert masked(name, value, {"x-team"}) == expected
+    assert mask(name, value, {"x-team"}) == expected
 
 
 def test_no_first_line_of_a_frame_has_a_secret() -> None:

@@ -25,7 +25,7 @@ from a2a_bridge.cli.frames import lines_of
 from a2a_bridge.cli.options import listen_address, parameters
 from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.cli.variables import read_variables
-from a2a_bridge.masking import masked
+from a2a_bridge.masking import mask
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 RUNNER = CliRunner()
@@ -232,9 +232,9 @@ def test_invalid_headers(header: str) -> None:
 
 
 def test_credentials_in_frames_are_masked() -> None:
-    assert masked("Authorization", "Bearer secret") == "Bearer ***"
-    assert masked("x-api-key", "secret") == "***"
-    assert masked("content-type", "text/plain") == "text/plain"
+    assert mask("Authorization", "Bearer secret") == "Bearer ***"
+    assert mask("x-api-key", "secret") == "***"
+    assert mask("content-type", "text/plain") == "text/plain"
     frame = Frame(
         True, "POST / HTTP/1.1", (("Authorization", "Basic c2VjcmV0"), ("Accept", "*/*")), b"{}\n\n"
     )

@@ -27,7 +27,7 @@ from a2a_bridge.hosting.cluster.polling import PollingBus
 from a2a_bridge.hosting.cluster.session import SessionError
 from a2a_bridge.hosting.cluster.tails import Committed, Position
 from a2a_bridge.hosting.reading import EventReaders
-from a2a_bridge.hosting.refusals import already_ended, changed_hands, not_cancelable
+from a2a_bridge.hosting.refusals import already_ended, changed_hands_error, not_cancelable
 from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.views import AT_REST, TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -203,7 +203,7 @@ class Replica:
             row, doubt = await self._commit(execute)
             if row is None:
                 self.leases.pop(task_id, None)
-                self.woken([task_id])
+                self.wake([task_id])
                 # Lost with its outcome unknown: whoever does it again may do it twice.
                 raise unavailable() if doubt else LostError
             if task_id in self.leases:
@@ -211,7 +211,7 @@ class Replica:
             data = [row.events[-1].SerializeToString()] if row.events else []
             committed = Committed(task_id, version + 1, len(row.events), data, row.ended, row.ended)
             self.extend(task_id, len(row.events), data, row.ended)
-            self.cluster.committed([committed], deliveries=False)
+            self.cluster.publish([committed], deliveries=False)
             if row.ended:
                 self.leases.pop(task_id, None)
             return row
@@ -355,13 +355,13 @@ class Replica:
             with suppress(LostError):
                 row = await self._patient(self.write(task_id, change))
                 return Row(row.id, row.holder, row.version, list(row.events), row.state, list(row.history))
-        raise changed_hands()
+        raise changed_hands_error()
 
     async def _entered(self, task_id: str) -> None:
         for _ in range(3):
             with suppress(LostError):
                 return await self.acquire(task_id)
-        raise changed_hands()
+        raise changed_hands_error()
 
     # ------------------------------------------------------------------ runs
 
@@ -474,14 +474,14 @@ class Replica:
 
     # ------------------------------------------------------------------ ClusterListener
 
-    def written_here(self, task_id: str, /) -> bool:
+    def is_holder(self, task_id: str, /) -> bool:
         return task_id in self.leases
 
     def heard(self, task_id: str, first: int, data: Sequence[bytes], ended: bool, /) -> None:
         if task_id not in self.leases:
             self.extend(task_id, first, data, ended)
 
-    def woken(self, task_ids: Sequence[str], /) -> None:
+    def wake(self, task_ids: Sequence[str], /) -> None:
         for task_id in task_ids:
             tail = self.tails.get(task_id)
             if tail is not None and task_id not in self.leases:
@@ -508,7 +508,7 @@ class Replica:
 
     def let_go(self) -> None:
         self.leases.clear()
-        self.woken(list(self.tails))
+        self.wake(list(self.tails))
 
 
 def artifact(task_id: str, text: str) -> hub.StreamResponse:

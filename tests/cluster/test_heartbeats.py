@@ -37,13 +37,13 @@ class Told:
         self.alive: list[frozenset[str]] = []
         self.orphans = 0
 
-    def looked(self, alive: frozenset[str], _: float, /) -> None:
+    def on_members(self, alive: frozenset[str], _: float, /) -> None:
         self.alive.append(alive)
 
-    def orphaned(self) -> None:
+    def on_orphans(self) -> None:
         self.orphans += 1
 
-    def renamed(self, me: str, /) -> None:
+    def on_rename(self, me: str, /) -> None:
         raise AssertionError(me)
 
     def unreachable(self) -> None:

@@ -14,7 +14,7 @@ NAMES = [f"{number:032x}" for number in range(5)]
 
 def _shares(alive: list[str], tasks: list[str]) -> dict[str, str]:
     directory = ReplicaDirectory(1.0)
-    directory.looked(frozenset(alive), 0.0)
+    directory.update_members(frozenset(alive), 0.0)
     return {task_id: directory.first(task_id) for task_id in tasks}
 
 

@@ -192,7 +192,7 @@ class SimulatedBus:
     def broken(self) -> None:
         """The link works again after a fault: the client has connected anew."""
         if self.listener is not None:
-            self._deliver(self, self.listener.missed)
+            self._deliver(self, self.listener.on_gap)
 
     async def request(self, replica: str, data: bytes, seconds: float, /) -> bytes:
         world = self._world
@@ -236,7 +236,7 @@ class SimulatedBus:
         for other in self._world.buses:
             if other is not self and self.link.state == UP == other.link.state and not self._world.lost():
                 assert other.listener is not None
-                self._deliver(other, other.listener.hinted, hint)
+                self._deliver(other, other.listener.on_hint, hint)
 
     async def close(self) -> None:
         if self._world.listening.get(self._me) is self:

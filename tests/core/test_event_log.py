@@ -118,7 +118,7 @@ class Archived(EventLog[Event]):
         found = range(after + 1, min(self.archive, after + 50) + 1)
         return list(found)
 
-    def dropped(self, events: Sequence[Event], size: int, /) -> None:
+    def on_drop(self, events: Sequence[Event], size: int, /) -> None:
         assert size == sum(map(size_of, events))
         self.gone += events
         # Nothing is dropped that the reader that sets the pace has not read.
@@ -410,7 +410,7 @@ def test_a_position_that_was_given_but_is_not_stored_yet_is_no_gap() -> None:
     class Given(EventLog[Event]):
         __slots__ = ()
 
-        def given(self) -> int:
+        def last_given(self) -> int:
             return 5
 
     log = Given(LogRules(8, 1000, Pace.FREE, waiter=Waiting))

@@ -12,7 +12,6 @@ from a2a_bridge.codec import DecodeError
 from a2a_bridge.core import messages
 from a2a_bridge.core.call import Joined
 from a2a_bridge.core.messages import (
-    asked_task_id,
     context_id_of,
     data_part,
     is_interrupted,
@@ -21,6 +20,7 @@ from a2a_bridge.core.messages import (
     part_of,
     payload_of,
     raw_part,
+    read_task_id,
     task_id_of,
     text_of,
     text_part,
@@ -190,4 +190,4 @@ def test_a_task_is_its_own_payload_and_other_responses_have_none() -> None:
     ],
 )
 def test_requests_name_a_task(request_: Any, task_id: str) -> None:
-    assert asked_task_id(request_) == task_id
+    assert read_task_id(request_) == task_id

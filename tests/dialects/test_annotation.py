@@ -13,10 +13,10 @@ from a2a_bridge.dialects.annotation import (
     FINAL,
     SNAPSHOT,
     annotate_final,
-    annotated_final,
     finality,
+    read_final,
     synthesise,
-    synthesised,
+    synthetic_kind,
     without_final,
 )
 from a2a_bridge.pb import a2a_v1
@@ -58,18 +58,18 @@ def test_final_is_the_value_on_the_wire(dialect: Dialect, binding: str, state: A
 def test_an_explicit_value_has_priority(dialect: Dialect, said: bool, state: Any) -> None:
     event = update(state)
     annotate_final(event, said)
-    assert annotated_final(event) is said
+    assert read_final(event) is said
     assert finality(dialect)(event) is said
 
 
 def test_no_annotation_by_default_and_non_booleans_are_ignored() -> None:
     event = update()
-    assert annotated_final(event) is None
+    assert read_final(event) is None
     assert without_final(event) is event
     event.metadata["own"] = 1
-    assert annotated_final(event) is None
+    assert read_final(event) is None
     event.metadata[FINAL] = "yes"
-    assert annotated_final(event) is None
+    assert read_final(event) is None
 
 
 @pytest.mark.parametrize("own", [{}, {"own": 1.0}])
@@ -82,7 +82,7 @@ def test_the_note_can_be_taken_off(own: dict[str, Any]) -> None:
         before.ClearField("metadata")
     annotate_final(event, True)
     assert without_final(event) == before
-    assert annotated_final(event) is True  # a copy, since events have several readers
+    assert read_final(event) is True  # a copy, since events have several readers
 
 
 @pytest.mark.parametrize("message", [update(), hub.Task()])
@@ -90,11 +90,11 @@ def test_the_note_can_be_taken_off(own: dict[str, Any]) -> None:
 def test_generated_events_are_marked(message: Any, what: str) -> None:
     made = type(message)()
     made.CopyFrom(message)
-    assert synthesised(made) == ""
+    assert synthetic_kind(made) == ""
     made.metadata["own"] = "x"
-    assert synthesised(made) == ""
+    assert synthetic_kind(made) == ""
     synthesise(made, what)
-    assert synthesised(made) == what
+    assert synthetic_kind(made) == what
     assert made.metadata["own"] == "x"
 
 
@@ -106,5 +106,5 @@ def test_the_mark_is_ordinary_metadata_on_every_wire(dialect: Dialect) -> None:
         annotate_final(event, True)
         synthesise(event, CLOSING)
         back = row.decode_response(row.encode_response(hub.StreamResponse(status_update=event)))
-        assert synthesised(back.status_update) == CLOSING
-        assert annotated_final(back.status_update) is True
+        assert synthetic_kind(back.status_update) == CLOSING
+        assert read_final(back.status_update) is True

@@ -42,5 +42,5 @@ def test_megabytes_with_a_text_are_not_written_without_a_pause() -> None:
     request.message.metadata.update({KEY: TEXT * 6})
     wire, method = request.SerializeToString(), "/lf.a2a.v1.A2AService/SendMessage"
     with pytest.raises(LengthyError):
-        within_budget(carrying.sealed_request, wire, method)
-    assert carrying.opened_request(carrying.sealed_request(wire, method), method) == wire
+        within_budget(carrying.seal_request, wire, method)
+    assert carrying.open_request(carrying.seal_request(wire, method), method) == wire

@@ -8,7 +8,7 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, Kind, by_version, newest_first
-from a2a_bridge.dialects.detect import detect, detect_among, normalise, presumed
+from a2a_bridge.dialects.detect import detect, detect_among, normalise, presume
 
 OTHER = replace(V1_0, version="0.3", declares=False)
 OLDER = replace(V1_0, version="0.2.5", declares=False)
@@ -157,8 +157,8 @@ def test_a_version_that_is_not_offered_is_not_replaced(lenient: bool) -> None:
 def test_whose_errors_a_caller_understands(
     declared: str | None, having: set[Dialect], dialect: Dialect
 ) -> None:
-    assert presumed(declared, ALL, having) is dialect
-    assert presumed(declared, (V1_0,), having) is V1_0
+    assert presume(declared, ALL, having) is dialect
+    assert presume(declared, (V1_0,), having) is V1_0
 
 
 def address_of(dialect: Dialect) -> str:

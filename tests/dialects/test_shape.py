@@ -10,7 +10,7 @@ import pytest
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.codec.source import Source
 from a2a_bridge.dialects.members import Member
-from a2a_bridge.dialects.pair import paired
+from a2a_bridge.dialects.pair import compile_pair
 from a2a_bridge.dialects.shape import _COMPILERS, inline, table_of, unit
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import a2a_v1 as v0
@@ -69,7 +69,7 @@ def test_a_member_of_the_hub_without_a_place_is_refused() -> None:
     with pytest.raises(TypeError, match=missing):
         inline(hub.CancelTaskRequest, *CANCEL)
     with pytest.raises(TypeError, match=r"Message has no place for reference_task_ids: .*lacks="):
-        paired(v0.Message, hub.Message, rename={"content": "parts"})
+        compile_pair(v0.Message, hub.Message, rename={"content": "parts"})
     with pytest.raises(TypeError, match="has no member tenants"):
         unit(hub.CancelTaskRequest, *CANCEL, lacks=("tenant",), elsewhere=("tenants",))
     with pytest.raises(TypeError, match="cannot keep message"):

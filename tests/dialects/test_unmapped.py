@@ -11,7 +11,7 @@ from hypothesis import given
 from a2a_bridge.codec import dumps
 from a2a_bridge.codec.meter import LengthyError, within_budget
 from a2a_bridge.dialects import scalars, unmapped
-from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, restored, same
+from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, restore_copy, same
 from a2a_bridge.dialects.unmapped_fields import UNKNOWN, merge_unknown, restore_unknown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.strategies_v0 import anything
@@ -76,7 +76,7 @@ def test_entries_are_the_difference_from_the_canonical_tree(
 def test_an_entry_whose_place_has_changed_is_left_out(entry: Any) -> None:
     tree = {"a": 1, "l": [1]}
     assert restore(deepcopy(tree), [entry]) == tree
-    assert restored(tree, [entry]) == tree
+    assert restore_copy(tree, [entry]) == tree
 
 
 def test_an_entry_of_the_whole_tree_and_entries_of_its_members_stand_in_any_order() -> None:
@@ -96,8 +96,11 @@ def test_sources_stand_side_by_side_and_the_last_takes_the_key_away() -> None:
     part = hub.Part(text="x")
     unmapped.carry(part, KIND, [["/x", 1]])
     unmapped.carry(part, PROTO, [["/y", 2]])
-    assert (unmapped.carried(part, KIND), unmapped.carried(part, PROTO)) == ([["/x", 1]], [["/y", 2]])
-    assert unmapped.carried(part, HUB) is None
+    assert (unmapped.find_content(part, KIND), unmapped.find_content(part, PROTO)) == (
+        [["/x", 1]],
+        [["/y", 2]],
+    )
+    assert unmapped.find_content(part, HUB) is None
     unmapped.carry(part, KIND, None)
     unmapped.carry(part, PROTO, [])
     assert part == hub.Part(text="x")
@@ -118,12 +121,12 @@ def test_a_large_text_is_carried() -> None:
 def test_stripping_leaves_the_content_of_messages() -> None:
     task = hub.Task(id="t", history=[hub.Message(message_id="m", parts=[hub.Part(text="x")])])
     plain = hub.Task.FromString(task.SerializeToString())
-    assert unmapped.stripped(task) is task
+    assert unmapped.strip_copy(task) is task
     for unit in list(unmapped.units(task)):
         unmapped.carry(unit, KIND, [["/x", 1]])
     task.metadata["own"] = "stays"
     assert unmapped.present(task)
-    stripped = unmapped.stripped(task)
+    stripped = unmapped.strip_copy(task)
     assert KEY.encode() not in stripped.SerializeToString()
     assert stripped.metadata["own"] == "stays"
     stripped.ClearField("metadata")
@@ -149,7 +152,7 @@ def test_all_messages_with_metadata_are_units() -> None:
 
 def test_a_list_of_many_large_integers_is_one_entry() -> None:
     given = {"x": [2**53 + 1 + 2 * n for n in range(100)], "y": [0] * 99 + [2**53 + 1]}
-    canonical = scalars.rounded(given)
+    canonical = scalars.round_integers(given)
     entries = unmapped.difference(canonical, given, "/metadata")
     assert [entry[0] for entry in entries] == ["/metadata/y/99", "/metadata/x"]
     assert unmapped.restore({"metadata": deepcopy(canonical)}, entries) == {"metadata": given}
@@ -162,17 +165,17 @@ def test_a_text_of_megabytes_is_not_read_without_a_pause() -> None:
     message = hub.Message()
     unmapped.carry(message, PROTO, entries)
     with pytest.raises(LengthyError):
-        within_budget(unmapped.carried, message, PROTO)
-    assert unmapped.carried(message, PROTO) == entries
+        within_budget(unmapped.find_content, message, PROTO)
+    assert unmapped.find_content(message, PROTO) == entries
     unmapped.carry(message, PROTO, [["/x", "A" * 1000]])
-    assert within_budget(unmapped.carried, message, PROTO) == [["/x", "A" * 1000]]
+    assert within_budget(unmapped.find_content, message, PROTO) == [["/x", "A" * 1000]]
 
 
 @given(canonical=anything(), given_=anything())
 def test_restoring_into_a_tree_of_another_owner_leaves_it_as_it_was(canonical: Any, given_: Any) -> None:
     before = deepcopy(canonical)
     entries = difference(canonical, given_, whole=True)
-    made = restored(canonical, entries)
+    made = restore_copy(canonical, entries)
     assert dumps(canonical) == dumps(before)
     assert same(made, restore(deepcopy(canonical), deepcopy(entries)))
     assert same(made, given_)

@@ -89,7 +89,7 @@ async def test_a_resumed_report_continues_its_log(tmp_path: Path) -> None:
     async with open_store(url) as store:
         writer = store.create(Scope("", ""), task.id, lambda: None)
         writer.append(hub.StreamResponse(task=task), task)
-        await writer.synced()
+        await writer.sync()
     async with (
         serve(names["report"], [interface("JSONRPC")], ServeOptions(store=url)) as server,
         connect(server.card) as peer,

@@ -231,7 +231,7 @@ async def test_another_address_or_version_is_used_while_streams_go_on(binding: s
             # The last stream of the old connection has ended: it is closed.
             async with asyncio.timeout(PATIENCE):
                 while old.cancelled == 0:
-                    await old.changed()
+                    await old.wait_changed()
             assert (await peer.send("hi")).text == "new"
 
 

@@ -10,7 +10,7 @@ from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway import Route, Router, dialled
+from a2a_bridge.gateway import Route, Router, dial_failover
 from a2a_bridge.testing.contracts import ServiceContract
 
 OPTIONS = DialOptions()
@@ -38,9 +38,9 @@ class GatewayContract(ServiceContract):
     async def serve(self, service: Service) -> AsyncIterator[Service]:
         async with (
             mounted(self.upstream, service) as agent,
-            dialled([agent], OPTIONS) as dialled_agent,
+            dial_failover([agent], OPTIONS) as dialled_agent,
             mounted(self.front, Router(Route(dialled_agent))) as gateway,
-            dialled([gateway], OPTIONS) as near,
+            dial_failover([gateway], OPTIONS) as near,
         ):
             yield near
 
@@ -65,5 +65,5 @@ class TestInProcess(ServiceContract):
             yield service
 
         candidates = [Candidate(interface("JSONRPC", "near"), V1_0)] * 2
-        async with dialled(candidates, OPTIONS, dial=dial) as upstream:
+        async with dial_failover(candidates, OPTIONS, dial=dial) as upstream:
             yield Router(Route(upstream))

@@ -13,7 +13,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway.destinations import Destination, Destinations, moved, place_of
+from a2a_bridge.gateway.destinations import Destination, Destinations, move_to, place_of
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
@@ -53,7 +53,7 @@ def looking(named: str, *, answering: Sequence[str] = (), **options: object) -> 
 
 
 async def vetted(named: str, url: str, **options: object) -> Destination:
-    [found] = await looking(named, **options).vetted([candidate(url)])
+    [found] = await looking(named, **options).check([candidate(url)])
     return found
 
 
@@ -191,7 +191,7 @@ async def mounted(service: Probe, kind: str) -> AsyncIterator[str]:
     ],
 )
 def test_the_same_interface_at_the_named_host(named: str, url: str, instead: str | None) -> None:
-    found = moved(candidate(url), named)
+    found = move_to(candidate(url), named)
     assert (found.interface.url if found is not None else None) == instead
 
 
@@ -202,7 +202,7 @@ async def test_a_silent_interface_is_replaced_by_the_named_host() -> None:
         candidate("localhost:50051"),
     ]
     named = "http://127.0.0.1:28801"
-    found = await looking(named, answering=["127.0.0.1:28801"]).settled(card)
+    found = await looking(named, answering=["127.0.0.1:28801"]).check_and_connect(card)
     assert [one.candidate.interface.url for one in found] == [
         "http://127.0.0.1:28801/rpc",
         "http://127.0.0.1:28801/",
@@ -213,7 +213,7 @@ async def test_a_silent_interface_is_replaced_by_the_named_host() -> None:
         (False, ""),
         (False, "refused"),
     ]
-    found = await looking(named, answering=["127.0.0.1:28801"], trust_card_urls=True).settled(card)
+    found = await looking(named, answering=["127.0.0.1:28801"], trust_card_urls=True).check_and_connect(card)
     assert [one.candidate.interface.url for one in found] == [one.interface.url for one in card]
     assert [one.silence for one in found] == ["refused", "", "refused"]
 
@@ -225,27 +225,27 @@ async def test_a_refused_interface_is_replaced_and_gets_credentials_over_tls_onl
         candidate("http://169.254.169.254/"),
     ]
     answering = ["agent.example:443", "agent.example:50051"]
-    found = await looking("https://agent.example", answering=answering).settled(card)
+    found = await looking("https://agent.example", answering=answering).check_and_connect(card)
     assert [(one.candidate.interface.url, one.candidate.credentials) for one in found] == [
         ("https://agent.example/rpc", True),
         ("agent.example:50051", False),
         ("https://agent.example/", True),
     ]
-    found = await looking("https://agent.example").settled(card)
+    found = await looking("https://agent.example").check_and_connect(card)
     assert all(one.refusal for one in found)
 
 
 async def test_without_a_look_the_named_host_comes_last() -> None:
     card = [candidate("https://api.example/rpc"), candidate("http://169.254.169.254/")]
     destinations = looking("https://agent.example")
-    usable = destinations.fallbacks(await destinations.vetted(card))
+    usable = destinations.fallbacks(await destinations.check(card))
     assert [one.interface.url for one in usable] == [
         "https://api.example/rpc",
         "https://agent.example/rpc",
         "https://agent.example/",
     ]
     alone = looking("https://agent.example", trust_card_urls=True)
-    assert alone.fallbacks(await alone.vetted(card[:1]))[0].interface.url == "https://api.example/rpc"
+    assert alone.fallbacks(await alone.check(card[:1]))[0].interface.url == "https://api.example/rpc"
 
 
 def test_an_origin_that_is_none_is_refused() -> None:

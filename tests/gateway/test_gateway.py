@@ -18,7 +18,7 @@ from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway import ReplayOptions, failed_to_connect
+from a2a_bridge.gateway import ReplayOptions, is_connect_failure
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, connect, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering, holding
@@ -183,8 +183,8 @@ async def test_a_caller_that_goes_away_ends_the_stream_upstream(
         request = hub.SubscribeToTaskRequest(id="t")
         async with aclosing(client.subscribe_to_task(request)) as events:
             assert (await anext(events)).task.id == "t"
-            await probe.running(1)
-        await probe.running(0)
+            await probe.wait_running(1)
+        await probe.wait_running(0)
     assert probe.cancelled == 1
 
 
@@ -245,7 +245,7 @@ async def test_an_agent_that_comes_back_answers_again(
                     await client.get_task(request)
                 assert caught.value.reason is Reason.UNAVAILABLE
                 assert str(address.port) not in caught.value.message
-                assert not failed_to_connect(caught.value)
+                assert not is_connect_failure(caught.value)
     assert any(str(address.port) in record.getMessage() for record in caplog.records)
 
 

@@ -13,7 +13,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, decode_message
-from a2a_bridge.gateway.identity import LONGEST, LegacyCallers, remembering
+from a2a_bridge.gateway.identity import LONGEST, LegacyCallers, remember_names
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.identity_scene import (
@@ -468,7 +468,7 @@ async def test_no_config_at_all_is_an_empty_one_and_no_task_is_an_error() -> Non
 
 async def test_an_event_that_reaches_the_caller_outside_of_a_call_is_named_too() -> None:
     agent = Agent(own_contexts="replaces")
-    middleware, as_known = remembering()
+    middleware, as_known = remember_names()
     await middleware(agent).unary(send("c", "s", owner="ann"))
     event = hub.StreamResponse(task=agent.tasks["T1"])
     named = as_known(Scope("", "ann"), event).task
@@ -479,7 +479,7 @@ async def test_an_event_that_reaches_the_caller_outside_of_a_call_is_named_too()
 @pytest.mark.parametrize("told_by", ["history", "session", "nothing"])
 async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_by: str) -> None:
     agent = Agent()
-    middleware, as_known = remembering()
+    middleware, as_known = remember_names()
     service = middleware(agent)
     agent.gate.clear()
     sent = [
@@ -550,7 +550,7 @@ async def test_an_agents_own_id_does_not_imply_0_1() -> None:
 
 async def test_names_behind_a_gateway_are_scoped_by_credentials() -> None:
     agent = Agent()
-    middleware, as_known = remembering(visible_to)
+    middleware, as_known = remember_names(visible_to)
     service = middleware(agent)
     ann, bob = {"authorization": "Bearer ann"}, {"authorization": "Bearer bob"}
     for parameters in (ann, bob):

@@ -18,7 +18,7 @@ from a2a_bridge.core.errors import A2AError, Reason, task_not_found
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import V1_0, v0_1
 from a2a_bridge.gateway.identity_agents import LegacyAgent, agents
-from a2a_bridge.gateway.legacy import dialling
+from a2a_bridge.gateway.legacy import adapt_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.identity_scene import get, refusal, send, send_streaming, subscribe
 from tests.patience import PATIENCE
@@ -202,7 +202,7 @@ async def test_only_agents_of_0_1_are_wrapped() -> None:
     async def dial(_: Candidate, __: DialOptions) -> AsyncIterator[Old]:
         yield agent
 
-    for wrapped in (agents(dial), dialling(dial)):
+    for wrapped in (agents(dial), adapt_dial(dial)):
         async with wrapped(Candidate(interface("JSONRPC", "u"), V1_0), DialOptions()) as service:
             assert service is agent
         async with wrapped(Candidate(interface("JSONRPC", "u"), v0_1.DIALECT), DialOptions()) as service:

@@ -18,8 +18,8 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import text_of
 from a2a_bridge.core.service import Service, compose
 from a2a_bridge.dialects import KNOWN, by_version
-from a2a_bridge.gateway import dialled, polyfilled
-from a2a_bridge.gateway.legacy import callers, dialling
+from a2a_bridge.gateway import add_polyfill, dial_failover
+from a2a_bridge.gateway.legacy import adapt_dial, callers
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosting import Engine
 from a2a_bridge.middleware.stream_compat import stream_compat
@@ -61,8 +61,8 @@ async def to_legacy(agent: LegacyAgent) -> AsyncIterator[Service]:
     async with served(agent) as url:
         assert V0_1 is not None
         candidate = Candidate(interface("JSONRPC", url, version="0.1"), V0_1)
-        dial_it = polyfilled(dial=dialling(dial))
-        async with dialled([candidate], DialOptions(), dial=dial_it) as service:
+        dial_it = add_polyfill(dial=adapt_dial(dial))
+        async with dial_failover([candidate], DialOptions(), dial=dial_it) as service:
             yield service
 
 

@@ -15,7 +15,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import compose
-from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, annotate_final, synthesise, synthesised
+from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, annotate_final, synthesise, synthetic_kind
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, waiting, yielding
@@ -108,7 +108,7 @@ async def test_an_update_is_preceded_by_the_agents_task() -> None:
     agent = Agent(status(), status(COMPLETED), task=known)
     first, *rest = await agent.stream()
     assert rest == [status(), status(COMPLETED)]
-    assert synthesised(first.task) == SNAPSHOT
+    assert synthetic_kind(first.task) == SNAPSHOT
     assert first.task.generation == 0
     assert (first.task.id, first.task.context_id) == ("t", "c")
     # The task at the first event, not the present one: it must not contain later events.
@@ -138,7 +138,7 @@ async def test_pieces_that_came_before_are_in_the_snapshot_and_none_is_there_twi
 async def test_a_final_event_is_the_end(end: Any) -> None:
     agent = Agent(hub.StreamResponse(task=task()), status(INPUT, final=False), end, status(), MESSAGE)
     assert await agent.stream() == [hub.StreamResponse(task=task()), status(INPUT, final=False), end]
-    await agent.probe.running(0)
+    await agent.probe.wait_running(0)
 
 
 async def test_an_agent_that_does_not_answer_delays_no_stream_for_ever(
@@ -149,7 +149,7 @@ async def test_an_agent_that_does_not_answer_delays_no_stream_for_ever(
         agent = Agent(status())
         agent.probe.on_unary = waiting
         first, second = await agent.stream(request_)
-        assert synthesised(first.task) == SNAPSHOT
+        assert synthetic_kind(first.task) == SNAPSHOT
         assert second == status()
 
 
@@ -195,4 +195,4 @@ async def test_a_caller_that_hangs_up_ends_the_agents_stream() -> None:
     call = Call(ops.SEND_STREAMING_MESSAGE, hub.SendMessageRequest(), CallContext())
     async with aclosing(agent_of(agent.probe).service.stream(call)) as events:
         await anext(events)
-    await agent.probe.running(0)
+    await agent.probe.wait_running(0)

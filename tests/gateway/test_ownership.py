@@ -237,9 +237,9 @@ async def test_a_notification_about_a_task_of_somebody_else_is_refused() -> None
     owners = MemoryOwners()
     ownership = Ownership(owners)
     event = hub.StreamResponse(task=hub.Task(id="t", context_id="c"))
-    assert await ownership.announced(Scope("", "ann"), event) is event
+    assert await ownership.rename_notification(Scope("", "ann"), event) is event
     with pytest.raises(A2AError) as caught:
-        await ownership.announced(Scope("", "bob"), event)
+        await ownership.rename_notification(Scope("", "bob"), event)
     assert caught.value.reason is Reason.TASK_NOT_FOUND
 
 

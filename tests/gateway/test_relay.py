@@ -22,7 +22,7 @@ from a2a_bridge.hosting import Engine
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, push_service
-from a2a_bridge.push.redaction import MASK, redacted
+from a2a_bridge.push.redaction import MASK, redact
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.patience import PATIENCE
 from tests.push.receiver import Receiver, receiving
@@ -108,7 +108,7 @@ async def test_events_reach_the_receiver_with_the_callers_token_and_credentials(
         made = await links.near.create_task_push_notification_config(
             hook(links.receiver, task_id=task_id, id="p")
         )
-        assert made == redacted(hook(links.receiver, task_id=task_id, id="p"))
+        assert made == redact(hook(links.receiver, task_id=task_id, id="p"))
         await finish(links, task_id)
         posted = await links.receiver.arrived(3)
         assert {one.headers["x-a2a-notification-token"] for one in posted} == {"theirs"}
@@ -130,7 +130,7 @@ async def test_the_agent_sees_neither_token_nor_credentials_nor_address() -> Non
         assert known.authentication.credentials == MASK  # of our token: the agent is hosted here
         # while callers see their own values
         shown = await links.near.get_task_push_notification_config(asked)
-        assert shown == redacted(hook(links.receiver, task_id=task_id, id="p"))
+        assert shown == redact(hook(links.receiver, task_id=task_id, id="p"))
         listing = hub.ListTaskPushNotificationConfigsRequest(task_id=task_id)
         assert list((await links.near.list_task_push_notification_configs(listing)).configs) == [shown]
 
@@ -219,7 +219,7 @@ async def test_a_mask_within_a_message_that_stands_for_nothing_is_named_where_it
     streaming: bool,
 ) -> None:
     async with bridge() as links:
-        sent = request("task x", redacted(hook(links.receiver, id="p")))
+        sent = request("task x", redact(hook(links.receiver, id="p")))
         near = links.near
         sending: Any = anext(near.send_streaming_message(sent)) if streaming else near.send_message(sent)
         with pytest.raises(A2AError) as caught:

@@ -17,7 +17,7 @@ from a2a_bridge.gateway import (
     note_signatures,
     rewrite,
     rewrite_extended_card,
-    synthesised,
+    synthesise_card,
     without_lacking,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -107,7 +107,7 @@ async def test_the_extended_card_leads_to_the_gateway_too() -> None:
 
 
 def test_the_least_card_is_a_valid_card() -> None:
-    card = synthesised(interface("GRPC", "agent.example:50051"))
+    card = synthesise_card(interface("GRPC", "agent.example:50051"))
     assert missing_required(card) == []
     assert not card.capabilities.push_notifications
 

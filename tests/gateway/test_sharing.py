@@ -14,7 +14,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import RESUME_URI, GapMark, gap_of, resume_id
-from a2a_bridge.dialects.annotation import BEGINNING, synthesised
+from a2a_bridge.dialects.annotation import BEGINNING, synthetic_kind
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, holding, yielding
@@ -360,7 +360,7 @@ async def test_a_stream_that_begins_with_an_update_gets_its_task(options: Replay
         async with sharing(agent, options) as service:
             first, *rest = await read(service, call)
         assert contents(rest) == log.events[1:]
-        assert synthesised(first[1].task) == BEGINNING
+        assert synthetic_kind(first[1].task) == BEGINNING
         assert first[1].task.status == beginning.status_update.status
         assert (first[1].task.id, first[1].task.context_id) == (TASK, "context-1")
         if options is QUICK:
@@ -397,7 +397,7 @@ async def test_a_direct_message_and_an_ended_task_pass_as_they_are() -> None:
         async with sharing(probe) as service:
             assert await read(service, sending(), 1) == [("", only)]
             assert len(service) == 0
-            await probe.running(0)
+            await probe.wait_running(0)
             probe.on_stream = yielding(only)
             assert await read(service, sending()) == [("", only)]
 
@@ -521,10 +521,10 @@ async def test_the_first_caller_that_is_gone_before_its_task_leaves_nothing() ->
     probe.on_stream = holding()
     async with sharing(probe) as service:
         waiting = asyncio.create_task(anext(service.stream(sending())))
-        await probe.running(1)
+        await probe.wait_running(1)
         waiting.cancel()
         await asyncio.wait({waiting})
-        await probe.running(0)
+        await probe.wait_running(0)
         assert len(service) == 0
 
 

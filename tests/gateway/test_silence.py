@@ -49,7 +49,7 @@ async def test_a_silent_agent_blocks_no_caller() -> None:
         with pytest.raises(A2AError, match=r"nothing for 0\.05 seconds"):
             await into(seen, numbered(service, sending()))
     assert contents(seen) == whole(3)[:3]
-    await probe.running(0)
+    await probe.wait_running(0)
 
 
 async def test_a_shared_stream_is_not_resumed_twice() -> None:

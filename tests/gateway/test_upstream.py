@@ -18,7 +18,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import GET_TASK, SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.gateway import Failover, Upstream, dialled, failed_to_connect
+from a2a_bridge.gateway import Failover, Upstream, dial_failover, is_connect_failure
 from a2a_bridge.gateway.failover import COOL_DOWN
 from a2a_bridge.gateway.upstream import QUIET
 from a2a_bridge.gateway.upstream import dial as upstream_dial
@@ -99,7 +99,7 @@ async def ids(events: Events) -> list[str]:
 
 async def test_nothing_is_dialled_before_the_first_call_and_once_for_all_calls() -> None:
     agent = Agent("a")
-    async with dialled(candidates(agent), OPTIONS, dial=agents_by_url(agent)) as service:
+    async with dial_failover(candidates(agent), OPTIONS, dial=agents_by_url(agent)) as service:
         assert agent.dials == 0
         for _ in range(3):
             assert (await service.unary(get_task())).id == "a"
@@ -111,14 +111,14 @@ async def test_nothing_is_dialled_before_the_first_call_and_once_for_all_calls()
 async def test_the_call_and_its_request_pass_by_reference() -> None:
     agent = Agent("a")
     call = get_task()
-    async with dialled(candidates(agent), OPTIONS, dial=agents_by_url(agent)) as service:
+    async with dial_failover(candidates(agent), OPTIONS, dial=agents_by_url(agent)) as service:
         await service.unary(call)
     assert agent.calls[0] is call
 
 
 async def test_the_next_interface_answers_when_the_first_takes_no_connection() -> None:
     down, up = Agent("down", no_connection()), Agent("up")
-    async with dialled(candidates(down, up), OPTIONS, dial=agents_by_url(down, up)) as service:
+    async with dial_failover(candidates(down, up), OPTIONS, dial=agents_by_url(down, up)) as service:
         assert (await service.unary(get_task())).id == "up"
         assert await ids(service.stream(streaming())) == ["up0", "up1", "up2"]
 
@@ -139,14 +139,14 @@ async def test_an_interface_that_cannot_be_dialled_is_left_out_and_the_next_one_
         )
 
     offered = [Candidate(old, V1_0), Candidate(good, V1_0)]
-    async with dialled(offered, OPTIONS, dial=dial) as service:
+    async with dial_failover(offered, OPTIONS, dial=dial) as service:
         assert (await service.unary(get_task())).id == "up"
         assert await ids(service.stream(streaming())) == ["up0", "up1", "up2"]
     assert "host and port alone" in caplog.text
-    async with dialled(offered, OPTIONS, dial=dial) as service:
+    async with dial_failover(offered, OPTIONS, dial=dial) as service:
         await service.open()
         assert [one.candidate for one in service.upstreams] == offered[1:]
-    async with dialled(offered[:1], OPTIONS, dial=dial) as service:
+    async with dial_failover(offered[:1], OPTIONS, dial=dial) as service:
         with pytest.raises(
             A2AError, match=r"no interface of the agent can be used.*host and port alone"
         ) as caught:
@@ -166,10 +166,10 @@ async def test_an_interface_that_cannot_be_dialled_is_left_out_and_the_next_one_
 async def test_interfaces_that_no_binding_can_dial_are_no_internal_error(
     binding: str, url: str, dialect: Dialect
 ) -> None:
-    async with dialled([Candidate(interface(binding, url), dialect)], OPTIONS) as service:
+    async with dial_failover([Candidate(interface(binding, url), dialect)], OPTIONS) as service:
         with pytest.raises(A2AError) as caught:
             await service.unary(get_task())
-        assert failed_to_connect(caught.value)
+        assert is_connect_failure(caught.value)
         with pytest.raises(A2AError, match="no interface of the agent can be used"):
             await service.open()
 
@@ -190,7 +190,7 @@ async def test_parameters_of_the_options_go_where_they_may(binding: str) -> None
         place.url = place.url.replace("127.0.0.1", "localhost")
         for credentials, guard in ((True, None), (False, None), (False, resolve)):
             candidate = Candidate(place, V1_0, credentials, guard)
-            async with dialled([candidate], options) as service:
+            async with dial_failover([candidate], options) as service:
                 await service.unary(get_task())
     sent = [call.context.parameters.get("x-key") for call in probe.calls]
     assert sent == ["secret", None, None]
@@ -208,7 +208,9 @@ async def test_parameters_of_the_options_go_where_they_may(binding: str) -> None
 )
 async def test_no_other_failure_makes_a_second_agent_see_the_call(failure: Exception) -> None:
     failing, other = Agent("failing", failure), Agent("other")
-    async with dialled(candidates(failing, other), OPTIONS, dial=agents_by_url(failing, other)) as service:
+    async with dial_failover(
+        candidates(failing, other), OPTIONS, dial=agents_by_url(failing, other)
+    ) as service:
         with pytest.raises(type(failure)) as caught:
             await service.unary(get_task())
         assert caught.value is failure
@@ -220,7 +222,9 @@ async def test_no_other_failure_makes_a_second_agent_see_the_call(failure: Excep
 
 async def test_a_stream_that_has_begun_does_not_begin_again_elsewhere() -> None:
     breaking, other = Agent("breaking", no_connection(), after=1), Agent("other")
-    async with dialled(candidates(breaking, other), OPTIONS, dial=agents_by_url(breaking, other)) as service:
+    async with dial_failover(
+        candidates(breaking, other), OPTIONS, dial=agents_by_url(breaking, other)
+    ) as service:
         events = service.stream(streaming())
         assert (await anext(events)).message.task.id == "breaking0"
         with pytest.raises(A2AError):
@@ -235,7 +239,7 @@ async def test_a_message_whose_stream_has_no_event_gets_an_error(binding: str) -
     sent = Call(SEND_STREAMING_MESSAGE, hub.SendMessageRequest(message=message), CallContext())
     async with serve_service(probe, hub.AgentCard(name="a"), [interface(binding)]) as agent:
         [candidate] = [Candidate(one, V1_0) for one in agent.card.supported_interfaces]
-        async with dialled([candidate], OPTIONS) as service:
+        async with dial_failover([candidate], OPTIONS) as service:
             with pytest.raises(A2AError) as caught:
                 await ids(service.stream(sent))
             subscribed = Call(SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), CallContext())
@@ -269,13 +273,13 @@ async def test_a_recently_failed_interface_is_tried_last_for_a_while() -> None:
 
 async def test_if_no_interface_is_reachable_the_error_marks_the_connect_phase() -> None:
     one, two = Agent("one", no_connection()), Agent("two", no_connection())
-    async with dialled(candidates(one, two), OPTIONS, dial=agents_by_url(one, two)) as service:
+    async with dial_failover(candidates(one, two), OPTIONS, dial=agents_by_url(one, two)) as service:
         with pytest.raises(A2AError) as unary:
             await service.unary(get_task())
         with pytest.raises(A2AError) as stream:
             await ids(service.stream(streaming()))
-    assert failed_to_connect(unary.value)
-    assert failed_to_connect(stream.value)
+    assert is_connect_failure(unary.value)
+    assert is_connect_failure(stream.value)
     assert len(one.calls) == len(two.calls) == 2
 
 
@@ -298,7 +302,7 @@ async def test_a_closed_upstream_is_not_dialled_again() -> None:
         with pytest.raises(A2AError) as caught:
             await call
         assert caught.value.reason is Reason.UNAVAILABLE
-        assert failed_to_connect(caught.value)
+        assert is_connect_failure(caught.value)
     assert agent.dials == 1
 
 
@@ -307,7 +311,7 @@ async def test_an_agent_that_is_gone_is_one_warning_and_its_return_another(
 ) -> None:
     caplog.set_level(logging.WARNING, "a2a_bridge.gateway")
     one, two = Agent("one", no_connection()), Agent("two", no_connection())
-    async with dialled(candidates(one, two), OPTIONS, dial=agents_by_url(one, two)) as service:
+    async with dial_failover(candidates(one, two), OPTIONS, dial=agents_by_url(one, two)) as service:
         for _ in range(3):
             with pytest.raises(A2AError):
                 await service.unary(get_task())
@@ -369,7 +373,7 @@ async def test_refusals_of_an_agent_are_no_faults(
 ) -> None:
     caplog.set_level(logging.INFO, "a2a_bridge.gateway")
     agent = Agent("a", failure)
-    async with dialled(candidates(agent), OPTIONS, dial=agents_by_url(agent)) as service:
+    async with dial_failover(candidates(agent), OPTIONS, dial=agents_by_url(agent)) as service:
         with pytest.raises(A2AError):
             await service.unary(get_task())
     assert not caplog.records
@@ -377,7 +381,7 @@ async def test_refusals_of_an_agent_are_no_faults(
 
 async def test_closing_a_stream_closes_the_one_below() -> None:
     down, up = Agent("down", no_connection()), Agent("up")
-    async with dialled(candidates(down, up), OPTIONS, dial=agents_by_url(down, up)) as service:
+    async with dial_failover(candidates(down, up), OPTIONS, dial=agents_by_url(down, up)) as service:
         async with aclosing(service.stream(streaming())) as events:
             await anext(events)
             assert up.closed_streams == 0
@@ -397,7 +401,7 @@ async def test_cancelling_a_call_cancels_the_one_below() -> None:
                 raise
 
     slow = Slow("slow")
-    async with dialled(candidates(slow), OPTIONS, dial=agents_by_url(slow)) as service:
+    async with dial_failover(candidates(slow), OPTIONS, dial=agents_by_url(slow)) as service:
         task = asyncio.create_task(service.unary(get_task()))
         await asyncio.wait_for(reached.wait(), PATIENCE)
         task.cancel()
@@ -415,11 +419,11 @@ async def test_a_discreet_error_does_not_tell_where_the_agent_is() -> None:
     one, two = Agent("10.0.0.7", no_connection()), Agent("10.0.0.8", no_connection())
     for listed in ([one], [one, two]):
         dial = agents_by_url(one, two)
-        async with dialled(candidates(*listed), OPTIONS, discreet=True, dial=dial) as service:
+        async with dial_failover(candidates(*listed), OPTIONS, discreet=True, dial=dial) as service:
             for failing in (service.unary(get_task()), ids(service.stream(streaming()))):
                 with pytest.raises(A2AError) as caught:
                     await failing
                 assert caught.value.reason is Reason.UNAVAILABLE
                 assert caught.value.blame is Blame.PEER
                 assert "refused" not in caught.value.message
-                assert not failed_to_connect(caught.value)
+                assert not is_connect_failure(caught.value)

@@ -15,7 +15,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects.annotation import SNAPSHOT, annotate_final, annotated_final, synthesised
+from a2a_bridge.dialects.annotation import SNAPSHOT, annotate_final, read_final, synthetic_kind
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.executor import Event
@@ -180,7 +180,7 @@ async def test_conversations_over_every_binding(version: str, behind: str, kind:
         assert events[0].HasField("task")
         states = [one.status_update.status.state for one in events if one.HasField("status_update")]
         assert states == [WORKING, hub.TASK_STATE_COMPLETED]
-        assert not any(annotated_final(one.status_update) for one in events if one.HasField("status_update"))
+        assert not any(read_final(one.status_update) for one in events if one.HasField("status_update"))
         task = (await client.send_message(asking("input what?"))).task
         assert task.status.state == hub.TASK_STATE_INPUT_REQUIRED
         if version == "1.0":
@@ -267,7 +267,7 @@ async def test_an_agents_final_event_ends_the_stream_of_1_0_in_any_state() -> No
     async with old_agent(probe) as front, caller(front) as client:
         events = await events_of(client.send_streaming_message(REQUEST))
     assert [event.WhichOneof("payload") for event in events] == ["task", "status_update", "status_update"]
-    assert synthesised(events[0].task) == SNAPSHOT
+    assert synthetic_kind(events[0].task) == SNAPSHOT
     # and callers of 0.3 get exactly the sent content
     async with old_agent(probe) as front:
         old = await streamed(front, "x")
@@ -316,7 +316,7 @@ async def test_a_whole_conversation_of_1_0_with_an_agent_of_0_3() -> None:
             asking.message.parts[0].text = "input what?"
             events = await events_of(client.send_streaming_message(asking))
             assert events[0].HasField("task")
-            assert not synthesised(events[0].task)
+            assert not synthetic_kind(events[0].task)
             task = events[0].task
             assert events[-1].status_update.status.state == hub.TASK_STATE_INPUT_REQUIRED
             waiting = hub.ListTasksRequest(status=hub.TASK_STATE_INPUT_REQUIRED)

@@ -86,12 +86,12 @@ class Wire:
             given = with_side_channel(call.context.parameters, call.context.side_channel)
             if row.extras.request is not None and given:
                 wire = row.extras.request.restore(wire, given)
-            wire = carrying.sealed_request(wire, row.address)
+            wire = carrying.seal_request(wire, row.address)
         else:
-            wire = self._client.encoded(row, call)
+            wire = self._client.encode(row, call)
         parameters = dict(row.extras.parameters or {})
         if call.context.side_channel and self.dialect.declares:
-            parameters[SIDE_CHANNEL] = carrying.sealed_side_channel(call.context.side_channel, call.request)
+            parameters[SIDE_CHANNEL] = carrying.seal_side_channel(call.context.side_channel, call.request)
         return self.addressed(row, wire, parameters)
 
     def addressed(self, row: Row[Any, Any], wire: Any, parameters: Mapping[str, str]) -> Written:
@@ -113,7 +113,7 @@ class Wire:
         beside = dict(row.extras.request.extract(wire)) if row.extras.request is not None else {}
         given = parameters.pop(SIDE_CHANNEL, None)
         own = beside.pop(SIDE_CHANNEL, "")
-        aside = own or (carrying.opened_side_channel(given, message) if given else "")
+        aside = own or (carrying.open_side_channel(given, message) if given else "")
         origin = Origin(binding=self.binding, version=self.version)
         context = CallContext(parameters={**parameters, **beside}, origin=origin, side_channel=aside)
         return Read(row, Call(operation, message, context))
@@ -128,7 +128,7 @@ class Wire:
             return match.route.row, http.explode(match, written.target.query, tree)
         row = self.row(operation)
         if self.binary:
-            return row, carrying.opened_request(body or b"", row.address)
+            return row, carrying.open_request(body or b"", row.address)
         return row, carrying.loads(body or b"")
 
     # --- answers ---
@@ -139,10 +139,10 @@ class Wire:
         wire = row.encode_response(message)
         if row.extras.response is not None:
             wire = row.extras.response.restore(wire, with_side_channel(reply, reply.side_channel))
-        body = carrying.sealed_response(wire, row.address) if self.binary else carrying.dumps(wire)
+        body = carrying.seal_response(wire, row.address) if self.binary else carrying.dumps(wire)
         parameters = {}
         if reply.side_channel and self.dialect.declares:
-            parameters[SIDE_CHANNEL] = carrying.sealed_side_channel(reply.side_channel, call.request)
+            parameters[SIDE_CHANNEL] = carrying.seal_side_channel(reply.side_channel, call.request)
         return Written(body, parameters)
 
     def read_answer(self, call: Call[Any, Any], written: Written) -> Any:
@@ -150,10 +150,10 @@ class Wire:
         row = self._client.row(call)
         if written.parameters.get(SIDE_CHANNEL):
             given = written.parameters[SIDE_CHANNEL]
-            call.context.reply.side_channel = carrying.opened_side_channel(given, call.request)
+            call.context.reply.side_channel = carrying.open_side_channel(given, call.request)
         if not self.binary:
-            return self._client.decoded(row, carrying.loads(written.body or b""), call.context)
-        wire = carrying.opened_response(written.body or b"", row.address)
+            return self._client.decode(row, carrying.loads(written.body or b""), call.context)
+        wire = carrying.open_response(written.body or b"", row.address)
         if row.extras.response is not None:
             take_side_channel(call.context.reply, row.extras.response.extract(wire))
         return row.decode_response(wire)

@@ -156,7 +156,7 @@ class LateWriter:
         else:
             self._waiting.append(tell)
 
-    async def synced(self) -> None:
+    async def sync(self) -> None:
         future = asyncio.get_running_loop().create_future()
 
         def tell(error: Exception | None) -> None:

@@ -156,7 +156,7 @@ async def stored(store: Store, scope: Scope, task: hub.Task) -> None:
     """Stores a task that no process works on."""
     writer = store.create(scope, task.id, lambda: None)
     writer.append(hub.StreamResponse(task=task), task)
-    await writer.synced()
+    await writer.sync()
     writer.release()
 
 

@@ -10,7 +10,7 @@ import pytest
 from a2a_bridge import agent
 from a2a_bridge.codec import decoder, encoder
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.dialects.unmapped import KEY, present, stripped, write
+from a2a_bridge.dialects.unmapped import KEY, present, strip_copy, write
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.executor import Event
@@ -120,4 +120,4 @@ async def test_a_direct_answer_is_given_without_it() -> None:
         return run.reply(*run.parts)
 
     response = await Talk(echo).client.send_message(carrying())
-    assert response.message.parts[0] == stripped(carrying().message.parts[0])
+    assert response.message.parts[0] == strip_copy(carrying().message.parts[0])

@@ -96,7 +96,7 @@ async def test_a_direct_answer_of_a_run_is_given_up() -> None:
     agent = agent_of(slow.executor.execute)
     talk = Talk(agent)
     sending = asyncio.create_task(talk.send("x"))
-    await slow.running(1)
+    await slow.wait_running(1)
     await talk.close()
     with refused(Reason.UNAVAILABLE):
         await sending

@@ -188,15 +188,15 @@ async def test_a_run_that_all_have_left_is_cancelled_and_may_be_sent_again() -> 
     slow = SlowAgent()
     talk = Talk(slow)
     sending = [asyncio.create_task(talk.send("x")) for _ in range(2)]
-    await slow.running(1)
+    await slow.wait_running(1)
     await settled()
     for one in sending:
         one.cancel()
     await asyncio.wait(sending)
-    await slow.running(0)
+    await slow.wait_running(0)
     await talk.rest()
     again = asyncio.create_task(talk.send("x"))
-    await slow.running(1)
+    await slow.wait_running(1)
     slow.release()
     assert (await again).parts[0].text == "x"
 
@@ -377,7 +377,7 @@ async def test_a_task_that_a_dead_process_began_is_the_answer() -> None:
     await settled()
     assert not waiting.done()
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     failed = await waiting
     assert (failed.id, failed.status.state) == (task.id, FAILED)
     assert counting.runs == ["x"]
@@ -398,7 +398,7 @@ async def test_a_stream_of_a_task_of_a_dead_process_continues() -> None:
     events = talk.events("x")
     assert shape(await anext(events)) == ("task", WORKING)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     assert [shape(one) async for one in events] == [FAILED]
     await talk.close()
     counting.gate.open()

@@ -120,7 +120,7 @@ async def test_a_waiting_task_keeps_its_numbers_after_its_events_are_dropped() -
     store = MemoryStore(kept_logs=1)
     author = Author(store).begin("c")
     author.status(INPUT)
-    await author.released()
+    await author.release()
     Author(store).begin("d").status(COMPLETED)
     again = await Author(store).reopen("c")
     reader = store.subscribe("c", 2)

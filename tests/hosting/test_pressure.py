@@ -34,7 +34,7 @@ class User:
         self._memory = memory
         memory.add(size)
 
-    async def settled(self) -> None: ...
+    async def wait_settled(self) -> None: ...
 
     async def break_off(self, error: A2AError, /) -> None:
         assert error.reason is Reason.RESOURCE_EXHAUSTED
@@ -58,7 +58,7 @@ async def test_the_largest_run_ends_and_the_loop_goes_on(monkeypatch: pytest.Mon
     relief = Pressure(memory, users)
     memory.add(0)
     async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*(relief.relieved(user) for user in users[:5]))
+        await asyncio.gather(*(relief.relieve(user) for user in users[:5]))
     counting.cancel()
     assert memory.used <= 1000
     ended = [int(user.task_id) for user in users if not user.running]
@@ -102,7 +102,7 @@ async def test_runs_that_waited_for_memory_together_do_not_fill_the_queue_of_the
         waiting.append(user)
         await freed.wait()
 
-    monkeypatch.setattr(Pressure, "relieved", relieved)
+    monkeypatch.setattr(Pressure, "relieve", relieved)
     monkeypatch.setattr(MemoryAccount, "exceeded", property(lambda _: not freed.is_set()))
     most = 0
     append = TaskLease.append

@@ -101,7 +101,7 @@ async def test_a_task_that_was_left_at_work_fails(store: LateStore) -> None:
     talk = Talk(ScriptedAgent(), store=store)
     assert (await talk.get(task.id)).status.state == WORKING
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     failed = await talk.get(task.id)
     assert (failed.status.state, failed.status.message.parts[0].text) == (FAILED, LEFT_BEHIND)
     assert failed.artifacts[0].parts[0].text == "half"
@@ -117,7 +117,7 @@ async def test_an_executor_with_resume_continues(store: LateStore) -> None:
     later = Lasting()
     talk = Talk(agent_with(later), store=store)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     await talk.rest()
     done = await talk.get(task.id, context=ann)
     assert done.status.state == COMPLETED
@@ -141,7 +141,7 @@ async def test_events_continue_after_the_last_number(store: LateStore) -> None:
     reader = store.subscribe(task.id, 0)
     talk = Talk(agent_with(Lasting()), store=store)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     await talk.rest()
     seen = []
     async with asyncio.timeout(PATIENCE):
@@ -157,7 +157,7 @@ async def test_a_task_that_waits_for_its_user_keeps_waiting(store: LateStore) ->
     task = await killed(lasting, store, resumes=False)
     talk = Talk(ScriptedAgent(), store=store)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     await talk.rest()
     assert (await talk.get(task.id)).status.state == INPUT
     assert await store.orphans(9) == []
@@ -172,7 +172,7 @@ async def test_a_sign_in_that_is_awaited_is_awaited_again(store: LateStore) -> N
     assert (await Talk(ScriptedAgent(), store=store).get(task.id)).status.state == AUTH
     talk = Talk(agent_with(Lasting()), store=store)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     await talk.rest()
     assert (await talk.get(task.id)).status.state == COMPLETED
     await talk.close()
@@ -191,7 +191,7 @@ async def test_a_message_that_was_accepted_and_not_read_is_not_lost(store: LateS
     later = Lasting()
     talk = Talk(agent_with(later), store=store)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     await talk.rest()
     assert [run.text for run in later.resumed] == ["two"]
     assert (await talk.get(task.id)).status.state == COMPLETED
@@ -203,7 +203,7 @@ async def test_tasks_that_die_later_are_taken_over_on_notification(store: LateSt
     lasting = Lasting()
     talk = Talk(agent_with(Lasting()), store=store)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     task = await killed(lasting, store, resumes=True)
     async with asyncio.timeout(PATIENCE):
         while (await talk.get(task.id)).status.state != COMPLETED:  # noqa: ASYNC110  there is no notification
@@ -233,7 +233,7 @@ async def test_a_task_that_was_left_can_be_canceled(store: LateStore) -> None:
     talk = Talk(agent_with(later), store=store)
     assert (await talk.cancel(task.id)).status.state == CANCELED
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     assert later.resumed == []
     await talk.close()
     lasting.gate.open()
@@ -310,7 +310,7 @@ async def test_a_task_acquired_while_the_engine_closes_stays_an_orphan(store: La
     store.die()
     talk = Talk(ScriptedAgent(), store=store)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     assert (await talk.get(task.id)).status.state == FAILED
     await talk.close()
     lasting.gate.open()
@@ -337,7 +337,7 @@ async def test_a_graceful_stop_hands_over(store: LateStore) -> None:
     later = Lasting()
     talk = Talk(agent_with(later), store=store)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     await talk.rest()
     assert [run.text for run in later.resumed] == ["more"]  # the newest event of the task
     assert (await talk.get(task.id)).status.state == COMPLETED
@@ -373,7 +373,7 @@ async def test_a_store_that_keeps_nothing_hands_nothing_over() -> None:
     lasting = Lasting()
     talk = Talk(agent_with(lasting))
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     task = await talk.send("x", configuration=IMMEDIATELY)
     await lasting.gate.reached()
     await talk.close()
@@ -395,7 +395,7 @@ async def test_many_are_taken_over_at_once(store: LateStore) -> None:
     store.die()
     talk = Talk(ScriptedAgent(), store=store)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     assert (await talk.list(status=FAILED)).total_size == 200
     await talk.close()
     gate.open()
@@ -441,7 +441,7 @@ async def test_tasks_that_fail_are_read_and_written_together(
         patch.setattr(store, "get_many", counted)
         patch.setattr(store, "open", opened)
         await talk.engine.start()
-        await talk.engine.recovered()
+        await talk.engine.wait_recovered()
     assert [task_id for batch in calls for task_id in batch] == newest
     assert len(calls) == 1
     assert (await talk.list(status=FAILED)).total_size == 40
@@ -474,7 +474,7 @@ async def test_tasks_that_cannot_be_taken_over_hold_up_no_others(
         monkeypatch.setattr(store, "open", broken)
     talk = Talk(ScriptedAgent(), store=store)
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     assert {task_id for _, task_id in await store.orphans(100)} == bad
     assert (await talk.list(status=FAILED)).total_size == 8
     await talk.close()
@@ -535,7 +535,7 @@ async def test_calls_do_not_wait_for_pending_takeovers(
     monkeypatch.undo()
     last = Talk(ScriptedAgent(), store=store)
     await last.engine.start()
-    await last.engine.recovered()
+    await last.engine.wait_recovered()
     assert (await last.list(status=FAILED)).total_size == 99
     await last.close()
     gate.open()
@@ -548,7 +548,7 @@ async def test_a_store_that_breaks_is_tried_again(store: LateStore) -> None:
     talk = Talk(ScriptedAgent(), store=store)
     store.fail()
     await talk.engine.start()
-    await talk.engine.recovered()
+    await talk.engine.wait_recovered()
     assert (await talk.get(task.id)).status.state == WORKING
     store.error = None
     assert await talk.engine._recovery._round()

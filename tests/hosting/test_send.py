@@ -51,7 +51,7 @@ async def test_a_direct_executor_costs_no_task_of_the_loop() -> None:
     talk = Talk(agent)
     before = asyncio.all_tasks()
     sending = asyncio.create_task(talk.send("x"))
-    await agent.running(1)
+    await agent.wait_running(1)
     assert asyncio.all_tasks() - before == {sending}
     agent.release()
     assert (await sending).parts[0].text == "x"
@@ -170,11 +170,11 @@ async def test_an_answer_without_a_waiting_caller_is_cancelled(direct: bool) -> 
         slow.executor = type("Streaming", (), {"execute": staticmethod(executor.execute)})()
     talk = Talk(slow)
     sending = asyncio.create_task(talk.send("x"))
-    await slow.running(1)
+    await slow.wait_running(1)
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
-    await slow.running(0)
+    await slow.wait_running(0)
     assert slow.cancelled == 1
 
 

@@ -348,7 +348,7 @@ class RunMachine(RuleBasedStateMachine):
     def leave(self) -> None:
         model = self.model
         sent = model.current
-        sent.expected = (LEFT,)
+        sent.report_type = (LEFT,)
         if model.state is None:
             model.phase, model.current = Phase.ENDING, None
         sent.call.cancel()

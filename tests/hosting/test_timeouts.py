@@ -125,11 +125,11 @@ async def test_a_silent_run_is_stopped(clock: HandClock) -> None:
     for agent in (agent_of(slow.executor.execute), slow):
         talk = Talk(agent, clock=clock, run_timeout=0.05 if agent is slow else RUN)
         sending = asyncio.create_task(talk.send("x"))
-        await slow.running(1)
+        await slow.wait_running(1)
         clock.strike()
         with refused(Reason.DEADLINE_EXCEEDED):
             await sending
-        await slow.running(0)
+        await slow.wait_running(0)
         await talk.rest()
         assert (await talk.list()).total_size == 0
 

@@ -103,12 +103,12 @@ class SdkService:
 
 
 def _sealed(call: Call[Any, Any]) -> Any:
-    wire = carrying.sealed_request(call.request.SerializeToString(), _path(call.operation))
+    wire = carrying.seal_request(call.request.SerializeToString(), _path(call.operation))
     return getattr(a2a_pb2, call.request.DESCRIPTOR.name).FromString(wire)
 
 
 def _opened(answer: Any, operation: ops.Operation[Any, Any]) -> Any:
-    wire = carrying.opened_response(answer.SerializeToString(), _path(operation))
+    wire = carrying.open_response(answer.SerializeToString(), _path(operation))
     return operation.response.FromString(wire)
 
 

@@ -121,7 +121,7 @@ async def test_deadlines_pass_and_end_the_work(front: str, upstream: str) -> Non
         arrived = links.probe.last.context.deadline
         assert arrived is not None
         assert abs(arrived - deadline) < 0.3
-        await links.probe.running(0)
+        await links.probe.wait_running(0)
 
 
 @cells
@@ -131,14 +131,14 @@ async def test_who_hangs_up_ends_the_work(front: str, upstream: str) -> None:
         call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), CallContext())
         async with asyncio.timeout(PATIENCE), aclosing(links.near.stream(call)) as events:
             await anext(events)
-            await links.probe.running(1)
-        await links.probe.running(0)
+            await links.probe.wait_running(1)
+        await links.probe.wait_running(0)
         links.probe.on_unary = waiting
         asked = asyncio.create_task(invoke(links.near, ops.GET_TASK, hub.GetTaskRequest(id="t")))
-        await links.probe.running(1)
+        await links.probe.wait_running(1)
         asked.cancel()
         await asyncio.wait({asked})
-        await links.probe.running(0)
+        await links.probe.wait_running(0)
 
 
 @cells

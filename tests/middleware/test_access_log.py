@@ -96,7 +96,7 @@ async def test_abandoned_calls_count_as_cancelled(lines: Callable[[], list[str]]
     probe.on_unary, probe.on_stream = waiting, holding(working())
     service = access_log(ticking())(probe)
     running = asyncio.create_task(ask(service, get()))
-    await probe.running(1)
+    await probe.wait_running(1)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     events = service.stream(subscribe())

@@ -44,7 +44,7 @@ async def test_a_call_beyond_its_deadline_is_stopped(call: Any, probe: Probe) ->
     with pytest.raises(A2AError) as caught:
         await ask(deadline()(probe), call(within(0.02)))
     assert caught.value.reason is Reason.DEADLINE_EXCEEDED
-    await probe.running(0)
+    await probe.wait_running(0)
     assert probe.cancelled == 1
 
 

@@ -32,17 +32,17 @@ async def test_one_caller_has_so_many_at_once(call: Any) -> None:
     probe.on_stream = holding(TASK)
     service = limits(calls=2, streams=2)(probe)
     running = [asyncio.create_task(ask(service, call(ALICE))) for _ in range(2)]
-    await probe.running(2)
+    await probe.wait_running(2)
     await refused(service, call(ALICE))
     running.append(asyncio.create_task(ask(service, call(BOB))))
-    await probe.running(3)
+    await probe.wait_running(3)
     # Calls and streams are counted apart.
     probe.on_unary, probe.on_stream = answering(TASK), yielding(TASK)
     await ask(service, (subscribe if call is get else get)(ALICE))
     for one in running:
         one.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-    await probe.running(0)
+    await probe.wait_running(0)
     await ask(service, call(ALICE))
 
 
@@ -51,7 +51,7 @@ async def test_callers_without_a_name_share() -> None:
     probe.on_unary = waiting
     service = limits(calls=1)(probe)
     running = asyncio.create_task(ask(service, get()))
-    await probe.running(1)
+    await probe.wait_running(1)
     await refused(service, get())
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -106,22 +106,22 @@ async def test_limits_change_while_calls_run_and_count(call: Any) -> None:
     probe.on_unary = waiting
     probe.on_stream = holding(TASK)
     live = LiveLimits(Limits(calls=1, streams=1))
-    service = live.limited(probe)
+    service = live.wrap(probe)
     running = [asyncio.create_task(ask(service, call(ALICE)))]
-    await probe.running(1)
+    await probe.wait_running(1)
     await refused(service, call(ALICE))
     live.change(Limits(calls=2, streams=2, parts=1))
     running.append(asyncio.create_task(ask(service, call(ALICE))))
-    await probe.running(2)
+    await probe.wait_running(2)
     live.change(Limits(calls=1, streams=1))
     await refused(service, call(ALICE))
     for one in running:
         one.cancel()
     await asyncio.gather(*running, return_exceptions=True)
     assert len(probe.calls) == 2
-    other = live.limited(probe)
+    other = live.wrap(probe)
     running = [asyncio.create_task(ask(other, call(ALICE)))]
-    await probe.running(1)
+    await probe.wait_running(1)
     await refused(other, call(ALICE))
     running[0].cancel()
     await asyncio.gather(*running, return_exceptions=True)

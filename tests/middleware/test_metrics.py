@@ -15,7 +15,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import Unary
-from a2a_bridge.middleware.metrics import Metrics, merged
+from a2a_bridge.middleware.metrics import Metrics, merge
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from tests.middleware.scene import TASK, ask, get, send, subscribe
@@ -45,7 +45,7 @@ OUTCOMES: list[tuple[Any, str]] = [
 async def test_calls_are_counted_by_outcome(answer: Any, code: str) -> None:
     metrics, probe = Metrics(), Probe()
     probe.on_unary = answering(answer)
-    service = metrics.serving("Weather")(probe)
+    service = metrics.server_middleware("Weather")(probe)
     for _ in range(2):
         if isinstance(answer, Exception):
             with pytest.raises(type(answer)):
@@ -58,7 +58,7 @@ async def test_calls_are_counted_by_outcome(answer: Any, code: str) -> None:
 
 async def test_streams_have_times_and_are_open_until_they_are_closed() -> None:
     metrics, probe = Metrics(), Probe()
-    service = metrics.serving("Weather")(probe)
+    service = metrics.server_middleware("Weather")(probe)
     cell = {**CELL, "operation": "SubscribeToTask"}
     probe.on_stream = yielding(working(), working(), working())
     assert len(await ask(service, subscribe(CONTEXT))) == 3
@@ -76,7 +76,7 @@ async def test_streams_have_times_and_are_open_until_they_are_closed() -> None:
 async def test_a_reader_that_leaves_after_the_end_of_the_task_has_everything() -> None:
     metrics, probe = Metrics(), Probe()
     probe.on_stream = holding(working(hub.TASK_STATE_COMPLETED))
-    async with aclosing(metrics.serving("Weather")(probe).stream(subscribe(CONTEXT))) as events:
+    async with aclosing(metrics.server_middleware("Weather")(probe).stream(subscribe(CONTEXT))) as events:
         await anext(events)
     assert counted(metrics, "SubscribeToTask", "OK") == 1
 
@@ -84,8 +84,8 @@ async def test_a_reader_that_leaves_after_the_end_of_the_task_has_everything() -
 async def test_a_cancelled_call_is_counted_once() -> None:
     metrics, probe = Metrics(), Probe()
     probe.on_unary = waiting
-    running = asyncio.create_task(ask(metrics.serving("Weather")(probe), get(CONTEXT)))
-    await probe.running(1)
+    running = asyncio.create_task(ask(metrics.server_middleware("Weather")(probe), get(CONTEXT)))
+    await probe.wait_running(1)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert counted(metrics, "GetTask", "CANCELLED") == 1
@@ -94,7 +94,7 @@ async def test_a_cancelled_call_is_counted_once() -> None:
 async def test_client_sides_have_metrics_of_their_own() -> None:
     metrics, probe = Metrics(), Probe()
     probe.on_unary = answering(TASK)
-    await ask(metrics.calling("Weather", "GRPC", "1.0")(probe), get(CONTEXT))
+    await ask(metrics.client_middleware("Weather", "GRPC", "1.0")(probe), get(CONTEXT))
     cell = {"agent": "Weather", "binding": "GRPC", "version": "1.0", "operation": "GetTask", "code": "OK"}
     assert value(metrics, "upstream_requests_total", **cell) == 1
     assert counted(metrics, "GetTask", "OK") is None
@@ -104,7 +104,7 @@ async def test_labels_are_bounded() -> None:
     """Nothing that a caller chooses makes a series: no id, no principal, no name of an operation."""
     metrics, probe = Metrics(), Probe()
     probe.on_unary = answering(TASK)
-    service = metrics.serving("W" * 500 + "\n")(probe)
+    service = metrics.server_middleware("W" * 500 + "\n")(probe)
     for number in range(50):
         context = replace(CONTEXT, principal=Principal(f"caller-{number}"), tenant=f"t-{number}")
         await ask(service, get(context, task_id=f"task-{number}"))
@@ -122,7 +122,7 @@ async def test_labels_are_bounded() -> None:
 
 async def test_every_operation_has_a_label_of_its_own() -> None:
     metrics, probe = Metrics(), Probe()
-    service = metrics.serving("Weather")(probe)
+    service = metrics.server_middleware("Weather")(probe)
     for operation in ops.ALL:
         await ask(service, Call(operation, operation.request(), CONTEXT))
         assert counted(metrics, operation.name, "OK") == 1
@@ -155,7 +155,7 @@ async def test_a_registry_of_the_application_is_used_and_scrapers_choose_the_for
     registry = CollectorRegistry()
     metrics, probe = Metrics(registry), Probe()
     probe.on_unary = answering(TASK)
-    await ask(metrics.serving("Weather")(probe), send(CONTEXT))
+    await ask(metrics.server_middleware("Weather")(probe), send(CONTEXT))
     assert registry.get_sample_value(
         "a2a_bridge_requests_total", {**CELL, "operation": "SendMessage", "code": "OK"}
     )
@@ -169,5 +169,5 @@ def test_metrics_of_one_name_become_one() -> None:
     first.add_metric(("x",), 1)
     second = GaugeMetricFamily("a", "A.", labels=("agent",))
     second.add_metric(("y",), 2)
-    (found,) = merged([first, second])
+    (found,) = merge([first, second])
     assert [(one.labels, one.value) for one in found.samples] == [({"agent": "x"}, 1), ({"agent": "y"}, 2)]

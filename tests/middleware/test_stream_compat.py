@@ -17,9 +17,9 @@ from a2a_bridge.dialects.annotation import (
     CLOSING,
     SNAPSHOT,
     annotate_final,
-    annotated_final,
+    read_final,
     synthesise,
-    synthesised,
+    synthetic_kind,
 )
 from a2a_bridge.middleware import validate
 from a2a_bridge.middleware.stream_compat import stream_compat
@@ -84,7 +84,7 @@ async def test_nothing_follows_a_final_event(end: Any) -> None:
     probe = Probe()
     events = [task(), status(WORKING), status(AUTH), status(INPUT, final=False), artifact(), end]
     assert await streamed(probe, *events, artifact(), status(COMPLETED)) == events
-    await probe.running(0)
+    await probe.wait_running(0)
 
 
 @pytest.mark.parametrize("rest", [[], [artifact()]])
@@ -103,14 +103,14 @@ async def test_a_stream_without_a_final_event_gets_one() -> None:
     assert len(got) == 4
     made = got[3].status_update
     assert (made.task_id, made.context_id, made.status.state) == ("t-1", "c-1", AUTH)
-    assert annotated_final(made) is True
-    assert synthesised(made) == CLOSING
+    assert read_final(made) is True
+    assert synthetic_kind(made) == CLOSING
 
 
 async def test_a_task_that_has_ended_is_followed_by_its_status_as_the_final_event() -> None:
     got = await streamed(Probe(), task(COMPLETED))
     assert got[1].status_update.status == got[0].task.status
-    assert annotated_final(got[1].status_update) is None  # the state shows it
+    assert read_final(got[1].status_update) is None  # the state shows it
 
 
 async def test_the_status_is_asked_for_when_only_artifacts_came() -> None:
@@ -134,7 +134,7 @@ async def test_an_unknown_status_is_no_failure() -> None:
     probe.on_unary = on_unary
     got = await streamed(probe, artifact())
     assert got[1].status_update.status.state == hub.TASK_STATE_UNSPECIFIED
-    assert annotated_final(got[1].status_update) is True
+    assert read_final(got[1].status_update) is True
 
 
 @pytest.mark.parametrize("events", [[MESSAGE], []])

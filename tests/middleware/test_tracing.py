@@ -242,7 +242,7 @@ async def test_every_end_of_a_call_ends_its_span_once(traces: Traces) -> None:
     probe.on_unary, probe.on_stream = waiting, holding(working())
     for call in (get(CONTEXT), subscribe(CONTEXT)):
         running = asyncio.create_task(ask(service, call))
-        await probe.running(1)
+        await probe.wait_running(1)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     # Left by its reader: early, and after the end of the task.

@@ -22,7 +22,7 @@ from a2a_bridge.peers import (
     Profile,
     Profiles,
     Quirks,
-    named,
+    find_profile,
     recognition,
 )
 from a2a_bridge.peers.profiles import PROFILES
@@ -67,10 +67,10 @@ def test_callers_are_recognised(agent: str | None, declared: str | None, name: s
 
 def test_every_profile_is_recognised_or_can_be_named() -> None:
     assert {one.name for one in PROFILES if not (one.callers or one.readers or one.agents)} == set()
-    assert [named(one.name) for one in PROFILES] == list(PROFILES)
-    assert named("") is UNKNOWN
+    assert [find_profile(one.name) for one in PROFILES] == list(PROFILES)
+    assert find_profile("") is UNKNOWN
     with pytest.raises(LookupError, match=r"'nobody'; known: .*a2a-bridge, a2a-go-2"):
-        named("nobody")
+        find_profile("nobody")
     with pytest.raises(LookupError, match="nobody"):
         _ = DialOptions(peer="nobody").files
 
@@ -138,7 +138,7 @@ def test_profiles_come_from_entry_points(alone: pytest.MonkeyPatch) -> None:
     alone.setattr(EntryPoint, "load", lambda point: globals()[point.value.rpartition(":")[2]])
     alone.setattr(recognition, "entry_points", lambda *, group: points if group == "a2a_bridge.peers" else [])
     assert [one.name for one in recognition.profiles().all[:2]] == ["own", "second"]
-    assert recognition.named("second").about == "from a function"
+    assert recognition.find_profile("second").about == "from a function"
 
 
 def listed(*arguments: str) -> Any:

@@ -35,7 +35,7 @@ async def register(store: Store, url: str, config_id: str = "p", task_id: str = 
 
 async def author(store: Store, task_id: str = "t") -> Author:
     """Writes a task whose events go to the outbox."""
-    return await Author(store, HERE, push=True).begin(task_id).synced()
+    return await Author(store, HERE, push=True).begin(task_id).sync()
 
 
 def memory(now: Callable[[], float] = time.monotonic) -> MemoryStore:

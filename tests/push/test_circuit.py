@@ -90,16 +90,16 @@ def test_a_target_that_failed_for_too_long_gets_each_notification_once() -> None
     clock = Clock()
     ours = circuits(clock)
     fail(ours, 3)
-    assert not ours.given_up("x")
+    assert not ours.is_given_up("x")
     clock.time += 2000
-    assert ours.given_up("x")
+    assert ours.is_given_up("x")
     assert ours.capacity_of("x") == 4
     fail(ours)
-    assert ours.given_up("x")
+    assert ours.is_given_up("x")
     assert ours.capacity_of("x") == 4
     ours.begin("x")
     ours.end("x", target_works=True)
-    assert not ours.given_up("x")
+    assert not ours.is_given_up("x")
     assert len(ours) == 0
 
 
@@ -109,15 +109,15 @@ def test_a_target_without_recent_attempts_starts_anew(failures: int) -> None:
     ours = circuits(clock, patience=24 * 3600.0)
     fail(ours, failures)
     clock.time += 25 * 3600
-    assert not ours.given_up("x")
+    assert not ours.is_given_up("x")
     assert ours.capacity_of("x") > 0
     for _ in range(2):
         fail(ours)
-        assert not ours.given_up("x")
+        assert not ours.is_given_up("x")
         assert ours.capacity_of("x") == 4
     ours.begin("x")
     assert ours.end("x", target_works=False)  # opened for the first time again, so its pause is the first
-    assert not ours.given_up("x")
+    assert not ours.is_given_up("x")
     assert ours.wait() == pytest.approx(10)
 
 
@@ -127,10 +127,10 @@ def test_a_target_with_continuous_failures_stays_given_up(between: float) -> Non
     ours = circuits(clock, patience=24 * 3600.0)
     fail(ours, 3)
     while clock.time <= 1000 + 24 * 3600:
-        assert not ours.given_up("x")
+        assert not ours.is_given_up("x")
         clock.time += between
         fail(ours)
-    assert ours.given_up("x")
+    assert ours.is_given_up("x")
     assert ours.capacity_of("x") == 4
 
 
@@ -141,7 +141,7 @@ def test_inconclusive_results_do_not_give_up_an_untried_target() -> None:
     clock.time += 25 * 3600
     ours.begin("x")
     ours.end("x", target_works=None)
-    assert not ours.given_up("x")
+    assert not ours.is_given_up("x")
 
 
 def test_a_pause_that_a_receiver_asked_for_is_no_end_of_trying() -> None:

@@ -19,7 +19,7 @@ from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.webhooks import PATH
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.redaction import redacted
+from a2a_bridge.push.redaction import redact
 from a2a_bridge.runtime import ServeOptions, Server, connect, serve_agent, serve_gateway
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.gateway.test_versions import asking
@@ -49,7 +49,7 @@ async def a_whole_task(client: Client, receiver: Receiver) -> str:
     await client.send_message(asking("done", task_id=task.id))
     asked = hub.GetTaskPushNotificationConfigRequest(task_id=task.id, id="p")
     shown = await client.get_task_push_notification_config(asked)
-    assert shown == redacted(registering(receiver, task.id))
+    assert shown == redact(registering(receiver, task.id))
     return task.id
 
 
@@ -147,7 +147,7 @@ async def test_by_default_a_gateway_passes_configs_on() -> None:
         async with connect(agent.card, binding="JSONRPC", version="1.0") as near:
             asked = hub.GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
             kept = await near.get_task_push_notification_config(asked)
-    assert kept == redacted(registering(receiver, task_id))
+    assert kept == redact(registering(receiver, task_id))
     assert receiver.posted == []
 
 

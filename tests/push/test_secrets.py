@@ -15,7 +15,7 @@ from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.redaction import MASK, redacted, redacted_side_channel, unredact
+from a2a_bridge.push.redaction import MASK, redact, redact_side_channel, unredact
 from a2a_bridge.push.vault import DecryptionError, Vault, keys_in, new_key
 from a2a_bridge.runtime import ServeOptions, connect, serve_agent
 from a2a_bridge.testing.agents import ScriptedAgent
@@ -163,7 +163,7 @@ async def test_answers_mask_credentials_and_take_the_mask_back(binding: str) -> 
         listed = hub.ListTaskPushNotificationConfigsRequest(task_id=task.id)
         shown = await client.create_task_push_notification_config(given)
         assert (shown.authentication.credentials, shown.token) == (MASK, TOKEN)
-        assert shown == redacted(given)
+        assert shown == redact(given)
         assert await client.get_task_push_notification_config(asked) == shown
         assert list((await client.list_task_push_notification_configs(listed)).configs) == [shown]
         # Read, changed, written: with another path, and the old credentials.
@@ -206,10 +206,10 @@ async def test_the_mask_within_a_message_is_named_where_it_stands() -> None:
 
 def test_masks() -> None:
     plain = hub.TaskPushNotificationConfig(url="https://a.example/", token=TOKEN)
-    assert redacted(plain) is plain
+    assert redact(plain) is plain
     assert unredact(plain, None) is None
     whole = hub.TaskPushNotificationConfig(url="https://a.example/", authentication=LOGIN)
-    shown = redacted(whole)
+    shown = redact(whole)
     assert whole.authentication.credentials == SECRET
     assert unredact(shown, None) is not None
     assert unredact(shown, plain) is not None
@@ -246,9 +246,9 @@ async def test_side_content_of_0_3_is_masked_too(schemes: list[str]) -> None:
 
 
 def test_unknown_side_content_of_a_config_is_not_returned_if_it_may_be_secret() -> None:
-    assert redacted_side_channel("") == ""
-    assert redacted_side_channel("said") == "said"
-    assert redacted_side_channel('{"credentials": "x"}') == ""
+    assert redact_side_channel("") == ""
+    assert redact_side_channel("said") == "said"
+    assert redact_side_channel('{"credentials": "x"}') == ""
 
 
 async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:

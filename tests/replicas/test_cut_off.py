@@ -174,14 +174,14 @@ async def test_readers_of_a_replica_without_its_database_end(postgres_url: str) 
         open_store(postgres_url, options) as connected,
         asyncio.timeout(PATIENCE),
     ):
-        author = await Author(connected).begin("task").synced()
+        author = await Author(connected).begin("task").sync()
         subscription = cut_off.subscribe("task", 0)
         assert len(await subscription.take()) == author.writer.last
         reading = asyncio.create_task(subscription.take())
         await _until(lambda: any(log.readers_waiting for log in cut_off._logs._logs.values()))
         await relay.cut()
         author.status(COMPLETED)
-        await author.synced()
+        await author.sync()
         with pytest.raises(A2AError) as caught:
             await reading
         assert caught.value.reason is Reason.UNAVAILABLE

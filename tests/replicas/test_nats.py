@@ -35,10 +35,10 @@ class Listener:
             await asyncio.Event().wait()
         return b"re: " + request
 
-    def hinted(self, hint: Hint, /) -> None:
+    def on_hint(self, hint: Hint, /) -> None:
         pass
 
-    def missed(self) -> None:
+    def on_gap(self) -> None:
         self.misses.set()
 
 

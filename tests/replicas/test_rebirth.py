@@ -43,13 +43,13 @@ class Heard:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def renamed(self, me: str) -> None:
+    def on_rename(self, me: str) -> None:
         self.names.append(me)
 
-    def looked(self, alive: frozenset[str], began: float) -> None:
+    def on_members(self, alive: frozenset[str], began: float) -> None:
         pass
 
-    orphaned = unreachable = tell = lambda self: None
+    on_orphans = unreachable = tell = lambda self: None
 
 
 @pytest.mark.parametrize("cuts", ["", "before", "after"])

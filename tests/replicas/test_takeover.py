@@ -12,7 +12,7 @@ import pytest
 
 from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.stores import StoreOptions
-from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.hosting.stores.sql.opened import open_sql_store
 from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.store_scene import Author
 from tests.hosting.scene import FAILED, Talk
@@ -29,14 +29,14 @@ async def test_each_replica_takes_its_share_of_the_orphans(postgres_url: str, id
     the others.
     """
     async with AsyncExitStack() as stack:
-        stores = [await stack.enter_async_context(opened(postgres_url, OPTIONS)) for _ in range(4)]
+        stores = [await stack.enter_async_context(open_sql_store(postgres_url, OPTIONS)) for _ in range(4)]
         dead, *others = stores
         authors = [Author(dead, Scope()).begin(f"t{number}") for number in range(COUNT)]
-        await asyncio.gather(*(one.synced() for one in authors))
+        await asyncio.gather(*(one.sync() for one in authors))
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             connection.execute("DELETE FROM replicas WHERE id = %s", [dead.me()])
         for one in others:
-            one.records._beside._directory.looked(frozenset(other.me() for other in others), 0.0)
+            one.records._beside._directory.update_members(frozenset(other.me() for other in others), 0.0)
         talks = [Talk(ScriptedAgent(), store=one) for one in others]
         stack.push_async_callback(_closed, talks)
         read: list[list[str]] = [[] for _ in others]

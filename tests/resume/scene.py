@@ -19,7 +19,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect, Kind
-from a2a_bridge.following import Following, followed
+from a2a_bridge.following import Following, follow_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.resume.cutting import PATIENCE, Cutter, cutting
 
@@ -110,7 +110,7 @@ async def read(service: Service, call: Subscribing) -> list[Seen]:
 async def numbered_on(service: Service, task_id: str, after: str) -> AsyncGenerator[Seen, None]:
     """The events after an event, right after a cut: a call may still be sent on the broken connection."""
     call = subscribing(task_id, after)
-    async with aclosing(followed(service, call, AGAIN)) as events:
+    async with aclosing(follow_stream(service, call, AGAIN)) as events:
         async for event in events:
             yield seen_of(event)
 

@@ -247,8 +247,8 @@ def streams(bridge: Bridge) -> int:
 async def began(bridge: Bridge, number: int) -> None:
     """Waits until the agent serves this stream, and has noticed the end of those before."""
     while streams(bridge) < number:
-        await bridge.probe.changed()
-    await bridge.probe.running(1)
+        await bridge.probe.wait_changed()
+    await bridge.probe.wait_running(1)
 
 
 def dialect(version: str) -> Dialect:

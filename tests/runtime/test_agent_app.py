@@ -41,7 +41,7 @@ async def left_behind(url: str) -> str:
         writer = store.create(HERE, task.id, lambda: None)
         event = hub.StreamResponse(task=task)
         writer.append(event, task)
-        await writer.synced()
+        await writer.sync()
     return task.id
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge import connect
-from a2a_bridge.loop_watch import watched_loop
+from a2a_bridge.loop_watch import watch_loop
 from tests.cli.commands import serving
 from tests.patience import PATIENCE
 
@@ -39,7 +39,7 @@ async def test_a_blocking_call_is_reported_with_its_line_and_its_duration() -> N
     seen = Seen()
     logging.getLogger("a2a_bridge.loop").addHandler(seen)
     try:
-        with watched_loop(0.05):
+        with watch_loop(0.05):
             library_call(seen.first)
             async with asyncio.timeout(PATIENCE):
                 while not seen.second.is_set():  # noqa: ASYNC110  it is set in a thread
@@ -53,7 +53,7 @@ async def test_a_blocking_call_is_reported_with_its_line_and_its_duration() -> N
 
 
 async def test_a_loop_that_works_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
-    with watched_loop(0.05):
+    with watch_loop(0.05):
         for _ in range(30):
             await asyncio.sleep(0.01)
     assert not caplog.records

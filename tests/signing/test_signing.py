@@ -10,8 +10,8 @@ import rfc8785
 
 from a2a_bridge.cards.resolve import parse_bytes
 from a2a_bridge.codec import JsonObject
-from a2a_bridge.signing import CardSigner, UnverifiedCardError, merged_key_sets, public_keys
-from a2a_bridge.signing.canonical import filled, known, whole
+from a2a_bridge.signing import CardSigner, UnverifiedCardError, merge_key_sets, public_keys
+from a2a_bridge.signing.canonical import keep_filled, keep_known, whole
 from tests.signing.scene import CARD, NOW, OLDER, new_key, signature, signed, text_of, verified
 
 DUAL: JsonObject = {**CARD, **OLDER}
@@ -91,8 +91,8 @@ def test_defaults_are_left_out_of_the_text_and_required_members_are_not() -> Non
     assert kept["unknown"] == ""
     assert kept["skills"] == [{"id": "", "tags": [], "name": "n", "description": "d"}]
     assert kept["capabilities"] == {"streaming": False, "extensions": [{"uri": "u", "params": {"x": ""}}]}
-    assert known(card) == {name: value for name, value in kept.items() if name != "unknown"}
-    sparse = filled(card)
+    assert keep_known(card) == {name: value for name, value in kept.items() if name != "unknown"}
+    sparse = keep_filled(card)
     assert "iconUrl" not in sparse
     assert sparse["skills"] == [{"name": "n", "description": "d"}]
     assert sparse["capabilities"] == {"streaming": False, "extensions": [{"uri": "u"}]}
@@ -101,7 +101,7 @@ def test_defaults_are_left_out_of_the_text_and_required_members_are_not() -> Non
 def test_what_the_sparse_text_leaves_out_is_not_read() -> None:
     """An empty member is nowhere in that text, so anybody could add it."""
     key = new_key()
-    row = signature(json.loads(rfc8785.dumps(filled(CARD))), key)
+    row = signature(json.loads(rfc8785.dumps(keep_filled(CARD))), key)
     added = {**CARD, "iconUrl": "", "provider": {}, "signatures": [row]}
     found = json.loads(verified(added, key).document)
     assert "iconUrl" not in found
@@ -133,7 +133,7 @@ def test_a_rotation() -> None:
     assert verified(CardSigner([text_of(old)]).sign(json.dumps(CARD).encode()), *keys).kid == "old"
     with pytest.raises(UnverifiedCardError):
         verified(made, old)
-    both = merged_key_sets([signer.jwks(), CardSigner([text_of(old)]).jwks()])
+    both = merge_key_sets([signer.jwks(), CardSigner([text_of(old)]).jwks()])
     assert [row["kid"] for row in json.loads(both)["keys"]] == ["new", "old"]
 
 

@@ -18,7 +18,7 @@ from a2a_bridge.hosting.ports import TaskQuery, VersionConflictError
 from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.hosting.stores.retention import Janitor
 from a2a_bridge.hosting.stores.sql.database import Database
-from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.hosting.stores.sql.opened import open_sql_store
 from a2a_bridge.hosting.stores.sql.schema import sends, tasks
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
@@ -37,8 +37,8 @@ QUIET = StoreOptions(commit_delay=3600.0, ack_timeout=PATIENCE)
 
 
 async def test_a_stream_of_a_hundred_chunks_costs_a_few_transactions(url: str) -> None:
-    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
-        await store.settled()  # the work of the janitor at the start
+    async with open_sql_store(url, StoreOptions(ack_timeout=PATIENCE)) as store:
+        await store.wait_settled()  # the work of the janitor at the start
         before = store.commits
         reader = store.subscribe("t", 0)
         author = Author(store).begin("t")
@@ -47,25 +47,25 @@ async def test_a_stream_of_a_hundred_chunks_costs_a_few_transactions(url: str) -
             await author.writer.room()
             await asyncio.sleep(0)
         author.status(COMPLETED)
-        await author.synced()
+        await author.sync()
         assert len(await rest(reader)) == 102
         assert store.commits - before <= 10
 
 
 async def test_many_tasks_share_a_transaction(url: str) -> None:
-    async with opened(url, QUIET) as store:
-        await store.settled()
+    async with open_sql_store(url, QUIET) as store:
+        await store.wait_settled()
         before = store.commits
         authors = [Author(store).begin(f"t{number}") for number in range(100)]
         for author in authors:
             author.status(COMPLETED)
-        await asyncio.gather(*(author.synced() for author in authors))
+        await asyncio.gather(*(author.sync() for author in authors))
         assert store.commits - before == 1
         assert len(ids(await pages(store))) == 100
 
 
 async def test_changes_without_a_waiter_are_written_after_the_delay(url: str) -> None:
-    async with opened(url, StoreOptions(commit_delay=0.01, ack_timeout=PATIENCE)) as store:
+    async with open_sql_store(url, StoreOptions(commit_delay=0.01, ack_timeout=PATIENCE)) as store:
         reader = store.subscribe("t", 0)
         Author(store).begin("t")
         assert await take(reader, 1) == [("task", WORKING)]
@@ -79,7 +79,7 @@ async def test_nothing_is_shown_before_it_is_in_the_database(sqlite_url: str) ->
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
             seen.append((error, connection.execute("SELECT last, holder FROM tasks").fetchall()))
 
-    async with opened(sqlite_url, QUIET) as store:
+    async with open_sql_store(sqlite_url, QUIET) as store:
         author = Author(store).begin("t")
         author.writer.when_synced(look)
         author.chunk("x")
@@ -88,15 +88,15 @@ async def test_nothing_is_shown_before_it_is_in_the_database(sqlite_url: str) ->
         look(None)
         author.status(COMPLETED)
         author.writer.when_synced(look)
-        await author.synced()
+        await author.sync()
     assert [error for error, _ in seen] == [None] * 3
     assert [rows[0][0] for _, rows in seen] == [2, 2, 3]
     assert [bool(rows[0][1]) for _, rows in seen] == [True, True, False]
 
 
 async def test_a_lost_task_in_a_group_does_not_block_the_others(url: str) -> None:
-    async with opened(url, QUIET) as store:
-        await Author(store).begin("t3").released()
+    async with open_sql_store(url, QUIET) as store:
+        await Author(store).begin("t3").release()
         taken = await Author(store).reopen("t3")
         async with asyncio.timeout(PATIENCE):
             await store.write(lambda connection: _seize(connection, "t3"))
@@ -105,7 +105,7 @@ async def test_a_lost_task_in_a_group_does_not_block_the_others(url: str) -> Non
         double = Author(store).begin("n9")
         second = Author(store).begin("n9")
         results = await asyncio.gather(
-            *(author.writer.synced() for author in (*authors, taken, double, second)), return_exceptions=True
+            *(author.writer.sync() for author in (*authors, taken, double, second)), return_exceptions=True
         )
         assert results[:5] == [None] * 5
         assert isinstance(results[5], VersionConflictError)
@@ -124,7 +124,7 @@ def _seize(connection: Connection, task_id: str) -> None:
 async def test_a_change_that_cannot_be_stored_does_not_block_others(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(sqlite_url, QUIET) as store:
+    async with open_sql_store(sqlite_url, QUIET) as store:
         await store.write(
             lambda connection: connection.execute(
                 text(
@@ -134,7 +134,7 @@ async def test_a_change_that_cannot_be_stored_does_not_block_others(
             )
         )
         bad, good = Author(store).begin("bad"), Author(store).begin("good")
-        results = await asyncio.gather(bad.writer.synced(), good.writer.synced(), return_exceptions=True)
+        results = await asyncio.gather(bad.writer.sync(), good.writer.sync(), return_exceptions=True)
         assert isinstance(results[0], A2AError)
         assert results[0].reason is Reason.INTERNAL_ERROR
         assert results[1] is None
@@ -146,12 +146,12 @@ async def test_a_change_that_cannot_be_stored_does_not_block_others(
 async def test_a_value_too_long_for_an_index_does_not_block_others(postgres_url: str) -> None:
     """PostgreSQL compresses values, so this one has to be random."""
     long = random.Random(1).randbytes(3000).hex()
-    async with opened(postgres_url, QUIET) as store:
+    async with open_sql_store(postgres_url, QUIET) as store:
         bad, good = Author(store).begin("bad", context_id=long), Author(store).begin("good")
         async with asyncio.timeout(PATIENCE):
             results = await asyncio.gather(
-                bad.writer.synced(),
-                good.writer.synced(),
+                bad.writer.sync(),
+                good.writer.sync(),
                 store.sends.reserve(HERE, long, b"1", "good"),
                 store.sends.reserve(HERE, "m", b"1", "good"),
                 return_exceptions=True,
@@ -163,13 +163,13 @@ async def test_a_value_too_long_for_an_index_does_not_block_others(postgres_url:
         assert (bad.lost, good.lost) == (1, 0)
         assert store.refusal() is None
         good.status(COMPLETED)
-        await good.synced()
+        await good.sync()
         assert ids(await pages(store)) == ["good"]
 
 
 async def test_jobs_share_a_transaction_and_fail_alone(url: str) -> None:
-    async with opened(url, QUIET) as store:
-        await store.settled()
+    async with open_sql_store(url, QUIET) as store:
+        await store.wait_settled()
         before = store.commits
 
         def bad(connection: Connection) -> None:
@@ -178,7 +178,7 @@ async def test_jobs_share_a_transaction_and_fail_alone(url: str) -> None:
 
         author = Author(store).begin("t")
         results = await asyncio.gather(
-            author.writer.synced(),
+            author.writer.sync(),
             store.write(bad),
             store.write(lambda connection: connection.scalar(select(tasks.c.id))),
             store.write(
@@ -198,8 +198,8 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer to a COMMIT is lost, once after it took place and once before."""
-    async with opened(url, QUIET) as store:
-        await store.settled()
+    async with open_sql_store(url, QUIET) as store:
+        await store.wait_settled()
         committer = store.records.committer
         true = committer.commit
         modes = ["after", "before"]
@@ -220,10 +220,10 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
         author = Author(store).begin("t")
         author.chunk("x")
         assert await store.sends.reserve(HERE, "m", b"1", "t") is None
-        await author.synced()
+        await author.sync()
         assert modes == ["before"]
         author.status(COMPLETED)
-        await author.synced()
+        await author.sync()
         assert modes == []
         assert author.lost == 0
         assert await rest(store.subscribe("t", 0)) == [("task", WORKING), "x", COMPLETED]
@@ -257,9 +257,9 @@ def _in_doubt(store: Any, monkeypatch: pytest.MonkeyPatch, end: Callable[[Any], 
 async def test_a_commit_in_doubt_is_not_confused_with_later_writes_of_another_replica(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, *, committed: bool
 ) -> None:
-    async with opened(postgres_url, QUIET) as store:
-        await store.settled()
-        author = await Author(store).begin("t").synced()
+    async with open_sql_store(postgres_url, QUIET) as store:
+        await store.wait_settled()
+        author = await Author(store).begin("t").sync()
         engine = create_engine(store._database.url)
 
         def overtaken(transaction: Any) -> None:
@@ -274,7 +274,7 @@ async def test_a_commit_in_doubt_is_not_confused_with_later_writes_of_another_re
         author.status(COMPLETED)
         async with asyncio.timeout(PATIENCE):
             results = await asyncio.gather(
-                author.writer.synced(), store.sends.reserve(HERE, "m", b"1", "t"), return_exceptions=True
+                author.writer.sync(), store.sends.reserve(HERE, "m", b"1", "t"), return_exceptions=True
             )
         engine.dispose()
         if committed:
@@ -291,12 +291,12 @@ async def test_a_server_that_gives_a_number_of_a_transaction_twice_makes_no_comm
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This may happen after a crash."""
-    async with opened(postgres_url, QUIET) as store:
-        await store.settled()
+    async with open_sql_store(postgres_url, QUIET) as store:
+        await store.wait_settled()
         _in_doubt(store, monkeypatch, lambda transaction: transaction.rollback())
         monkeypatch.setattr(store.records.committer, "_outcome", lambda *_: "committed")
         async with asyncio.timeout(PATIENCE):
-            await Author(store).begin("t").synced()
+            await Author(store).begin("t").sync()
         assert (await found(store, "t")).last == 1
 
 
@@ -305,8 +305,8 @@ async def test_a_half_open_connection_does_not_block_others(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """The COMMIT did not arrive, and its rows are locked meanwhile."""
-    async with opened(postgres_url, QUIET) as store:
-        await store.settled()
+    async with open_sql_store(postgres_url, QUIET) as store:
+        await store.wait_settled()
         left: list[Any] = []
 
         def leave(_: Any) -> None:
@@ -317,7 +317,7 @@ async def test_a_half_open_connection_does_not_block_others(
         try:
             async with asyncio.timeout(PATIENCE):
                 if what == "task":
-                    await Author(store).begin("t").synced()
+                    await Author(store).begin("t").sync()
                 else:
                     assert await store.sends.reserve(HERE, "m", b"1", "t") is None
         finally:
@@ -328,8 +328,8 @@ async def test_a_half_open_connection_does_not_block_others(
 async def test_changes_during_an_outage_are_written_without_a_waiter(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
-        author = await Author(store).begin("t").synced()
+    async with open_sql_store(url, StoreOptions(ack_timeout=PATIENCE)) as store:
+        author = await Author(store).begin("t").sync()
         reader = store.subscribe("t", 1)
         perform = store.records.committer.perform
         begun = threading.Event()
@@ -352,7 +352,7 @@ async def test_changes_during_an_outage_are_written_without_a_waiter(
 async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
     """Many tasks at once, in all interleavings: each log has no gaps, each task is the sum of its log."""
     choose = random.Random(seed)
-    async with opened(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
+    async with open_sql_store(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
 
         async def one(name: str) -> Author:
             author = Author(store).begin(name)
@@ -360,7 +360,7 @@ async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
                 author.chunk(str(number))
                 match choose.randrange(6):
                     case 0:
-                        await author.synced()
+                        await author.sync()
                     case 1:
                         author.status(WORKING)
                         await author.released()
@@ -370,7 +370,7 @@ async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
                     case _:
                         await asyncio.sleep(0)
             author.status(COMPLETED)
-            return await author.synced()
+            return await author.sync()
 
         async with asyncio.timeout(PATIENCE):
             authors = await asyncio.gather(*(one(f"t{number}") for number in range(20)))
@@ -386,14 +386,14 @@ async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
 async def test_who_waits_too_long_is_sent_away_and_the_rest_is_written_all_the_same(
     sqlite_url: str,
 ) -> None:
-    async with opened(sqlite_url, StoreOptions(commit_delay=0.001, ack_timeout=0.5)) as store:
-        await store.settled()
+    async with open_sql_store(sqlite_url, StoreOptions(commit_delay=0.001, ack_timeout=0.5)) as store:
+        await store.wait_settled()
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             author = Author(store).begin("t")
             async with asyncio.timeout(PATIENCE):
                 with pytest.raises(A2AError) as caught:
-                    await author.writer.synced()
+                    await author.writer.sync()
             assert caught.value.reason is Reason.UNAVAILABLE
             assert caught.value.retry_after
             refused = store.refusal()
@@ -411,18 +411,18 @@ async def test_who_waits_too_long_is_sent_away_and_the_rest_is_written_all_the_s
 
 
 async def test_reads_continue_while_writes_fail(sqlite_url: str) -> None:
-    async with opened(sqlite_url, StoreOptions(ack_timeout=0.2)) as store:
-        author = await Author(store).begin("t").synced()
+    async with open_sql_store(sqlite_url, StoreOptions(ack_timeout=0.2)) as store:
+        author = await Author(store).begin("t").sync()
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             author.chunk("x")
             with pytest.raises(A2AError):
-                await author.writer.synced()
+                await author.writer.sync()
             stored = await found(store, "t")
             assert stored.last == 1
             assert await take(store.subscribe("t", 0), 1) == [("task", WORKING)]
             other.execute("ROLLBACK")
-        await author.synced()
+        await author.sync()
         assert (await found(store, "t")).last == 2
 
 
@@ -439,11 +439,11 @@ def test_every_commit_is_forced_to_the_disk(sqlite_url: str) -> None:
 async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(url, StoreOptions(ack_timeout=0.1)) as store:
-        await store.settled()
+    async with open_sql_store(url, StoreOptions(ack_timeout=0.1)) as store:
+        await store.wait_settled()
         await Author(store).begin("t").released()
         waiting = await found(store, "t")
-        at_work = await Author(store).begin("u").synced()
+        at_work = await Author(store).begin("u").sync()
         perform = store.records.committer.perform
         works = threading.Event()
 
@@ -461,7 +461,7 @@ async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
         told.clear()
         works.set()
         async with asyncio.timeout(PATIENCE):
-            await store.settled()
+            await store.wait_settled()
         assert told  # only now: an earlier look would have found nothing
         assert await store.orphans(9) == [(HERE, "t")]
         author = await Author(store).reopen("t")
@@ -496,7 +496,7 @@ def _slow(store: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("alone")
 async def test_abandoned_jobs_do_not_delay_others(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than a group holds."""
-    async with opened(sqlite_url, QUIET) as store:
+    async with open_sql_store(sqlite_url, QUIET) as store:
         with _slow(store, monkeypatch):
             Author(store).begin("t").writer.when_synced(lambda _: None)
             await asyncio.sleep(0)
@@ -512,7 +512,7 @@ async def test_abandoned_jobs_do_not_delay_others(sqlite_url: str, monkeypatch: 
 
 @pytest.mark.usefixtures("alone")
 async def test_jobs_that_were_given_up_are_not_kept(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(sqlite_url, StoreOptions(ack_timeout=0.05)) as store:
+    async with open_sql_store(sqlite_url, StoreOptions(ack_timeout=0.05)) as store:
         with _slow(store, monkeypatch):
             Author(store).begin("t").writer.when_synced(lambda _: None)
             await asyncio.sleep(0)
@@ -526,18 +526,18 @@ async def test_jobs_that_were_given_up_are_not_kept(sqlite_url: str, monkeypatch
 
 @pytest.mark.usefixtures("alone")
 async def test_a_job_cancelled_before_its_group_is_not_run(sqlite_url: str) -> None:
-    async with opened(sqlite_url, QUIET) as store:
+    async with open_sql_store(sqlite_url, QUIET) as store:
         given_up = asyncio.create_task(store.write(lambda _: None))
         await asyncio.sleep(0)
         given_up.cancel()
         async with asyncio.timeout(PATIENCE):
-            await store.settled()
+            await store.wait_settled()
 
 
 @pytest.mark.usefixtures("alone")
 async def test_an_urgent_commit_is_not_lost_to_an_earlier_delayed_one(sqlite_url: str) -> None:
     """After a commit, a caller adds the next event, and another caller one more a moment later."""
-    async with opened(sqlite_url, QUIET) as store:
+    async with open_sql_store(sqlite_url, QUIET) as store:
         author, other = Author(store).begin("t"), Author(store).begin("u")
         done = asyncio.Event()
 
@@ -559,8 +559,8 @@ async def test_an_urgent_commit_is_not_lost_to_an_earlier_delayed_one(sqlite_url
 
 @pytest.mark.usefixtures("alone")
 async def test_more_than_a_group_holds_is_written_at_once_all_the_same(sqlite_url: str) -> None:
-    async with opened(sqlite_url, QUIET) as store:
+    async with open_sql_store(sqlite_url, QUIET) as store:
         before = store.commits
         authors = [Author(store).begin(f"t{number}") for number in range(1100)]
-        await asyncio.gather(*(author.synced() for author in authors))
+        await asyncio.gather(*(author.sync() for author in authors))
         assert store.commits - before == 3

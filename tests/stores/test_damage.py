@@ -38,11 +38,11 @@ async def _filled(url: str, *, both: bool = False) -> None:
             author = Author(store, push=True).begin(name)
             author.chunk("some text")
             author.status(COMPLETED)
-            await author.writer.synced()
+            await author.writer.sync()
             if complete:
                 answer = hub.SendMessageResponse(message=hub.Message(message_id="m"))
                 await store.sends.reserve(HERE, name, b"digest", name)
-                await store.sends.answered(HERE, name, answer.SerializeToString())
+                await store.sends.store_response(HERE, name, answer.SerializeToString())
 
 
 def _alter(url: str, table: Table, column: str, *, known: bool = True) -> None:

@@ -56,9 +56,9 @@ async def test_two_replicas_do_the_same_in_opposite_orders(
         assert isinstance(two, SqlStore)
         for name in names:
             author = Author(one, SCOPE).begin(name)
-            await author.writer.synced()
+            await author.writer.sync()
             author.writer.release()
-        await one.settled()
+        await one.wait_settled()
         go, meeting = threading.Event(), threading.Barrier(2)
 
         def wait(_: Connection) -> None:

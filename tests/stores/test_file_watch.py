@@ -105,7 +105,7 @@ async def test_nothing_is_acknowledged_after_the_file_is_gone(
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     shutil.copyfile(path, path.with_name("backup"))
     async with open_store(sqlite_url, OPTIONS) as store:
-        await Author(store).begin("before").writer.synced()
+        await Author(store).begin("before").writer.sync()
         assert store.refusal() is None
         change(path)
         if noticed == "when asked":
@@ -113,7 +113,7 @@ async def test_nothing_is_acknowledged_after_the_file_is_gone(
             assert refusal is not None
             assert refusal.reason is Reason.UNAVAILABLE
         with pytest.raises(A2AError) as refused:
-            await Author(store).begin("after").writer.synced()
+            await Author(store).begin("after").writer.sync()
         assert refused.value.reason is Reason.UNAVAILABLE
         assert store.refusal() is not None
     said = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
@@ -128,7 +128,7 @@ async def test_a_file_that_is_put_back_is_written_again(
     async with open_store(sqlite_url) as store:
         move(path, path.with_name("away"))
         author = Author(store).begin("task")
-        waiting = asyncio.ensure_future(author.writer.synced())
+        waiting = asyncio.ensure_future(author.writer.sync())
         assert isinstance(store, SqlStore)
         async with asyncio.timeout(PATIENCE):
             while store.writer.refusal() is None:  # noqa: ASYNC110  there is no notification
@@ -149,10 +149,10 @@ async def test_harmless_changes_of_a_file_are_ignored(
         with closing(sqlite3.connect(path)) as other:
             checkpoints = [f"PRAGMA wal_checkpoint({kind})" for kind in ("PASSIVE", "RESTART", "TRUNCATE")]
             for number, command in enumerate(("VACUUM", *checkpoints, "VACUUM")):
-                await Author(store).begin(f"task {number}").writer.synced()
+                await Author(store).begin(f"task {number}").writer.sync()
                 other.execute(command)
                 assert store.refusal() is None
-        await Author(store).begin("task").writer.synced()
+        await Author(store).begin("task").writer.sync()
 
 
 async def test_checkpoints_are_no_alarm(
@@ -177,7 +177,7 @@ async def test_checkpoints_are_no_alarm(
         running = asyncio.create_task(asyncio.to_thread(checkpoint))
         try:
             for number in range(100):
-                await Author(store).begin(f"task {number}").writer.synced()
+                await Author(store).begin(f"task {number}").writer.sync()
                 assert not store._database.misplaced
         finally:
             done.set()
@@ -196,7 +196,7 @@ async def test_reads_while_the_file_is_away_leave_its_log_alone(
     away = path.with_name("away")
     async with open_store(sqlite_url, OPTIONS) as store:
         for number in range(20):
-            await Author(store).begin(f"before {number}").writer.synced()
+            await Author(store).begin(f"before {number}").writer.sync()
         before = log_size(path)
         assert before > 0
         move(path, away)
@@ -210,12 +210,12 @@ async def test_reads_while_the_file_is_away_leave_its_log_alone(
                 assert isinstance(answer, A2AError)
                 assert answer.reason is Reason.UNAVAILABLE
         with pytest.raises(A2AError):
-            await Author(store).begin("lost").writer.synced()
+            await Author(store).begin("lost").writer.sync()
         move(away, path)
         async with asyncio.timeout(PATIENCE):
             while store.refusal() is not None:  # noqa: ASYNC110  there is no notification
                 await asyncio.sleep(0.01)
-        await Author(store).begin("after").writer.synced()
+        await Author(store).begin("after").writer.sync()
     with closing(sqlite3.connect(path)) as connection:
         found = {name for (name,) in connection.execute("SELECT id FROM tasks")}
     assert {f"before {number}" for number in range(20)} | {"after"} <= found
@@ -227,7 +227,7 @@ async def test_another_file_at_the_path_is_not_opened(
     monkeypatch.setattr(file_watch, "_PAUSE", 0.0)
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     async with open_store(sqlite_url, OPTIONS) as store:
-        await Author(store).begin("before").writer.synced()
+        await Author(store).begin("before").writer.sync()
         before = log_size(path)
         begin_another(path)
         await asyncio.gather(*(store.list(HERE, TaskQuery()) for _ in range(40)), return_exceptions=True)

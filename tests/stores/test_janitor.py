@@ -12,7 +12,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import GapError, Registered, Sent, TaskQuery
 from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.hosting.stores.retention import Janitor
-from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.hosting.stores.sql.opened import open_sql_store
 from a2a_bridge.hosting.stores.sql.schema import bodies, metadata, segments, task_counts
 from a2a_bridge.hosting.stores.sql.store import SqlStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -37,16 +37,16 @@ async def _scene(store: SqlStore, many: int) -> None:
         author = Author(store).begin(f"ended{number}")
         author.chunk("x")
         author.status(COMPLETED)
-    await author.synced()
+    await author.sync()
     resting = Author(store).begin("rests", state=INPUT)
     resting.chunk("x")
-    await resting.released()
-    await Author(store).begin("works").synced()
+    await resting.release()
+    await Author(store).begin("works").sync()
 
 
 async def test_logs_of_ended_tasks_go(url: str) -> None:
     options = StoreOptions(events_kept=HOUR)
-    async with opened(url, options) as store:
+    async with open_sql_store(url, options) as store:
         await _scene(store, 3)
         await janitor(store, options, HOUR / 2).round()
         assert await rest(store.subscribe("ended0", 1)) == ["x", COMPLETED]
@@ -68,9 +68,9 @@ async def test_logs_of_ended_tasks_go(url: str) -> None:
 
 async def test_many_logs_go_in_batches(sqlite_url: str) -> None:
     options = StoreOptions(events_kept=HOUR, cache_bytes=0)
-    async with opened(sqlite_url, options) as store:
+    async with open_sql_store(sqlite_url, options) as store:
         await _scene(store, 450)
-        await store.settled()
+        await store.wait_settled()
         before = store.commits
         await janitor(store, options, 2 * HOUR).round()
         assert store.commits - before >= 3
@@ -79,7 +79,7 @@ async def test_many_logs_go_in_batches(sqlite_url: str) -> None:
 
 
 async def test_tasks_are_kept_unless_asked_otherwise(url: str) -> None:
-    async with opened(url, StoreOptions(ack_timeout=PATIENCE, cache_bytes=0)) as store:
+    async with open_sql_store(url, StoreOptions(ack_timeout=PATIENCE, cache_bytes=0)) as store:
         await _scene(store, 3)
         await janitor(store, StoreOptions(ack_timeout=PATIENCE), 10**9).round()
         assert {page.total for page in await pages(store)} == {5}
@@ -103,7 +103,7 @@ async def test_tasks_are_kept_unless_asked_otherwise(url: str) -> None:
 
 async def test_tasks_that_another_replica_throws_away_are_gone_here(postgres_url: str) -> None:
     options = StoreOptions(tasks_kept=HOUR)
-    async with opened(postgres_url, options) as store, opened(postgres_url, options) as other:
+    async with open_sql_store(postgres_url, options) as store, open_sql_store(postgres_url, options) as other:
         await _scene(store, 2)
         assert (await found(other, "ended1")).task.status.state == COMPLETED
         for one in (store, other):
@@ -116,7 +116,7 @@ async def test_tasks_that_another_replica_throws_away_are_gone_here(postgres_url
 
 async def test_messages_that_were_sent_are_forgotten(url: str) -> None:
     options = StoreOptions(sends_kept=HOUR)
-    async with opened(url, options) as store:
+    async with open_sql_store(url, options) as store:
         assert await store.sends.reserve(HERE, "m", b"1", "t") is None
         await janitor(store, options, HOUR / 2).round()
         assert await store.sends.reserve(HERE, "m", b"1", "u") == Sent(b"1", "t")
@@ -126,14 +126,14 @@ async def test_messages_that_were_sent_are_forgotten(url: str) -> None:
 
 async def test_a_log_that_goes_while_it_is_read_is_a_gap(sqlite_url: str) -> None:
     options = StoreOptions(events_kept=HOUR)
-    async with opened(sqlite_url, options) as store:
+    async with open_sql_store(sqlite_url, options) as store:
         author = Author(store).begin("t")
         for _ in range(20):
             for number in range(100):
                 author.chunk(f"{number}" * 300)
-            await author.synced()
+            await author.sync()
         author.status(COMPLETED)
-        await author.synced()
+        await author.sync()
         reader = store.subscribe("t", 0)
         assert await reader.take()
         await janitor(store, options, 2 * HOUR).round()
@@ -163,7 +163,7 @@ async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest
 
     monkeypatch.setattr(module, "_ROUND", 0.001)
     monkeypatch.setattr(Janitor, "round", failing)
-    async with opened(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
+    async with open_sql_store(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         async with asyncio.timeout(PATIENCE):
             await done.wait()
         assert store.refusal() is None

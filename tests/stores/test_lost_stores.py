@@ -39,7 +39,7 @@ async def ended(events: AsyncIterator[Any]) -> Reason:
 async def test_a_reader_ends_with_its_store(sqlite_url: str) -> None:
     async with open_store(sqlite_url, StoreOptions(ack_timeout=0.1)) as store:
         author = Author(store).begin("task")
-        await author.writer.synced()
+        await author.writer.sync()
         subscription = store.subscribe("task", 0)
         async with asyncio.timeout(PATIENCE):
             assert len(await subscription.take()) == author.writer.last
@@ -55,7 +55,7 @@ async def test_readers_stay_while_an_outage_is_short(sqlite_url: str) -> None:
     away = path.with_name("away")
     async with open_store(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         author = Author(store).begin("task")
-        await author.writer.synced()
+        await author.writer.sync()
         subscription = store.subscribe("task", author.writer.last)
         move(path, away)
         async with asyncio.timeout(PATIENCE):

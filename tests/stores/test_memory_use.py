@@ -31,7 +31,7 @@ async def main():
             await authors[0].writer.room()
         for author in authors:
             author.status(COMPLETED)
-        await asyncio.gather(*(author.writer.synced() for author in authors))
+        await asyncio.gather(*(author.writer.sync() for author in authors))
         del author, authors
         gc.collect()
         getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
@@ -48,10 +48,10 @@ async def test_large_and_small_rows_share_a_transaction(url: str) -> None:
         for author, size in zip(authors, sizes, strict=True):
             author.chunk("x" * size)
             author.chunk("y")
-        await asyncio.gather(*(author.synced() for author in authors))
+        await asyncio.gather(*(author.sync() for author in authors))
         for author in authors:
             author.status(COMPLETED)
-        await asyncio.gather(*(author.synced() for author in authors))
+        await asyncio.gather(*(author.sync() for author in authors))
     async with open_store(url) as store:
         for author, size in zip(authors, sizes, strict=True):
             assert (await found(store, author.task.id)).task == author.task

@@ -15,8 +15,8 @@ import pytest
 
 from a2a_bridge.hosting.ports import Scope, Sent
 from a2a_bridge.hosting.stores import StoreOptions, open_store
-from a2a_bridge.hosting.stores.sql.checking import damaged
-from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.hosting.stores.sql.checking import find_damaged
+from a2a_bridge.hosting.stores.sql.opened import open_sql_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
@@ -81,8 +81,8 @@ async def test_work_goes_on(old_url: str) -> None:
         orphan.status(COMPLETED)
         waiting = await Author(store).reopen("waiting")
         waiting.status(COMPLETED)
-        await orphan.synced()
-        await waiting.synced()
+        await orphan.sync()
+        await waiting.sync()
         assert list(await store.orphans(10)) == []
     async with open_store(old_url, OPTIONS) as store:
         assert await take(store.subscribe("orphan", 1), 4) == ["x" * 300, "y", "z", COMPLETED]
@@ -107,5 +107,5 @@ async def test_messages_configs_and_notifications(old_url: str) -> None:
 
 
 async def test_every_row_is_whole(old_url: str) -> None:
-    async with opened(old_url, OPTIONS) as store:
-        assert await store.read(lambda connection: list(damaged(connection))) == []
+    async with open_sql_store(old_url, OPTIONS) as store:
+        assert await store.read(lambda connection: list(find_damaged(connection))) == []

@@ -79,7 +79,7 @@ async def test_a_new_file_is_made_for_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "new.db"
     path.parent.mkdir()
     async with open_store(f"sqlite:///{path}") as store:
-        await Author(store).begin("t").synced()
+        await Author(store).begin("t").sync()
         for one in path.parent.iterdir():
             assert stat.S_IMODE(one.stat().st_mode) & 0o077 == 0, one
     async with open_store(f"sqlite:///{path}") as store:
@@ -262,11 +262,11 @@ async def test_closing_writes_pending_changes(url: str) -> None:
 
 async def test_a_closed_store_answers_all_waiters(sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
-        author = await Author(store).begin("t").synced()
+        author = await Author(store).begin("t").sync()
     author.chunk("x")
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(A2AError):
-            await author.writer.synced()
+            await author.writer.sync()
         with pytest.raises(A2AError):
             await store.sends.reserve(HERE, "m", b"1", "t")
 

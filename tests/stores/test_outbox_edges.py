@@ -17,7 +17,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.sql import push
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox
-from a2a_bridge.testing.outbox_contract import due, registered, summaries, written
+from a2a_bridge.testing.outbox_contract import build_registered, due, summaries, write_task
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
 from tests.push.test_fair_queue import Clock
 
@@ -36,17 +36,17 @@ async def test_notifications_of_configs_without_a_holder_are_found(store: Any) -
     """The result of two replicas if one releases a config while the other adds a notification for it."""
     clock = Clock()
     store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, now=clock)
-    await store.push_configs.put(HERE, registered())
-    await written(store, "x")
+    await store.push_configs.put(HERE, build_registered())
+    await write_task(store, "x")
     (delivery,) = await due(store)
     await outbox.sent([delivery])
     (delivery,) = await due(store)
     await outbox.sent([delivery])
     assert await due(store) == []  # released
-    author = await written(store, task_id="u")
-    await store.push_configs.put(HERE, registered(task_id="u"))
+    author = await write_task(store, task_id="u")
+    await store.push_configs.put(HERE, build_registered(task_id="u"))
     author.chunk("y")
-    await author.synced()
+    await author.sync()
     await done(store, "UPDATE push_configs SET holder = ''")
     assert await due(store) == []
     clock.time += push.SWEEP
@@ -56,11 +56,11 @@ async def test_notifications_of_configs_without_a_holder_are_found(store: Any) -
 async def test_a_config_that_was_let_go_is_looked_at_soon(store: Any) -> None:
     clock = Clock()
     store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, now=clock)
-    await store.push_configs.put(HERE, registered())
-    author = await written(store)
+    await store.push_configs.put(HERE, build_registered())
+    author = await write_task(store)
     await outbox.sent(await due(store))
     author.chunk("x")
-    await author.synced()
+    await author.sync()
     await done(store, "UPDATE push_configs SET holder = ''")
     for _ in range(2):
         assert await due(store) == []
@@ -72,9 +72,9 @@ async def test_a_claim_after_its_caller_was_cancelled_is_not_lost(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "ab":
-        await store.push_configs.put(HERE, registered(name))
-    author = await written(store)
-    await store.settled()
+        await store.push_configs.put(HERE, build_registered(name))
+    author = await write_task(store)
+    await store.wait_settled()
     perform = store.records.committer.perform
     works = threading.Event()
 
@@ -91,9 +91,9 @@ async def test_a_claim_after_its_caller_was_cancelled_is_not_lost(
         finally:
             works.set()
     async with asyncio.timeout(PATIENCE):
-        await store.settled()
+        await store.wait_settled()
     author.chunk("x")
-    await author.synced()
+    await author.sync()
     deliveries = await due(store)
     assert summaries(deliveries) == [("t", "a", 1), ("t", "b", 1)]
     assert await due(store) == []
@@ -104,9 +104,9 @@ async def test_a_claim_after_its_caller_was_cancelled_is_not_lost(
 async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.push_configs.put(HERE, registered())
-    await written(store)
-    await store.settled()
+    await store.push_configs.put(HERE, build_registered())
+    await write_task(store)
+    await store.wait_settled()
     committer = store.records.committer
     commit = committer.commit
     losses = [sqlite3.OperationalError("the connection is lost")]
@@ -128,12 +128,12 @@ async def test_a_config_that_is_ours_in_its_row_alone_is_found(store: Any) -> No
     clock = Clock()
     store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, now=clock)
     for name in "ab":
-        await store.push_configs.put(HERE, registered(name))
-    author = await written(store)
+        await store.push_configs.put(HERE, build_registered(name))
+    author = await write_task(store)
     before = await due(store)
     await outbox.sent([one for one in before if one.registered.config.id == "b"])
     author.chunk("x")
-    await author.synced()
+    await author.sync()
     await done(store, "UPDATE push_configs SET holder = (SELECT holder FROM push_configs WHERE id = 'a')")
     assert await due(store) == []
     clock.time += push.SWEEP
@@ -158,8 +158,8 @@ async def test_notifications_that_arrive_during_a_release_are_announced(
 
     tells: list[int] = []
     store.outbox.on_new(lambda: tells.append(1))
-    await store.push_configs.put(HERE, registered())
-    await written(store)
+    await store.push_configs.put(HERE, build_registered())
+    await write_task(store)
     if when == "claimed":
         await done(store, "DELETE FROM outbox")
         monkeypatch.setattr(push, "_let_go", late)
@@ -181,8 +181,8 @@ async def test_notifications_that_arrive_during_a_release_are_announced(
 
 async def test_configs_claimed_by_another_replica_are_not_given_out(store: Any) -> None:
     """It was released and claimed by another replica without a notification here."""
-    await store.push_configs.put(HERE, registered())
-    await written(store)
+    await store.push_configs.put(HERE, build_registered())
+    await write_task(store)
     (delivery,) = await due(store)
     await done(store, "INSERT INTO replicas (id, beat) VALUES ('other', 1)")
     await done(store, "UPDATE push_configs SET holder = 'other'")
@@ -197,8 +197,8 @@ async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None
     names = ["first"]
     store.outbox = outbox = SqlOutbox(store._database, store, lambda: names[-1])
     for name in "ab":
-        await store.push_configs.put(HERE, registered(name))
-    await written(store, "x")
+        await store.push_configs.put(HERE, build_registered(name))
+    await write_task(store, "x")
     before = await due(store)
     assert summaries(before) == [("t", "a", 1), ("t", "b", 1)]
     # The replica that declared it dead has delivered one of them, and claims the other.
@@ -219,8 +219,8 @@ async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None
 async def test_dead_letters_are_bounded(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "_PRUNE", 2)
     store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, most_dead=3)
-    await store.push_configs.put(HERE, registered())
-    await written(store, *"abcdefghij")
+    await store.push_configs.put(HERE, build_registered())
+    await write_task(store, *"abcdefghij")
     for _ in range(11):
         (delivery,) = await due(store)
         await outbox.dead(delivery, "HTTP 410")
@@ -251,8 +251,8 @@ async def test_dead_letters_are_found_however_many_wait(sqlite_url: str) -> None
 
 async def test_tasks_that_are_forgotten_take_configs_and_mail_along(store: Any) -> None:
     for task_id in "tu":
-        await store.push_configs.put(HERE, registered(task_id=task_id))
-        await written(store, task_id=task_id)
+        await store.push_configs.put(HERE, build_registered(task_id=task_id))
+        await write_task(store, task_id=task_id)
     await store.write(lambda connection: push.forget(connection, ["t"]))
     assert await store.push_configs.list(HERE, "t") == []
     assert summaries(await due(store)) == [("u", "p", 1)]

@@ -50,7 +50,7 @@ async def test_two_replicas_send_everything_once_and_in_order(postgres_url: str)
         for text in range(10):
             for writer in writers:
                 writer.chunk(str(text))
-            await asyncio.gather(*(writer.synced() for writer in writers))
+            await asyncio.gather(*(writer.sync() for writer in writers))
         posted = await receiver.arrived(11 * len(TASKS))
         for task_id in TASKS:
             assert texts(posted, task_id) == [str(text) for text in range(10)]

@@ -14,7 +14,7 @@ from a2a_bridge.hosting.ports import Scope, TaskQuery
 from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.hosting.stores.records import Place
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas, recount, total
-from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.hosting.stores.sql.opened import open_sql_store
 from a2a_bridge.hosting.stores.sql.schema import bodies, tasks
 from a2a_bridge.hosting.stores.sql.store import SqlStore
 from a2a_bridge.testing.store_scene import (
@@ -37,9 +37,9 @@ SECOND = 10**9
 
 async def test_unchanged_tasks_are_on_exactly_one_page(url: str) -> None:
     """Tasks come and change between two pages: each unchanged task is on exactly one page, in order."""
-    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
+    async with open_sql_store(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         authors = [Author(store).begin(f"t{number:03}", NOON + number) for number in range(60)]
-        await asyncio.gather(*(author.synced() for author in authors))
+        await asyncio.gather(*(author.sync() for author in authors))
         seen: list[str] = []
         token, step = "", 0
         while True:
@@ -52,7 +52,7 @@ async def test_unchanged_tasks_are_on_exactly_one_page(url: str) -> None:
             moved = authors[step]
             moved.status(INPUT, NOON + 1000 + step)
             new = Author(store).begin(f"new{step}", NOON + 2000 + step)
-            await asyncio.gather(moved.synced(), new.synced())
+            await asyncio.gather(moved.sync(), new.sync())
             step += 1
         stayed = [f"t{number:03}" for number in reversed(range(60)) if number >= step]
         assert [one for one in seen if one in set(stayed)] == stayed
@@ -64,7 +64,7 @@ async def test_unchanged_tasks_are_on_exactly_one_page(url: str) -> None:
 async def test_totals_equal_counting(url: str, seed: int) -> None:
     choose = random.Random(seed)
     spans = [1, 1000, SECOND, 70 * SECOND, 5000 * SECOND, 300_000 * SECOND, 10**8 * SECOND]
-    async with opened(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
+    async with open_sql_store(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
         authors: list[Author] = []
         for number in range(80):
             scope = choose.choice([HERE, ELSEWHERE[0]])
@@ -75,7 +75,7 @@ async def test_totals_equal_counting(url: str, seed: int) -> None:
             if author.task.status.state != COMPLETED:
                 author.status(choose.choice([WORKING, INPUT, COMPLETED]), NOON + choose.choice(spans))
             await asyncio.sleep(0)
-        await asyncio.gather(*(author.synced() for author in authors))
+        await asyncio.gather(*(author.sync() for author in authors))
         await _compare(store, authors, choose, spans)
         await store.write(recount)
         await _compare(store, authors, choose, spans)
@@ -116,7 +116,7 @@ async def test_the_cost_of_a_page_does_not_depend_on_the_total(url: str) -> None
     the counting of a context, and of the first time bucket.
     """
     statements: list[tuple[str, Any]] = []
-    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
+    async with open_sql_store(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         many = 3000
         await store.write(lambda connection: _fill(connection, many))
         engine = store._database.engine
@@ -184,12 +184,12 @@ def _look_at_plans(connection: Connection, queries: list[tuple[str, Any]]) -> No
 
 async def test_buckets_add_up(url: str) -> None:
     """A million seconds of tasks, ten minutes apart."""
-    async with opened(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
+    async with open_sql_store(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
         authors = [
             Author(store).begin(made(f"t{number}", NOON + number * 500 * SECOND, "c", COMPLETED))
             for number in range(2_000)
         ]
-        await asyncio.gather(*(author.synced() for author in authors))
+        await asyncio.gather(*(author.sync() for author in authors))
         for offset in (0, 1, 1234, 1_999):
             since = NOON + offset * 500 * SECOND - 2 * SECOND
             for state, matching in ((0, 2_000 - offset), (COMPLETED, 2_000 - offset), (WORKING, 0)):
@@ -204,7 +204,7 @@ async def test_buckets_add_up(url: str) -> None:
 async def test_tokens_outlive_a_restart(url: str) -> None:
     async with open_store(url) as store:
         for number in range(5):
-            await Author(store).begin(f"t{number}", NOON + number).released()
+            await Author(store).begin(f"t{number}", NOON + number).release()
         first = await store.list(HERE, TaskQuery(page_size=2))
     async with open_store(url) as store:
         rest = await store.list(HERE, TaskQuery(page_size=9, page_token=first.next_page_token))
@@ -214,7 +214,7 @@ async def test_tokens_outlive_a_restart(url: str) -> None:
 async def test_tokens_are_good_on_every_replica(postgres_url: str) -> None:
     async with open_store(postgres_url) as one, open_store(postgres_url) as other:
         for number in range(5):
-            await Author((one, other)[number % 2]).begin(f"t{number}", NOON + number).synced()
+            await Author((one, other)[number % 2]).begin(f"t{number}", NOON + number).sync()
         first = await one.list(HERE, TaskQuery(page_size=2))
         rest = await other.list(HERE, TaskQuery(page_size=9, page_token=first.next_page_token))
         assert ids([first, rest]) == ["t4", "t3", "t2", "t1", "t0"]
@@ -224,8 +224,8 @@ async def test_tokens_are_good_on_every_replica(postgres_url: str) -> None:
 @pytest.mark.parametrize("name", ODD)
 async def test_any_name_will_do(url: str, name: str) -> None:
     scope = Scope(name, name)
-    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
-        await Author(store, scope).begin("t", context_id=name).synced()
+    async with open_sql_store(url, StoreOptions(ack_timeout=PATIENCE)) as store:
+        await Author(store, scope).begin("t", context_id=name).sync()
         for context in (name, ""):
             page = await store.list(scope, TaskQuery(context_id=context))
             assert [(one.id, one.context_id) for one in page.tasks] == [("t", name)]
@@ -241,8 +241,8 @@ async def test_any_name_will_do(url: str, name: str) -> None:
 
 @pytest.mark.parametrize("time", [-(10**19), 0, 10**19])
 async def test_times_that_no_database_can_hold(url: str, time: int) -> None:
-    async with opened(url, StoreOptions(ack_timeout=PATIENCE)) as store:
-        await Author(store).begin("t", time).synced()
+    async with open_sql_store(url, StoreOptions(ack_timeout=PATIENCE)) as store:
+        await Author(store).begin("t", time).sync()
         assert ids(await pages(store)) == ["t"]
         assert (await store.list(HERE, TaskQuery(since=-(10**20)))).total == 1
         assert (await store.list(HERE, TaskQuery(since=10**20))).total == int(time > 0)

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import event
 
 from a2a_bridge.hosting.stores import StoreOptions
-from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.hosting.stores.sql.opened import open_sql_store
 from a2a_bridge.testing.store_scene import HERE, WORKING, Author
 
 
@@ -27,14 +27,14 @@ def _noted(engine: Any) -> Iterator[list[bool]]:
 
 
 async def test_a_task_is_read_with_one_statement_and_many_with_few(postgres_url: str) -> None:
-    async with opened(postgres_url, StoreOptions(lease=600.0)) as store:
+    async with open_sql_store(postgres_url, StoreOptions(lease=600.0)) as store:
         for number in range(40):
             author = Author(store).begin(f"t{number}")
             author.chunk("x" * 1000)
-            await author.synced()
+            await author.sync()
             if number % 2:
                 author.status(WORKING)
-                await author.synced()
+                await author.sync()
         with _noted(store._database.engine) as noted:
             assert await store.get(HERE, "t0") is not None
             assert noted == [True]

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.hosting.stores.sql import commit
-from a2a_bridge.hosting.stores.sql.opened import opened
+from a2a_bridge.hosting.stores.sql.opened import open_sql_store
 from a2a_bridge.testing.store_scene import Author, take
 
 
@@ -21,7 +21,7 @@ async def test_a_server_that_has_no_numbers_for_transactions_left_loses_nothing(
     which every write calls for its number.
     """
     monkeypatch.setattr(commit, "_NUMBER", "numbers()")
-    async with opened(postgres_url, StoreOptions(ack_timeout=0.1)) as store:
+    async with open_sql_store(postgres_url, StoreOptions(ack_timeout=0.1)) as store:
         engine = create_engine(store._database.url, isolation_level="AUTOCOMMIT")
         with closing(engine.connect()) as other:
             other.execute(
@@ -32,11 +32,11 @@ async def test_a_server_that_has_no_numbers_for_transactions_left_loses_nothing(
                     " RETURN pg_current_xact_id(); END $$"
                 )
             )
-            author = await Author(store).begin("t").synced()
+            author = await Author(store).begin("t").sync()
             other.execute(text("INSERT INTO settings VALUES ('none left', '')"))
             author.chunk("x")
             with pytest.raises(A2AError) as caught:
-                await author.synced()
+                await author.sync()
             assert caught.value.reason is Reason.UNAVAILABLE
             other.execute(text("DELETE FROM settings WHERE name = 'none left'"))
         engine.dispose()
@@ -48,7 +48,7 @@ async def test_a_server_that_gets_numbers_during_the_search_for_bad_changes_lose
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "_NUMBER", "numbers()")
-    async with opened(postgres_url, StoreOptions()) as store:
+    async with open_sql_store(postgres_url, StoreOptions()) as store:
         engine = create_engine(store._database.url, isolation_level="AUTOCOMMIT")
         with closing(engine.connect()) as other:
             # The group fails, then its change alone. A sequence counts in transactions that are rolled back, too.
@@ -60,10 +60,10 @@ async def test_a_server_that_gets_numbers_during_the_search_for_bad_changes_lose
                     " RETURN pg_current_xact_id(); END $$"
                 )
             )
-            author = await Author(store).begin("t").synced()
+            author = await Author(store).begin("t").sync()
             other.execute(text("ALTER SEQUENCE calls MINVALUE 1 RESTART WITH 1"))
             author.chunk("x")
-            await author.synced()
+            await author.sync()
         engine.dispose()
         assert await take(store.subscribe("t", 1), 1) == ["x"]
         assert author.lost == 0

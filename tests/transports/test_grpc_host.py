@@ -66,7 +66,7 @@ async def test_who_watches_health_learns_of_the_drain_first(host: GrpcHost, prob
         assert (await known.read()).status == Serving.SERVING
         assert (await unknown.read()).status == Serving.SERVICE_UNKNOWN
         call = asyncio.create_task(client.send_message(SEND))
-        await probe.running(1)
+        await probe.wait_running(1)
         draining = asyncio.create_task(host.drain(0.3))
         assert (await asyncio.wait_for(known.read(), PATIENCE)).status == Serving.NOT_SERVING
         assert not call.done()
@@ -196,7 +196,7 @@ async def test_remaining_calls_get_an_error_after_the_grace(host: GrpcHost, prob
         stream = raw.unary_stream(f"/{SERVICE}/SendStreamingMessage")(b"")
         assert await stream.read() == EVENT.SerializeToString()
         unary = raw.unary_unary(f"/{SERVICE}/SendMessage")(b"")
-        await probe.running(2)
+        await probe.wait_running(2)
         await asyncio.wait_for(host.drain(0), PATIENCE)
         for rpc in (stream, unary):
             error = await refused(rpc)
@@ -214,7 +214,7 @@ async def test_a_caller_that_reads_nothing_does_not_hold_a_drain(
         stream = raw.unary_stream(f"/{SERVICE}/SendStreamingMessage")(b"")
         await stream.read()
         await asyncio.wait_for(host.drain(0), PATIENCE)
-        await probe.running(0)
+        await probe.wait_running(0)
         stream.cancel()
     assert not caplog.records
 

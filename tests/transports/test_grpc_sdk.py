@@ -128,7 +128,7 @@ async def test_the_sdks_client_times_out(transport: GrpcTransport, probe: Probe)
     probe.on_unary = waiting
     with pytest.raises(A2AClientTimeoutError):
         await transport.get_task(a2a_pb2.GetTaskRequest(id="t"), context=ClientCallContext(timeout=0.2))
-    await probe.running(0)
+    await probe.wait_running(0)
 
 
 async def test_the_sdks_client_leaves_a_stream(transport: GrpcTransport, probe: Probe) -> None:
@@ -137,7 +137,7 @@ async def test_the_sdks_client_leaves_a_stream(transport: GrpcTransport, probe: 
     assert same(EVENTS[0], await anext(events))
     await events.aclose()
     await transport.close()
-    await probe.running(0)
+    await probe.wait_running(0)
 
 
 class Servicer(a2a_pb2_grpc.A2AServiceServicer):  # type: ignore[misc]

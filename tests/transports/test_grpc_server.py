@@ -264,7 +264,7 @@ async def test_a_deadline_arrives_and_ends_the_work(raw: Any, probe: Probe, path
     probe.on_unary, probe.on_stream = waiting, holding(EVENT)
     error = await refused(call(raw, path, timeout=0.2))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    await probe.running(0)
+    await probe.wait_running(0)
     assert probe.cancelled == 1
     assert probe.last.context.deadline is not None
 
@@ -273,9 +273,9 @@ async def test_a_deadline_arrives_and_ends_the_work(raw: Any, probe: Probe, path
 async def test_a_caller_that_leaves_ends_the_work(raw: Any, probe: Probe, path: str) -> None:
     probe.on_unary, probe.on_stream = waiting, holding(EVENT)
     rpc = call(raw, path)
-    await probe.running(1)
+    await probe.wait_running(1)
     rpc.cancel()
-    await probe.running(0)
+    await probe.wait_running(0)
     assert probe.cancelled == 1
 
 
@@ -284,8 +284,8 @@ async def test_a_connection_that_breaks_ends_the_work(probe: Probe) -> None:
     async with hosting(probe) as host:
         async with channel(host.address) as raw:
             await call(raw, STREAM).read()
-            await probe.running(1)
-        await probe.running(0)
+            await probe.wait_running(1)
+        await probe.wait_running(0)
 
 
 async def test_the_caller_that_stops_reading_stops_the_producer(raw: Any, probe: Probe) -> None:
@@ -305,7 +305,7 @@ async def test_the_caller_that_stops_reading_stops_the_producer(raw: Any, probe:
         await call(raw, SEND)
     assert made < 250
     rpc.cancel()
-    await probe.running(0)
+    await probe.wait_running(0)
 
 
 @pytest.mark.parametrize("path", [SEND, STREAM])

@@ -18,7 +18,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import GRPC, KNOWN, V0_2_5, V0_3, V1_0, Dialect
-from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
+from a2a_bridge.dialects.carrying import open_side_channel, seal_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge.testing.samples import every_error, minimal
@@ -229,10 +229,10 @@ async def test_side_content_of_messages(probe: Probe) -> None:
         await get(raw, PACKAGE, (SIDE_CHANNEL, "forged"))
         await get(raw, NEW, (SIDE_CHANNEL, "forged"))
         about = hub.GetTaskRequest(id="t")
-        rpc = get(raw, NEW, (SIDE_CHANNEL, sealed_side_channel("from a bridge", about)))
+        rpc = get(raw, NEW, (SIDE_CHANNEL, seal_side_channel("from a bridge", about)))
         await rpc
         told = dict(await rpc.initial_metadata())[SIDE_CHANNEL]
-        assert opened_side_channel(str(told), about) == "note"
+        assert open_side_channel(str(told), about) == "note"
     got = [call.context.side_channel for call in probe.calls]
     assert got == ["note", "", "", "from a bridge"]
 

@@ -198,9 +198,9 @@ def test_too_large(status: int, text: str, reason: Reason | None) -> None:
     ],
 )
 def test_broken_connections_over_grpc(status: GrpcStatus, text: str, is_broken: bool) -> None:
-    error = wire.broken(ErrorReply(int(status), None, text))
+    error = wire.broken_error(ErrorReply(int(status), None, text))
     assert (error is not None) is is_broken
     if error is not None:
         assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.PEER)
     # A peer's own words, with details, are not gRPC's.
-    assert wire.broken(ErrorReply(int(status), b"details", text)) is None
+    assert wire.broken_error(ErrorReply(int(status), b"details", text)) is None

@@ -43,7 +43,7 @@ def test_headers_are_parameters() -> None:
     ],
 )
 def test_the_version_of_a_request(pairs: list[tuple[str, str]], query: str, version: str) -> None:
-    assert parameters.declared_version(headers(*pairs), query) == version
+    assert parameters.read_version(headers(*pairs), query) == version
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("5", 5.0), ("0.25", 0.25), (" 1 ", 1.0), ("0", 0.0)])

@@ -61,12 +61,12 @@ def check(
       a2a-bridge check https://agent.example -H 'Authorization: @token.txt' --junit check.xml
     """
     from a2a_bridge.cli.check import report
-    from a2a_bridge.cli.output import data, document, fail, guarded
+    from a2a_bridge.cli.output import data, document, fail, guard
     from a2a_bridge.masking import without_query_secrets
 
     # What fails is a finding, and no line of a log.
     logging.getLogger("a2a_bridge").setLevel(logging.CRITICAL)
-    with guarded(target):
+    with guard(target):
         findings = asyncio.run(_run(target, flags))
     shown = without_query_secrets(target)
     if flags.output is Output.JSON:
@@ -91,15 +91,15 @@ async def _run(target: str, flags: CheckFlags) -> list[Finding]:
     parsed = parse(target)
     inspection = _inspection(parsed, flags)
     if not parsed.is_code:
-        return await _inspected(inspection, flags)
+        return await _inspect(inspection, flags)
     async with runtime.serve_agent(load(parsed)) as server:
         # An agent in code has no address: it gets one while it is looked at.
         here = Target(TargetKind.URL, f"http://{server.http}")
         inspection.target, inspection.options = here, replace(inspection.options, named=here.place)
-        return await _inspected(inspection, flags)
+        return await _inspect(inspection, flags)
 
 
-async def _inspected(inspection: Inspection, flags: CheckFlags) -> list[Finding]:
+async def _inspect(inspection: Inspection, flags: CheckFlags) -> list[Finding]:
     from a2a_bridge.cli.check import report
     from a2a_bridge.cli.check.table import inspect
     from a2a_bridge.cli.output import data
@@ -116,7 +116,7 @@ async def _inspected(inspection: Inspection, flags: CheckFlags) -> list[Finding]
 def _inspection(target: Target, flags: CheckFlags) -> Inspection:
     """Raises BadTargetError, typer.BadParameter."""
     from a2a_bridge.cli.check.inspection import Inspection
-    from a2a_bridge.cli.connect import dial_options, named
+    from a2a_bridge.cli.connect import dial_options, with_user_url
     from a2a_bridge.cli.options import listen_address
     from a2a_bridge.cli.signing_options import check_card
     from a2a_bridge.cli.target import BadTargetError, TargetKind
@@ -136,7 +136,7 @@ def _inspection(target: Target, flags: CheckFlags) -> Inspection:
         flags = replace(flags, require_signed_card=True)
     return Inspection(
         target,
-        named(target, dial_options(flags)),
+        with_user_url(target, dial_options(flags)),
         text="" if flags.no_send else flags.send,
         limit=flags.timeout,
         trust=check_card(flags, flags.cacert),

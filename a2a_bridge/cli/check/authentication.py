@@ -15,7 +15,7 @@ async def authentication(inspection: Inspection) -> AsyncGenerator[Finding, None
     asked = [one for one in inspection.dialled if one.works]
     if not asked:
         return
-    demanded = demanded_schemes(card)
+    demanded = list_demanded_schemes(card)
     open_to_all: list[str] = []
     closed: list[str] = []
     for one in asked:
@@ -50,7 +50,7 @@ async def authentication(inspection: Inspection) -> AsyncGenerator[Finding, None
         yield Finding("authentication", True, "asks for nothing, as the card says")
 
 
-def demanded_schemes(card: hub.AgentCard) -> list[str]:
+def list_demanded_schemes(card: hub.AgentCard) -> list[str]:
     """The names of the schemes that callers have to use; empty if calls without credentials are allowed."""
     if not card.security_requirements or any(not one.schemes for one in card.security_requirements):
         return []

@@ -53,7 +53,7 @@ async def card(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     inspection.is_over = not inspection.card.supported_interfaces
 
 
-async def serving(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+async def check_serving(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     """How the server of the card marks it: content type, caching, access from browsers."""
     found = inspection.documents.get(inspection.location)
     if found is None:

@@ -16,7 +16,7 @@ from a2a_bridge.cli.check.network import place
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.dialects import GRPC, V0_3, V1_0, Dialect, Kind
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
-from a2a_bridge.gateway.destinations import Destination, Destinations, moved, place_of
+from a2a_bridge.gateway.destinations import Destination, Destinations, move_to, place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: errors of an agent that knows neither the method nor the version
@@ -34,15 +34,15 @@ async def interfaces(inspection: Inspection) -> AsyncGenerator[Finding, None]:
         candidates = _once(select(card, known=names()))
     except A2AError:  # all are unusable, which was said
         return
-    places = await Destinations(inspection.options).vetted(candidates)
+    places = await Destinations(inspection.options).check(candidates)
     refused = [one for one in places if one.refusal]
     for one in refused:
-        yield _misplaced(one)
+        yield _report_misplaced(one)
     inspection.dialled = list(
         await asyncio.gather(*(_dial(one.candidate, inspection) for one in places if not one.refusal))
     )
     for dialled in inspection.dialled:
-        yield await _answered(dialled, inspection)
+        yield await _judge_response(dialled, inspection)
 
 
 async def other_versions(inspection: Inspection) -> AsyncGenerator[Finding, None]:
@@ -68,7 +68,7 @@ async def other_versions(inspection: Inspection) -> AsyncGenerator[Finding, None
         yield Finding("other versions", True, "none but those of the card")
 
 
-async def unknown_task(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+async def check_unknown_task(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     """Whether each interface answers TaskNotFoundError for a task that nobody has."""
     asked = inspection.working
     if not asked:
@@ -92,7 +92,7 @@ async def _dial(candidate: Candidate, inspection: Inspection) -> Dialled:
     return Dialled(candidate, error, time.monotonic() - started)
 
 
-async def _answered(dialled: Dialled, inspection: Inspection) -> Finding:
+async def _judge_response(dialled: Dialled, inspection: Inspection) -> Finding:
     """The finding about an interface. Says which other version its address speaks, if it is that."""
     error, one = dialled.error, dialled.candidate.interface
     took = f"{one.url} answers after {dialled.seconds * 1000:.0f} ms"
@@ -143,7 +143,7 @@ async def _remedy(dialled: Dialled, inspection: Inspection, error: A2AError) -> 
         if one.protocol_binding == GRPC.name:
             return "let this address lead to the agent's gRPC service, with HTTP/2 up to the agent"
         return f"write the URL where the agent takes {one.protocol_binding}, and let proxies pass it on"
-    other = moved(dialled.candidate, inspection.options.named) if inspection.options.named else None
+    other = move_to(dialled.candidate, inspection.options.named) if inspection.options.named else None
     if other is not None:
         answer = await ask(other, inspection.dial_options(anonymous=True), inspection.limit)
         if answer is None or not fault_of(answer):
@@ -153,7 +153,7 @@ async def _remedy(dialled: Dialled, inspection: Inspection, error: A2AError) -> 
     return "start what listens there, or take this interface out of the card"
 
 
-def _misplaced(one: Destination) -> Finding:
+def _report_misplaced(one: Destination) -> Finding:
     interface = one.candidate.interface
     return Finding(
         f"{interface.protocol_binding} {interface.protocol_version}",

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from uuid import uuid4
 
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
-from a2a_bridge.cli.check.messages import connected, context
+from a2a_bridge.cli.check.messages import connect_to, context
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.peer import request_of
 
@@ -48,7 +48,7 @@ async def time_limits(inspection: Inspection) -> AsyncGenerator[Finding, None]:
 async def _large(inspection: Inspection, one: Dialled) -> Finding | None:
     """None if the message arrives."""
     name = f"size {one.name}"
-    async with connected(inspection, one) as peer:
+    async with connect_to(inspection, one) as peer:
         request = request_of(("x" * _LARGE,), task=str(uuid4()))
         try:
             await peer.send_message(request, context(inspection))

@@ -24,7 +24,7 @@ _MOST = 3
 
 
 @asynccontextmanager
-async def connected(inspection: Inspection, one: Dialled) -> AsyncIterator[Peer]:
+async def connect_to(inspection: Inspection, one: Dialled) -> AsyncIterator[Peer]:
     """A client that uses this interface only."""
     card = rewrite(inspection.card, [one.candidate.interface])
     options = one.candidate.dial_options(inspection.dial_options())
@@ -63,7 +63,7 @@ async def answers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     if len(answered) < 2:
         return
     first, *others = answered
-    found = [(one, _compared(first.response, one.response)) for one in others]
+    found = [(one, _compare(first.response, one.response)) for one in others]
     found = [(one, lines) for one, lines in found if lines]
     if not found:
         yield Finding("answers", True, f"the same {inspection.over(answered)}")
@@ -92,13 +92,13 @@ def state_of(task: hub.Task) -> str:
 
 
 async def _sent(inspection: Inspection, one: Dialled) -> hub.SendMessageResponse:
-    async with connected(inspection, one) as peer:
+    async with connect_to(inspection, one) as peer:
         response = await peer.send_message(request_of((inspection.text,)), context(inspection))
-        await tidied(inspection, peer, response.task)
+        await tidy_up(inspection, peer, response.task)
         return response
 
 
-async def tidied(inspection: Inspection, peer: Peer, task: hub.Task) -> None:
+async def tidy_up(inspection: Inspection, peer: Peer, task: hub.Task) -> None:
     """Cancels a task that still runs or waits for us. Whether the agent can do that is not the question."""
     if task.id and task.status.state not in TERMINAL:
         try:
@@ -113,10 +113,10 @@ async def _varies(inspection: Inspection, one: Dialled) -> bool:
         again = await _sent(inspection, one)
     except A2AError:
         return False
-    return bool(_compared(one.response, again))
+    return bool(_compare(one.response, again))
 
 
-def _compared(one: hub.SendMessageResponse | None, other: hub.SendMessageResponse | None) -> list[str]:
+def _compare(one: hub.SendMessageResponse | None, other: hub.SendMessageResponse | None) -> list[str]:
     return [str(found) for found in differences(_comparable(one), _comparable(other))]
 
 

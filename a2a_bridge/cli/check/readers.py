@@ -35,7 +35,7 @@ async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     if tree is None:
         return
     known = profiles().all
-    addresses = {one.name: _dialled_by(one, tree) for one in known if _needs_bare(one)}
+    addresses = {one.name: _find_dialled(one, tree) for one in known if _needs_bare(one)}
     undialled = {name: url for name, url in addresses.items() if "://" in url}
     for url in dict.fromkeys(undialled.values()):
         who = ", ".join(name for name, found in undialled.items() if found == url)
@@ -63,7 +63,7 @@ def _needs_bare(profile: Profile) -> bool:
     return profile.grpc is not None and profile.grpc.form == "bare"
 
 
-def _dialled_by(profile: Profile, tree: Mapping[str, Any]) -> str:
+def _find_dialled(profile: Profile, tree: Mapping[str, Any]) -> str:
     """The gRPC address of the card that an SDK would dial; empty if none is known."""
     if profile.grpc is None:
         return ""

@@ -20,7 +20,7 @@ async def schema(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     if tree is None:
         return
     if tree.get("supportedInterfaces"):
-        yield _finding("1.0", _faults_of_1_0(tree))
+        yield _build_finding("1.0", _faults_of_1_0(tree))
     if isinstance(tree.get("url"), str):
         declared = tree.get("protocolVersion")
         dialect = by_version(declared) if isinstance(declared, str) else None
@@ -31,7 +31,7 @@ async def schema(inspection: Inspection) -> AsyncGenerator[Finding, None]:
                 yield Finding("card schema 1.0", False, fault, _REWRITE)
             return
         older = dialect is not None and dialect.version < "0.3"
-        yield _finding("0.2.5" if older else "0.3", _faults_of_0_x(tree, older=older))
+        yield _build_finding("0.2.5" if older else "0.3", _faults_of_0_x(tree, older=older))
 
 
 _REWRITE = (
@@ -40,7 +40,7 @@ _REWRITE = (
 )
 
 
-def _finding(version: str, faults: list[str]) -> Finding:
+def _build_finding(version: str, faults: list[str]) -> Finding:
     if not faults:
         return Finding(f"card schema {version}", True, "every required member is there")
     shown = "; ".join(faults[:_MOST])

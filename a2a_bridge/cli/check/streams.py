@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
-from a2a_bridge.cli.check.messages import connected, state_of, tidied
+from a2a_bridge.cli.check.messages import connect_to, state_of, tidy_up
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL, text_of
@@ -65,7 +65,7 @@ async def _fault(inspection: Inspection, one: Dialled) -> Finding | None:
     name = f"stream {one.name}"
     received = _Received()
     try:
-        async with connected(inspection, one) as peer:
+        async with connect_to(inspection, one) as peer:
             try:
                 async with (
                     asyncio.timeout(inspection.limit),
@@ -74,7 +74,7 @@ async def _fault(inspection: Inspection, one: Dialled) -> Finding | None:
                     async for event in events:
                         received.add(event.message)
             finally:
-                await tidied(inspection, peer, received.task)
+                await tidy_up(inspection, peer, received.task)
     except TimeoutError:
         return _endless(name, received, inspection)
     except IllegalTransitionError as error:

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
 from a2a_bridge.cli.check.authentication import authentication
-from a2a_bridge.cli.check.card import card, serving
+from a2a_bridge.cli.check.card import card, check_serving
 from a2a_bridge.cli.check.inspection import Finding, Inspection, Step
-from a2a_bridge.cli.check.interfaces import interfaces, other_versions, public_url, unknown_task
+from a2a_bridge.cli.check.interfaces import check_unknown_task, interfaces, other_versions, public_url
 from a2a_bridge.cli.check.limits import size, time_limits
 from a2a_bridge.cli.check.messages import answers, message
 from a2a_bridge.cli.check.network import dns, tcp
@@ -24,14 +24,14 @@ STEPS: Sequence[Step] = (
     tcp,
     tls,
     card,
-    serving,
+    check_serving,
     schema,
     signatures,
     readers,
     interfaces,
     public_url,
     other_versions,
-    unknown_task,
+    check_unknown_task,
     time_limits,
     authentication,
     message,

@@ -57,7 +57,7 @@ async def tls(inspection: Inspection) -> AsyncGenerator[Finding, None]:
 
 
 async def _certificate(handshakes: _Handshakes, leaf: str, protocol: str) -> AsyncGenerator[Finding, None]:
-    problem, shown = await handshakes.verified(leaf, dates=True)
+    problem, shown = await handshakes.verify_leaf(leaf, dates=True)
     end = ssl.cert_time_to_seconds(str(shown["notAfter"])) - time.time() if shown else 0.0
     if problem:
         fix = "renew the certificate, and let the server read it again"
@@ -67,13 +67,13 @@ async def _certificate(handshakes: _Handshakes, leaf: str, protocol: str) -> Asy
     else:
         advice = f"renew the certificate: {end / _DAY:.0f} days are left" if end < _SOON * _DAY else ""
         yield Finding("TLS dates", True, f"valid until {shown['notAfter']}, over {protocol}", advice)
-    problem, _ = await handshakes.verified(leaf, names=True)
+    problem, _ = await handshakes.verify_leaf(leaf, names=True)
     if problem:
         fix = f"issue the certificate for {handshakes.host} (subjectAltName), or use the name that it is for"
         yield Finding("TLS names", False, problem, fix)
     else:
         yield Finding("TLS names", True, f"the certificate is for {handshakes.host}")
-    problem, _ = await handshakes.verified("")
+    problem, _ = await handshakes.verify_leaf("")
     if problem:
         fix = "serve the whole chain up to a known authority; if the authority is your own: --cacert FILE"
         yield Finding("TLS chain", False, problem, fix)
@@ -102,7 +102,7 @@ class _Handshakes:
             connection.version()
         )
 
-    async def verified(
+    async def verify_leaf(
         self, leaf: str, *, dates: bool = False, names: bool = False
     ) -> tuple[str, dict[str, Any]]:
         """What is wrong with the certificate, empty for nothing, and its content if nothing is.

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from a2a_bridge.bindings import DocumentHost, HostOptions, ListenAddress, find
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
-from a2a_bridge.cli.check.messages import connected, context, tidied
+from a2a_bridge.cli.check.messages import connect_to, context, tidy_up
 from a2a_bridge.cli.check.network import place
 from a2a_bridge.cli.options import listen_address
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
@@ -44,20 +44,20 @@ async def webhooks(inspection: Inspection) -> AsyncGenerator[Finding, None]:
         yield Finding("webhooks", True, "not tried: the agent is on another machine", advice)
         return
     try:
-        async with _receiving(inspection.webhook or "127.0.0.1:0") as receiver:
-            yield await _notified(inspection, answered[0], receiver)
+        async with _receive(inspection.webhook or "127.0.0.1:0") as receiver:
+            yield await _check_notification(inspection, answered[0], receiver)
     except OSError as error:
         fix = "name an address of this machine and a free port: --webhook HOST:PORT"
         yield Finding("webhooks", False, f"cannot listen at {inspection.webhook}: {error.strerror}", fix)
 
 
-async def _notified(inspection: Inspection, one: Dialled, receiver: _Receiver) -> Finding:
+async def _check_notification(inspection: Inspection, one: Dialled, receiver: _Receiver) -> Finding:
     request = request_of((inspection.text,))
     token = str(uuid4())
     request.configuration.task_push_notification_config.MergeFrom(
         hub.TaskPushNotificationConfig(url=receiver.url, token=token)
     )
-    async with connected(inspection, one) as peer:
+    async with connect_to(inspection, one) as peer:
         try:
             response = await peer.send_message(request, context(inspection))
         except A2AError as error:
@@ -66,7 +66,7 @@ async def _notified(inspection: Inspection, one: Dialled, receiver: _Receiver) -
                 return Finding("webhooks", True, f"none at this machine: {error.message}", advice)
             fix = "take the configuration, or write capabilities.pushNotifications: false in the card"
             return Finding("webhooks", False, f"{one.name} refuses {receiver.url}: {cause_of(error)}", fix)
-        await tidied(inspection, peer, response.task)
+        await tidy_up(inspection, peer, response.task)
     if response.HasField("message"):
         return Finding("webhooks", True, "not tried: it answers without a task, of which there is no news")
     try:
@@ -82,7 +82,7 @@ async def _notified(inspection: Inspection, one: Dialled, receiver: _Receiver) -
 
 
 @asynccontextmanager
-async def _receiving(address: str) -> AsyncIterator[_Receiver]:
+async def _receive(address: str) -> AsyncIterator[_Receiver]:
     """A receiver of notifications. Raises OSError."""
     host: DocumentHost = find("HTTP+JSON").host(
         ListenAddress(*listen_address(address, "--webhook")), HostOptions()

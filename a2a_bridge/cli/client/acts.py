@@ -142,7 +142,7 @@ def at(tree: Any, path: str) -> list[Any]:
     return found
 
 
-def reached(condition: str, tree: Any) -> bool:
+def is_reached(condition: str, tree: Any) -> bool:
     """Whether the condition of `repeat.until` holds. Raises ValueError for one that is none."""
     found = _UNTIL.fullmatch(condition)
     if found is None:
@@ -154,12 +154,12 @@ def reached(condition: str, tree: Any) -> bool:
     return same if operator in ("==", "in") else not same
 
 
-def filled(tree: Any, variables: Mapping[str, Any]) -> Any:
+def fill(tree: Any, variables: Mapping[str, Any]) -> Any:
     """A tree with the values of its variables. Raises LookupError for one that is unknown."""
     if isinstance(tree, dict):
-        return {name: filled(value, variables) for name, value in tree.items()}
+        return {name: fill(value, variables) for name, value in tree.items()}
     if isinstance(tree, list):
-        return [filled(one, variables) for one in tree]
+        return [fill(one, variables) for one in tree]
     if not isinstance(tree, str):
         return tree
     whole = _VARIABLE.fullmatch(tree)
@@ -229,7 +229,7 @@ def _event_problems(wanted: Mapping[str, Any], event: Any, path: str = "") -> li
     """See rule 4: the fewest problems of the event and of each of its members; of as many, those of the one
     that has what the assertion is about.
     """
-    named = _named(wanted)
+    named = _rename_members(wanted)
     if not isinstance(event, dict):
         return problems(named, event, path)
     places = [event, *(one for one in event.values() if isinstance(one, dict))]
@@ -237,11 +237,15 @@ def _event_problems(wanted: Mapping[str, Any], event: Any, path: str = "") -> li
     return min(found, key=lambda pair: (len(pair[0]), pair[1]))[0]
 
 
-def _named(wanted: Any) -> Any:
+def _rename_members(wanted: Any) -> Any:
     """An assertion with the names of A2A 1.0, which has no member `final`."""
     if isinstance(wanted, dict):
-        return {_EVENTS.get(name, name): _named(value) for name, value in wanted.items() if name != "final"}
-    return [_named(one) for one in wanted] if isinstance(wanted, list) else wanted
+        return {
+            _EVENTS.get(name, name): _rename_members(value)
+            for name, value in wanted.items()
+            if name != "final"
+        }
+    return [_rename_members(one) for one in wanted] if isinstance(wanted, list) else wanted
 
 
 def _order(events: Sequence[Any]) -> list[str]:

@@ -45,7 +45,7 @@ async def readings(golden: Mapping[str, Any]) -> list[Any]:
     binding = "JSONRPC" if isinstance(body, dict) and "jsonrpc" in body else "HTTP+JSON"
     status, headers = golden.get("status", 200), golden.get("headers", {})
     async with (
-        _giving(body, status, headers) as url,
+        _serve_response(body, status, headers) as url,
         runtime.connect(interface(binding, url)) as peer,
     ):
         return [await _read(peer.service, *call) for call in calls]
@@ -55,7 +55,7 @@ def _card(body: Any) -> Any:
     try:
         return V1_0.card.encode(V1_0.card.decode(body))
     except (DecodeError, A2AError) as error:
-        return _shown(error if isinstance(error, A2AError) else A2AError(Reason.PARSE_ERROR, str(error)))
+        return _show(error if isinstance(error, A2AError) else A2AError(Reason.PARSE_ERROR, str(error)))
 
 
 async def _read(service: Service, operation: ops.Operation[Any, Any], tree: Any) -> Any:
@@ -63,16 +63,16 @@ async def _read(service: Service, operation: ops.Operation[Any, Any], tree: Any)
     try:
         found = await service.unary(Call(operation, request, CallContext()))
     except A2AError as error:
-        return _shown(error)
+        return _show(error)
     return encoder(type(found))(found)
 
 
-def _shown(error: A2AError) -> Any:
+def _show(error: A2AError) -> Any:
     return {"error": {"code": error.code, "message": error.message}}
 
 
 @asynccontextmanager
-async def _giving(body: Any, status: int, headers: Mapping[str, str]) -> AsyncIterator[str]:
+async def _serve_response(body: Any, status: int, headers: Mapping[str, str]) -> AsyncIterator[str]:
     """The URL of a server that gives one response to every request, with the id of a JSON-RPC request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

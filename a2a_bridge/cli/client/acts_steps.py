@@ -100,7 +100,7 @@ class TestRun:
             "insufficientAuthToken": "insufficient",
         }
         own = {name: value for name, value in test["variables"].items() if name != "baseUrl"}
-        self._variables |= acts.filled(own, self._variables)
+        self._variables |= acts.fill(own, self._variables)
 
     async def step(self, written: Mapping[str, Any]) -> None:
         """Runs a step. Raises FailedError, SkippedError, TimeoutError, A2AError, LookupError."""
@@ -121,7 +121,7 @@ class TestRun:
 
     def check(self, assertions: Sequence[Mapping[str, Any]]) -> None:
         """Checks assertions on earlier responses. Raises FailedError, LookupError."""
-        for one in acts.filled(list(assertions), self._variables):
+        for one in acts.fill(list(assertions), self._variables):
             for quantity, holds in _QUANTITIES.items():
                 wanted = one.get(quantity)
                 if wanted is None:
@@ -138,16 +138,16 @@ class TestRun:
         for attempt in range(attempts):
             answer = await self._answer(step)
             self._keep(name, answer, step.get("capture", {}))
-            if not repeat or acts.reached(repeat["until"], answer):
+            if not repeat or acts.is_reached(repeat["until"], answer):
                 break
             factor = {"linear": attempt + 1, "exponential": 2**attempt}.get(repeat.get("backoff", ""), 1)
             await asyncio.sleep(min(repeat.get("delay_ms", 1000) / 1000 * factor, STEP))
         else:
             raise FailedError(f"{repeat['until']} does not hold after {attempts} attempts")
         if "expect_stream" in step:
-            _verify(acts.stream_problems(acts.filled(step["expect_stream"], self._variables), answer))
+            _verify(acts.stream_problems(acts.fill(step["expect_stream"], self._variables), answer))
         if "expect" in step:
-            expected = _with_lower_names(acts.filled(step["expect"], self._variables))
+            expected = _with_lower_names(acts.fill(step["expect"], self._variables))
             if "headers" in expected and self._last.headers is None:
                 raise SkippedError("this binding has no headers of HTTP")
             body = dict(expected.get("body", {}))
@@ -165,17 +165,17 @@ class TestRun:
         if step["action"] == "get_agent_card":
             return await self._card(whole="headers" in step.get("expect", {}))
         operation = ACTIONS[step["action"]]
-        request = decoder(operation.request)(request_of(acts.filled(step["request"], self._variables)))
+        request = decoder(operation.request)(request_of(acts.fill(step["request"], self._variables)))
         call = Call(operation, request, self._session.context)
         expected = step.get("expect_error")
         limit = (step.get("expect_stream") or {}).get("timeout_ms", STEP * 1000) / 1000
         try:
             async with asyncio.timeout(limit):
-                answer = await self._called(operation, call)
+                answer = await self._call_operation(operation, call)
         except A2AError as error:
             if expected is None:
                 raise
-            return self._expected(error, acts.filled(expected, self._variables))
+            return self._expect(error, acts.fill(expected, self._variables))
         if expected is not None:
             raise FailedError(f"there is a response, and no {expected.get('error_type', 'error')}")
         return answer
@@ -186,10 +186,10 @@ class TestRun:
             headers = {"accept": "application/json", "a2a-version": V1_0.version}
             options = replace(self._session.options, frame_observer=self._last)
             async with asyncio.timeout(STEP), http_exchange(options) as exchange:
-                await exchange("GET", _joined(self._url, "/.well-known/agent-card.json"), headers, None)
+                await exchange("GET", _join(self._url, "/.well-known/agent-card.json"), headers, None)
         return V1_0.card.encode(self._session.card)
 
-    async def _called(self, operation: ops.Operation[Any, Any], call: Call[Any, Any]) -> Any:
+    async def _call_operation(self, operation: ops.Operation[Any, Any], call: Call[Any, Any]) -> Any:
         service = self._session.peer.service
         if isinstance(operation, ops.Streaming):
             encode = encoder(hub.StreamResponse)
@@ -198,7 +198,7 @@ class TestRun:
         found = await service.unary(call)
         return encoder(type(found))(found) if found is not None else {}
 
-    def _expected(self, error: A2AError, expected: Mapping[str, Any]) -> Any:
+    def _expect(self, error: A2AError, expected: Mapping[str, Any]) -> Any:
         """An error that has to be as expected."""
         shown = {"error": code_of(error), "message": error.message, "details": dict(error.metadata)}
         wanted = {name: value for name, value in expected.items() if name != "error_type"}
@@ -210,27 +210,27 @@ class TestRun:
         return shown
 
     async def _raw(self, step: Mapping[str, Any], name: str) -> None:
-        asked = acts.filled(step["raw_request"], self._variables)
+        asked = acts.fill(step["raw_request"], self._variables)
         body = asked["rawBody"]
         if body is None and "body" in asked:
             body = json.dumps(asked["body"])
         headers = {"content-type": "application/json"} if body is not None else {}
         headers |= {str(key).lower(): str(value) for key, value in asked.get("headers", {}).items()}
-        method, url = str(asked.get("method", "POST")), _joined(self._url, str(asked["path"]))
+        method, url = str(asked.get("method", "POST")), _join(self._url, str(asked["path"]))
         async with asyncio.timeout(STEP), http_exchange(replace(self._session.options, named="")) as exchange:
             reply = await exchange(method, url, headers, None if body is None else str(body).encode())
         tree = _events(reply.body) if "expect_stream" in step else _tree(reply.body)
         self._keep(name, tree, step.get("capture", {}))
-        expected = _with_lower_names(acts.filled(step["raw_expect"] or {}, self._variables))
+        expected = _with_lower_names(acts.fill(step["raw_expect"] or {}, self._variables))
         shown = {"status": reply.status, "headers": dict(reply.headers), "body": tree}
         _verify(acts.problems(expected, shown) if expected else [])
         if "expect_stream" in step:
-            _verify(acts.stream_problems(acts.filled(step["expect_stream"], self._variables), tree))
+            _verify(acts.stream_problems(acts.fill(step["expect_stream"], self._variables), tree))
 
     async def _parse(self, step: Mapping[str, Any]) -> None:
         """What our own client makes of a response, which has to be as expected."""
-        golden = acts.filled(step["golden_response"], self._variables)
-        expected = acts.filled(step["expect_parsed"], self._variables)
+        golden = acts.fill(step["golden_response"], self._variables)
+        expected = acts.fill(step["expect_parsed"], self._variables)
         async with asyncio.timeout(STEP):
             readings = await acts_parsing.readings(golden)
         _verify(min((acts.problems(expected, one) for one in readings), key=len))
@@ -272,7 +272,7 @@ def _url(card: hub.AgentCard, binding: str) -> str:
     return urls[binding] if binding in urls and binding != "GRPC" else next(iter(over_http), "")
 
 
-def _joined(url: str, path: str) -> str:
+def _join(url: str, path: str) -> str:
     """A path below the URL of an interface; `/` is the URL itself, well-known paths are those of its host."""
     if "://" in path:
         return path

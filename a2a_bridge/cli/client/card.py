@@ -22,6 +22,6 @@ def get(context: typer.Context, *, flags: CardGetFlags) -> None:
 
       a2a-bridge card get -a :8080 --validate -o json
     """
-    from a2a_bridge.cli.client.cards import shown_card
+    from a2a_bridge.cli.client.cards import show_card
 
-    shown_card(context, flags)
+    show_card(context, flags)

@@ -24,9 +24,9 @@ from a2a_bridge.cli.client.reaching import (
     Session,
     client_options,
     found_card,
-    reported,
+    parse_transports,
+    report_errors,
     run,
-    wanted_transports,
 )
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.client.signatures import SignatureCheck
@@ -34,16 +34,16 @@ from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, print_message
 from a2a_bridge.cli.signing_options import check_card
-from a2a_bridge.codec import required
+from a2a_bridge.codec import compile_required
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
-def shown_card(context: typer.Context, flags: CardGetFlags) -> None:
+def show_card(context: typer.Context, flags: CardGetFlags) -> None:
     """Prints the card of an agent. Raises typer.Exit."""
     if flags.extended:
-        card = run(context, flags, _extended)
+        card = run(context, flags, _fetch_extended)
         _print(card, flags)
         return
     has_keys = bool(flags.card_keys or flags.card_jku_host)
@@ -54,7 +54,7 @@ def shown_card(context: typer.Context, flags: CardGetFlags) -> None:
     check = SignatureCheck(trust, flags.require_signed_card)
     options = replace(client_options(flags), check_card=check.check)
     Credentials.of(flags)  # complains of files that cannot be read
-    with reported(context, flags, credentials=bool(options.parameters)):
+    with report_errors(context, flags, credentials=bool(options.parameters)):
         card = asyncio.run(_public(flags, options))
         if flags.validate and (problems := problems_of(card)):
             raise CardError(f"the card is not valid: {'; '.join(problems)}")
@@ -70,7 +70,7 @@ def shown_card(context: typer.Context, flags: CardGetFlags) -> None:
 
 def problems_of(card: hub.AgentCard) -> list[str]:
     """What is wrong with a card by the schema of 1.0, and with its interfaces."""
-    found = [f"{path} is missing" for path in required(hub.AgentCard)(card)]
+    found = [f"{path} is missing" for path in compile_required(hub.AgentCard)(card)]
     declared = set(card.security_schemes)
     for requirement in card.security_requirements:
         found += [
@@ -92,7 +92,7 @@ def _print(card: hub.AgentCard, flags: CardGetFlags) -> None:
 
 async def _public(flags: ClientFlags, options: DialOptions) -> hub.AgentCard:
     target = None if flags.endpoint else reference(flags.agent_card)
-    wanted, version = wanted_transports(flags), version_of(flags.a2a_version)
+    wanted, version = parse_transports(flags), version_of(flags.a2a_version)
     async with (
         asyncio.timeout(flags.timeout),
         found_card(flags, target, options, wanted, version) as (card, _),
@@ -100,7 +100,7 @@ async def _public(flags: ClientFlags, options: DialOptions) -> hub.AgentCard:
         return card
 
 
-async def _extended(session: Session) -> hub.AgentCard:
+async def _fetch_extended(session: Session) -> hub.AgentCard:
     if session.card.name and not session.card.capabilities.extended_agent_card:
         raise A2AError(Reason.UNSUPPORTED_OPERATION, "the card says that there is no extended card")
     return await session.peer.get_extended_agent_card(None, session.context)

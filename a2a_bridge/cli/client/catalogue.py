@@ -27,7 +27,7 @@ def is_entry(target: Target) -> bool:
     return bool(parts.fragment) or parts.path.endswith("/ai-catalog.json")
 
 
-async def resolved(target: Target, options: DialOptions) -> Target:
+async def resolve_entry(target: Target, options: DialOptions) -> Target:
     """The card that an entry names. Raises CardError, and the errors of a fetch."""
     place, fragment = urldefrag(target.place)
     if urlsplit(place).path in ("", "/"):

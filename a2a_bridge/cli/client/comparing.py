@@ -22,19 +22,19 @@ import typer
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards import Candidate, select
-from a2a_bridge.cli.canonical import Difference, canonical, compared
+from a2a_bridge.cli.canonical import Difference, canonical, compare
 from a2a_bridge.cli.client.flags import CompareFlags
 from a2a_bridge.cli.client.parts import from_stdin
 from a2a_bridge.cli.client.reaching import (
     Credentials,
     client_options,
-    reported,
-    wanted_transports,
+    parse_transports,
+    report_errors,
     with_credentials,
 )
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.client.text import state_name
-from a2a_bridge.cli.connect import addressed, named, version_of
+from a2a_bridge.cli.connect import open_target, version_of, with_user_url
 from a2a_bridge.cli.error_codes import failure
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.options import Exit, use_bridge_key
@@ -70,15 +70,15 @@ class InterfaceAnswer:
     @property
     def result(self) -> Any:
         """The answer or the error, in a form that can be compared."""
-        return canonical(self.events if self.error is None else [_failed(self.error)])
+        return canonical(self.events if self.error is None else [_describe_failure(self.error)])
 
 
 def compare_interfaces(context: typer.Context, text: str | None, flags: CompareFlags) -> None:
     """Calls all interfaces, one after the other, and prints the comparison. Raises typer.Exit."""
     use_bridge_key(flags.bridge_key)
     calls = _calls(text, flags)
-    with reported(context, flags):
-        raise typer.Exit(asyncio.run(_compared(calls, flags)))
+    with report_errors(context, flags):
+        raise typer.Exit(asyncio.run(_compare(calls, flags)))
 
 
 #: an operation and its request
@@ -106,12 +106,12 @@ def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
     return sends
 
 
-async def _compared(calls: Sequence[Asked], flags: CompareFlags) -> Exit:
+async def _compare(calls: Sequence[Asked], flags: CompareFlags) -> Exit:
     target = reference(flags.agent_card)
-    async with asyncio.timeout(flags.timeout), addressed(target, client_options(flags)) as (card, found):
-        options = named(target, found)
+    async with asyncio.timeout(flags.timeout), open_target(target, client_options(flags)) as (card, found):
+        options = with_user_url(target, found)
         candidates = select(card, known=names(), version=version_of(flags.a2a_version))
-        wanted = wanted_transports(flags)
+        wanted = parse_transports(flags)
         candidates = [one for one in candidates if not wanted or one.interface.protocol_binding in wanted]
         ends = []
         for asked in calls:
@@ -119,7 +119,7 @@ async def _compared(calls: Sequence[Asked], flags: CompareFlags) -> Exit:
             for one in candidates:
                 (place,), dialling = with_credentials(card, [one.interface], options, Credentials.of(flags))
                 answers.append(await _ask(card, one, place, dialling, asked))
-            ends.append(_shown(answers, flags.output))
+            ends.append(_show(answers, flags.output))
     return max(ends)
 
 
@@ -178,12 +178,12 @@ def rule_of(path: str, *interfaces: hub.AgentInterface) -> str:
     return ""
 
 
-def _shown(answers: Sequence[InterfaceAnswer], output: Output) -> Exit:
+def _show(answers: Sequence[InterfaceAnswer], output: Output) -> Exit:
     first = answers[0]
     expected = first.result
     for answer in answers[1:]:
-        found, real = compared(expected, answer.result)
-        answer.different = [_explained(one, first, answer) for one in found] if real else []
+        found, real = compare(expected, answer.result)
+        answer.different = [_explain(one, first, answer) for one in found] if real else []
         answer.generated = [] if real else [str(one) for one in found]
     if output is Output.JSON:
         same = not any(one.different or one.generated for one in answers)
@@ -196,7 +196,7 @@ def _shown(answers: Sequence[InterfaceAnswer], output: Output) -> Exit:
     return Exit.FAILURE if any(answer.different for answer in answers) else Exit.OK
 
 
-def _explained(one: Difference, first: InterfaceAnswer, other: InterfaceAnswer) -> str:
+def _explain(one: Difference, first: InterfaceAnswer, other: InterfaceAnswer) -> str:
     rule = rule_of(one.path, first.interface, other.interface)
     return f"{one} ({rule})" if rule else str(one)
 
@@ -240,7 +240,7 @@ def _short(answer: InterfaceAnswer) -> str:
     return answer.state if len(answer.events) == 1 else f"{answer.state}, {len(answer.events)} events"
 
 
-def _failed(error: A2AError) -> dict[str, Any]:
+def _describe_failure(error: A2AError) -> dict[str, Any]:
     return failure(error, error.message).document
 
 
@@ -256,4 +256,4 @@ def _tree(answer: InterfaceAnswer) -> dict[str, Any]:
         tree["generated"] = answer.generated
     if answer.different:
         tree["different"] = answer.different
-    return tree | (_failed(answer.error) if answer.error is not None else {"events": answer.events})
+    return tree | (_describe_failure(answer.error) if answer.error is not None else {"events": answer.events})

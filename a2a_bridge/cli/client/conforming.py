@@ -20,7 +20,7 @@ from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.acts_documents import documents_of, each_test
 from a2a_bridge.cli.client.acts_steps import STEP, FailedError, LastResponse, SkippedError, TestRun
 from a2a_bridge.cli.client.flags import ConformanceFlags
-from a2a_bridge.cli.client.reaching import Session, chosen, run, wanted_transports
+from a2a_bridge.cli.client.reaching import Session, choose_interfaces, parse_transports, run
 from a2a_bridge.cli.error_codes import code_of
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.options import Exit
@@ -53,7 +53,7 @@ def check_conformance(context: typer.Context, flags: ConformanceFlags) -> None:
     outcomes: list[Outcome] = []
 
     async def bindings(session: Session) -> list[str]:
-        found = chosen(session.card, wanted_transports(flags), flags.a2a_version)
+        found = choose_interfaces(session.card, parse_transports(flags), flags.a2a_version)
         return list(dict.fromkeys(one.interface.protocol_binding for one in found))
 
     for binding in run(context, flags, bindings):

@@ -43,7 +43,7 @@ def takes_bearer(scheme: hub.SecurityScheme) -> bool:
     return which in _BEARER or (which == "http_auth_security_scheme" and http == "bearer")
 
 
-def required(card: hub.AgentCard) -> list[str]:
+def list_required(card: hub.AgentCard) -> list[str]:
     """The names of the schemes that the card asks for; empty if it also lets callers in without any."""
     found = [list(one.schemes) for one in card.security_requirements]
     return [] if not all(found) else list(dict.fromkeys(name for names in found for name in names))
@@ -52,7 +52,7 @@ def required(card: hub.AgentCard) -> list[str]:
 def place(card: hub.AgentCard, bearer: str, api_key: str) -> Placed:
     """Puts credentials where the card wants them."""
     placed = Placed()
-    schemes = list(_wanted(card))
+    schemes = list(_list_wanted(card))
     if bearer:
         if not schemes or any(map(takes_bearer, schemes)):
             placed.parameters["authorization"] = f"Bearer {bearer}"
@@ -74,7 +74,7 @@ def place(card: hub.AgentCard, bearer: str, api_key: str) -> Placed:
     return placed
 
 
-def _wanted(card: hub.AgentCard) -> Iterator[hub.SecurityScheme]:
+def _list_wanted(card: hub.AgentCard) -> Iterator[hub.SecurityScheme]:
     """The schemes of the requirements; without requirements all that are declared."""
     names = {name for one in card.security_requirements for name in one.schemes}
     for name, scheme in card.security_schemes.items():

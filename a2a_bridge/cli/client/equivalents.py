@@ -125,7 +125,7 @@ async def _take(
     writer.close()
 
 
-def printed(
+def format_request(
     kind: EquivalentKind | None,
     request: Request,
     call: Call[Any, Any],
@@ -136,9 +136,9 @@ def printed(
     if kind is EquivalentKind.CURL:
         words = ["curl", "-sS", *(["-N"] if isinstance(call.operation, Streaming) else [])]
         words += [] if request.method == "GET" else ["-X", request.method]
-        words += [_quoted(request.url, secrets)]
+        words += [_quote(request.url, secrets)]
         for name, value in request.headers:
-            words += ["-H", _quoted(f"{name}: {_shown(name, value, secrets)}", secrets)]
+            words += ["-H", _quote(f"{name}: {_format_value(name, value, secrets)}", secrets)]
         words += ["-d", shlex.quote(request.body)] if request.body else []
         return " ".join(words)
     if kind is EquivalentKind.GRPCURL:
@@ -146,12 +146,12 @@ def printed(
         secure = parts.scheme in ("https", "grpcs") or parts.port == 443
         words = ["grpcurl", *([] if secure else ["-plaintext"])]
         for name, value in request.headers:
-            words += ["-H", _quoted(f"{name}: {_shown(name, value, secrets)}", secrets)]
+            words += ["-H", _quote(f"{name}: {_format_value(name, value, secrets)}", secrets)]
         return " ".join([*words, "-d", shlex.quote(request.body), parts.netloc, request.method])
     if kind is EquivalentKind.PYTHON:
         return _program(call, candidate)
-    lines = [f"{request.method} {_replaced(request.url, secrets)}"]
-    lines += [f"{name}: {_shown(name, value, secrets)}" for name, value in request.headers]
+    lines = [f"{request.method} {_replace_secrets(request.url, secrets)}"]
+    lines += [f"{name}: {_format_value(name, value, secrets)}" for name, value in request.headers]
     return "\n".join([*lines, "", request.body] if request.body else lines)
 
 
@@ -192,23 +192,23 @@ def _number(operation: Any) -> int:
     return list(ops.ALL).index(operation)
 
 
-def _shown(name: str, value: str, secrets: Mapping[str, str]) -> str:
+def _format_value(name: str, value: str, secrets: Mapping[str, str]) -> str:
     if value in secrets:
         return secrets[value]
-    replaced = _replaced(value, secrets)
+    replaced = _replace_secrets(value, secrets)
     return HIDDEN if replaced == value and name.lower() in SECRET else replaced
 
 
-def _replaced(text: str, secrets: Mapping[str, str]) -> str:
+def _replace_secrets(text: str, secrets: Mapping[str, str]) -> str:
     for secret, name in secrets.items():
         if len(secret) >= _SECRET:
             text = text.replace(secret, name)
     return text
 
 
-def _quoted(text: str, secrets: Mapping[str, str]) -> str:
+def _quote(text: str, secrets: Mapping[str, str]) -> str:
     """A word for a shell, in which variables still count."""
-    text = _replaced(text, secrets)
+    text = _replace_secrets(text, secrets)
     if not any(name in text for name in secrets.values() if name.startswith("$")):
         return shlex.quote(text)
     for character in '\\"`':

@@ -21,7 +21,7 @@ import typer
 from a2a_bridge.bindings import http_fetch, http_post
 from a2a_bridge.cli.client import text, token_store
 from a2a_bridge.cli.client.flags import LoginFlags, LoginFlow
-from a2a_bridge.cli.client.reaching import client_options, found_card, reported
+from a2a_bridge.cli.client.reaching import client_options, found_card, report_errors
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.error_codes import local
 from a2a_bridge.cli.flags import Output
@@ -96,7 +96,7 @@ def log_in(context: typer.Context, flags: LoginFlags) -> None:
     flow = flags.flow or (LoginFlow.CLIENT_CREDENTIALS if secret else LoginFlow.DEVICE)
     if flow is LoginFlow.CLIENT_CREDENTIALS and not secret:
         raise typer.BadParameter("client-credentials needs --client-secret", param_hint="--flow")
-    with reported(context, flags):
+    with report_errors(context, flags):
         try:
             origin, token = asyncio.run(_token(flags, flow, secret))
         except RefusedError as error:
@@ -129,13 +129,15 @@ async def _token(flags: LoginFlags, flow: LoginFlow, secret: str) -> tuple[str, 
         form = {name: value for name, value in form.items() if value}
         if flow is LoginFlow.CLIENT_CREDENTIALS:
             grant = {"grant_type": "client_credentials", **form}
-            return origin, _stored(await client.post(provider.token_url, grant), provider, client)
+            return origin, _store(await client.post(provider.token_url, grant), provider, client)
         if not provider.device_url:
             raise RefusedError("it has no device flow")
-        return origin, await _approved(provider, client, form)
+        return origin, await _wait_for_approval(provider, client, form)
 
 
-async def _approved(provider: Provider, client: Client, form: Mapping[str, str]) -> token_store.StoredToken:
+async def _wait_for_approval(
+    provider: Provider, client: Client, form: Mapping[str, str]
+) -> token_store.StoredToken:
     """Waits until the user approves in a browser."""
     begun = await client.post(provider.device_url, form)
     uri = begun.get("verification_uri_complete") or begun.get("verification_uri")
@@ -149,7 +151,7 @@ async def _approved(provider: Provider, client: Client, form: Mapping[str, str])
     while time.monotonic() < until:
         await asyncio.sleep(interval)
         try:
-            return _stored(await client.post(provider.token_url, grant), provider, client)
+            return _store(await client.post(provider.token_url, grant), provider, client)
         except RefusedError as error:
             if error.code == "slow_down":
                 interval += 5
@@ -161,10 +163,10 @@ async def _approved(provider: Provider, client: Client, form: Mapping[str, str])
 async def provider_of(card: hub.AgentCard, issuer: str) -> Provider:
     """The provider of an issuer, or of the card. Raises A2AError if there is none."""
     if issuer:
-        return await _discovered(issuer.rstrip("/") + "/.well-known/openid-configuration")
+        return await _discover(issuer.rstrip("/") + "/.well-known/openid-configuration")
     for scheme in card.security_schemes.values():
         if scheme.HasField("open_id_connect_security_scheme"):
-            return await _discovered(scheme.open_id_connect_security_scheme.open_id_connect_url)
+            return await _discover(scheme.open_id_connect_security_scheme.open_id_connect_url)
         if scheme.HasField("oauth2_security_scheme"):
             oauth = scheme.oauth2_security_scheme
             flow = oauth.flows.WhichOneof("flow")
@@ -175,12 +177,12 @@ async def provider_of(card: hub.AgentCard, issuer: str) -> Provider:
                 own = oauth.flows.client_credentials
                 return Provider(own.token_url, scopes=tuple(own.scopes))
             if oauth.oauth2_metadata_url:
-                return await _discovered(oauth.oauth2_metadata_url)
+                return await _discover(oauth.oauth2_metadata_url)
     text_ = "the card names no provider of OAuth 2 or OpenID Connect with such a flow; --issuer names one"
     raise A2AError(Reason.UNSUPPORTED_OPERATION, text_, blame=Blame.PEER)
 
 
-async def _discovered(url: str) -> Provider:
+async def _discover(url: str) -> Provider:
     _check(url)
     async with http_fetch(fetch_options(named=True)) as fetch:
         reply = await fetch(url, {"accept": "application/json"})
@@ -205,7 +207,7 @@ def _check(url: str) -> None:
     )
 
 
-def _stored(tree: Mapping[str, Any], provider: Provider, client: Client) -> token_store.StoredToken:
+def _store(tree: Mapping[str, Any], provider: Provider, client: Client) -> token_store.StoredToken:
     value = tree.get("access_token")
     if not isinstance(value, str) or not value or not value.isascii() or not value.isprintable():
         raise A2AError(Reason.UNAVAILABLE, f"{provider.token_url} gives no token", blame=Blame.PEER)

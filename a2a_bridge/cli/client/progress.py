@@ -24,7 +24,9 @@ _TICK = 1.0
 
 
 @asynccontextmanager
-async def waiting_for(session: Session, request: hub.SendMessageRequest | None = None) -> AsyncIterator[None]:
+async def show_waiting(
+    session: Session, request: hub.SendMessageRequest | None = None
+) -> AsyncIterator[None]:
     """Shows while the block runs how the task of a session is, and for how long it has run. request: the
     message that is sent; until there is a task, the line names the size of its files.
     """
@@ -54,7 +56,7 @@ async def waiting_for(session: Session, request: hub.SendMessageRequest | None =
         progress("")
 
 
-def counted(what: str, things: Iterable[tuple[str, _T]]) -> Iterator[_T]:
+def count_steps(what: str, things: Iterable[tuple[str, _T]]) -> Iterator[_T]:
     """The second of each pair; shows `what`, its number and its name, the first, while it is worked on."""
     every = list(things)
     try:

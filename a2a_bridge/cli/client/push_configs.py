@@ -22,7 +22,7 @@ from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.flags import ClientFlags, PushConfigFlags, StreamFlags
 from a2a_bridge.cli.client.reaching import Session, run
 from a2a_bridge.cli.client.results import show_events
-from a2a_bridge.cli.client.waiting import RESTING, known
+from a2a_bridge.cli.client.waiting import RESTING, remember
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.options import file_text, listen_address
 from a2a_bridge.cli.output import cannot_listen, data, document, print_message
@@ -148,8 +148,8 @@ async def _listen(
         made = await session.peer.create_task_push_notification_config(config, session.context)
         print_message(f"listening at {config.url} for task {text.clean(config.task_id)}", "dim")
         task = await session.peer.get_task(hub.GetTaskRequest(id=config.task_id), session.context)
-        known(session, task)
-        events = _notified(session, task, arrived)
+        remember(session, task)
+        events = _read_notifications(session, task, arrived)
         shown = StreamFlags(output=flags.output, verbose=flags.verbose)
         await show_events(session, events, shown, live=True)
     finally:
@@ -162,7 +162,7 @@ async def _listen(
         await host.drain(1.0)
 
 
-async def _notified(
+async def _read_notifications(
     session: Session, task: hub.Task, arrived: asyncio.Queue[hub.StreamResponse]
 ) -> AsyncGenerator[hub.StreamResponse, None]:
     """The task, and the events of notifications until it rests."""

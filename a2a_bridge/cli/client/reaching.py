@@ -26,19 +26,19 @@ from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, Frame, names
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cli.client import token_store
-from a2a_bridge.cli.client.catalogue import is_entry, resolved
-from a2a_bridge.cli.client.credentials import place, required
-from a2a_bridge.cli.client.equivalents import CapturedCallError, Capturing, printed, request_of_call
+from a2a_bridge.cli.client.catalogue import is_entry, resolve_entry
+from a2a_bridge.cli.client.credentials import list_required, place
+from a2a_bridge.cli.client.equivalents import CapturedCallError, Capturing, format_request, request_of_call
 from a2a_bridge.cli.client.flags import ClientFlags, EquivalentKind
-from a2a_bridge.cli.client.records import HOP, Recorded, observed, recording
+from a2a_bridge.cli.client.records import HOP, Recorded, add_observer, record_to
 from a2a_bridge.cli.client.reference import reference
-from a2a_bridge.cli.connect import addressed, dial_options, grpc_interface, named, version_of
+from a2a_bridge.cli.connect import dial_options, grpc_interface, open_target, version_of, with_user_url
 from a2a_bridge.cli.environment import Environment, warn_of_readable_secrets
 from a2a_bridge.cli.error_codes import Failure
 from a2a_bridge.cli.frames import show
 from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.options import Exit, file_text, known_binding, parameters, use_bridge_key
-from a2a_bridge.cli.output import data, fail, guarded, print_message
+from a2a_bridge.cli.options import Exit, file_text, parameters, parse_binding, use_bridge_key
+from a2a_bridge.cli.output import data, fail, guard, print_message
 from a2a_bridge.cli.specification import ERROR, OPTIONS
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, CallContext, Joined
@@ -133,7 +133,7 @@ def run(
     started = time.monotonic()
 
     async def whole() -> _T:
-        async with asyncio.timeout(flags.timeout), reached(flags, options, given, observe) as found:
+        async with asyncio.timeout(flags.timeout), reach(flags, options, given, observe) as found:
             session.append(found)
             found.extensions = _extensions(found.card, flags)
             found.deadline = None if flags.timeout is None else started + flags.timeout
@@ -148,7 +148,7 @@ def run(
                 await _show_equivalent(captured.call, found, flags, given)
             raise typer.Exit
 
-    with reported(context, flags, credentials=sends, session=session):
+    with report_errors(context, flags, credentials=sends, session=session):
         return asyncio.run(whole())
 
 
@@ -166,11 +166,11 @@ async def _show_equivalent(
     secrets = {form: f"${name}" for value, name in names if value for form in (value, quote_plus(value))}
     secrets |= {value: HIDDEN for value in parameters(flags.header).values() if value}
     request = await request_of_call(call, session.candidate, session.options)
-    data(printed(flags.as_command, request, call, session.candidate, secrets))
+    data(format_request(flags.as_command, request, call, session.candidate, secrets))
 
 
 @contextmanager
-def reported(
+def report_errors(
     context: typer.Context, flags: ClientFlags, *, credentials: bool = True, session: Sequence[Session] = ()
 ) -> Iterator[None]:
     """Turns errors into a message and an exit code, those of this program included."""
@@ -185,7 +185,7 @@ def reported(
     if "://" not in where and not where.startswith(":"):
         advice[Reason.UNAVAILABLE] = f"grpc://{where}, if that is an address of gRPC"
     try:
-        with guarded(where, advice, credentials=credentials):
+        with guard(where, advice, credentials=credentials):
             try:
                 yield
             except (TimeoutError, A2AError) as error:
@@ -214,14 +214,14 @@ def client_options(flags: ClientFlags) -> DialOptions:
 
 
 @asynccontextmanager
-async def reached(
+async def reach(
     flags: ClientFlags,
     options: DialOptions,
     given: Credentials,
     observe: Callable[[Frame], None] | None = None,
 ) -> AsyncIterator[Session]:
     """The agent of the flags. observe: see `run`. Raises A2AError, BadTargetError, typer.BadParameter."""
-    wanted = wanted_transports(flags) or _AS.get(flags.as_command, [])
+    wanted = parse_transports(flags) or _AS.get(flags.as_command, [])
     version = version_of(flags.a2a_version)
     words = words_of(flags)
     async with AsyncExitStack() as stack:
@@ -231,15 +231,15 @@ async def reached(
             yield Session(peer, peer.card, words)
             return
         card, options = await stack.enter_async_context(found_card(flags, target, options, wanted, version))
-        candidates = chosen(card, wanted, version)
+        candidates = choose_interfaces(card, wanted, version)
         given = with_stored_token(given, options, candidates[0].interface.url)
         interfaces, options = with_credentials(card, [one.interface for one in candidates], options, given)
         source = rewrite(card, interfaces)
         if flags.record is not None:
-            recorder = stack.enter_context(recording(flags.record))
-            options = observed(options, recorder.observer(HOP, options.parameters.keys()))
+            recorder = stack.enter_context(record_to(flags.record))
+            options = add_observer(options, recorder.observer(HOP, options.parameters.keys()))
         if observe is not None:
-            options = observed(options, observe)
+            options = add_observer(options, observe)
         peer = await stack.enter_async_context(runtime.connect(source, version=version, options=options))
         peer.card = card
         if flags.record is not None:
@@ -261,22 +261,22 @@ async def found_card(
         if len(wanted) != 1:
             raise typer.BadParameter("needs exactly one --transport", param_hint="--endpoint")
         address = interface(wanted[0], flags.endpoint, version=version or V1_0.version)
-        yield _unknown(address), replace(options, named=flags.endpoint)
+        yield _build_unknown_card(address), replace(options, named=flags.endpoint)
     elif target.sort is TargetKind.GRPC:
-        yield _unknown(grpc_interface(target.place, version)), options
+        yield _build_unknown_card(grpc_interface(target.place, version)), options
     else:
         if is_entry(target):
-            target = await resolved(target, options)
-        async with addressed(target, options) as (card, dialling):
-            yield card, named(target, dialling)
+            target = await resolve_entry(target, options)
+        async with open_target(target, options) as (card, dialling):
+            yield card, with_user_url(target, dialling)
 
 
-def _unknown(address: hub.AgentInterface) -> hub.AgentCard:
+def _build_unknown_card(address: hub.AgentInterface) -> hub.AgentCard:
     """A card of an agent of which only an address is known. It may stream; if not, its answer says so."""
     return hub.AgentCard(supported_interfaces=[address], capabilities=hub.AgentCapabilities(streaming=True))
 
 
-def chosen(card: hub.AgentCard, wanted: Sequence[str], version: str) -> list[Any]:
+def choose_interfaces(card: hub.AgentCard, wanted: Sequence[str], version: str) -> list[Any]:
     """The interfaces to dial, best first. Raises A2AError."""
     found = select(card, known=names(), version=version)
     if not version:
@@ -301,7 +301,9 @@ def with_credentials(
     """The interfaces and options with credentials where the card wants them. Raises UNAUTHENTICATED if it
     asks for some and none were given.
     """
-    if not (given.bearer or given.api_key or options.parameters or options.tls) and (asks := required(card)):
+    if not (given.bearer or given.api_key or options.parameters or options.tls) and (
+        asks := list_required(card)
+    ):
         print_message(
             f"note: the card asks for credentials ({', '.join(asks)}), and none are given", "yellow"
         )
@@ -350,10 +352,10 @@ def with_stored_token(given: Credentials, options: DialOptions, url: str) -> Cre
     return replace(given, bearer=token.access_token)
 
 
-def wanted_transports(flags: ClientFlags) -> list[str]:
+def parse_transports(flags: ClientFlags) -> list[str]:
     """The bindings of `--transport`, in order. Raises typer.BadParameter."""
     words = [word for one in flags.transport or () for word in one.split(",") if word]
-    return list(dict.fromkeys(known_binding(word, "--transport") for word in words))
+    return list(dict.fromkeys(parse_binding(word, "--transport") for word in words))
 
 
 def words_of(flags: ClientFlags) -> tuple[str, ...]:

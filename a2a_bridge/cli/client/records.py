@@ -22,7 +22,7 @@ HOP = "upstream"
 
 
 @contextmanager
-def recording(path: Path) -> Iterator[Recorder]:
+def record_to(path: Path) -> Iterator[Recorder]:
     """A recorder whose lines are in a file, for its owner only. Raises typer.BadParameter."""
     try:
         path.touch(0o600)
@@ -35,7 +35,7 @@ def recording(path: Path) -> Iterator[Recorder]:
         yield Recorder(file.write)
 
 
-def observed(options: DialOptions, observe: Callable[[Frame], None]) -> DialOptions:
+def add_observer(options: DialOptions, observe: Callable[[Frame], None]) -> DialOptions:
     """The options with a further observer of frames."""
     earlier = options.frame_observer
     if earlier is None:

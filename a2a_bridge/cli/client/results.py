@@ -17,7 +17,7 @@ from typing import Any
 from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.flags import ClientFlags, StreamFlags
 from a2a_bridge.cli.client.parts import file_name, files_of, save
-from a2a_bridge.cli.client.progress import counted
+from a2a_bridge.cli.client.progress import count_steps
 from a2a_bridge.cli.client.reaching import Session
 from a2a_bridge.cli.client.waiting import RESTING
 from a2a_bridge.cli.flags import Output
@@ -122,7 +122,7 @@ def warn(task: hub.Task) -> None:
 def save_files(answer: Any, folder: Path) -> None:
     """Saves the files of an answer, and says where."""
     found = ((artifact or "file", (artifact, part)) for artifact, part in files_of(answer))
-    for artifact, part in counted("saving", found):
+    for artifact, part in count_steps("saving", found):
         if part.WhichOneof("content") == "url":
             print_message(f"note: {text.clean(part.url)} is a link; it is not fetched", "yellow")
         else:

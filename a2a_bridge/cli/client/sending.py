@@ -8,10 +8,10 @@ import typer
 
 from a2a_bridge.cli.client.flags import ContinueFlags, SendFlags
 from a2a_bridge.cli.client.parts import json_object, parts_of
-from a2a_bridge.cli.client.progress import waiting_for
+from a2a_bridge.cli.client.progress import show_waiting
 from a2a_bridge.cli.client.reaching import Session, run
 from a2a_bridge.cli.client.results import show_answer, show_events
-from a2a_bridge.cli.client.waiting import known, send_and_wait
+from a2a_bridge.cli.client.waiting import remember, send_and_wait
 from a2a_bridge.cli.environment import Environment
 from a2a_bridge.codec import DecodeError, decoder
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -49,16 +49,16 @@ def request_with(parts: list[hub.Part], flags: ContinueFlags) -> hub.SendMessage
 async def _sent(session: Session, *, request: hub.SendMessageRequest, flags: SendFlags, now: bool) -> None:
     if now:
         request.configuration.return_immediately = True
-        async with waiting_for(session, request):
+        async with show_waiting(session, request):
             answer = await session.peer.send_message(request, session.context)
         if answer.HasField("task"):
-            known(session, answer.task)
+            remember(session, answer.task)
             show_answer(session, hub.StreamResponse(task=answer.task), flags)
         else:
             show_answer(session, hub.StreamResponse(message=answer.message), flags)
         return
     events = send_and_wait(session, request, flags.poll_interval, streamed=flags.stream)
-    async with waiting_for(session, request):
+    async with show_waiting(session, request):
         last = await show_events(session, events, flags, live=flags.stream)
     if last is not None and not flags.stream:
         show_answer(session, last, flags)

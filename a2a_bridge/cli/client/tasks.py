@@ -16,7 +16,7 @@ from a2a_bridge.cli.client.flags import (
     TaskListFlags,
 )
 from a2a_bridge.cli.client.parts import contents_of, save
-from a2a_bridge.cli.client.progress import counted, waiting_for
+from a2a_bridge.cli.client.progress import count_steps, show_waiting
 from a2a_bridge.cli.client.reaching import Session, run
 from a2a_bridge.cli.client.results import show_events, show_task, task_of
 from a2a_bridge.cli.client.waiting import poll, subscribe_and_wait
@@ -40,7 +40,7 @@ async def _get(session: Session, *, task_id: str, flags: TaskGetFlags) -> None:
     task = session.task = await session.peer.get_task(request, session.context)
     if flags.wait:
         looking = poll(session, task, flags.poll_interval, flags.history)
-        async with waiting_for(session), aclosing(looking) as looks:
+        async with show_waiting(session), aclosing(looking) as looks:
             async for task in looks:
                 print_message(f"task {text.clean(task.id)}: {text.state_name(task.status.state)}", "dim")
     show_task(session, session.task, flags, history=bool(flags.history), warned=False)
@@ -104,7 +104,7 @@ def subscribe_to_task(context: typer.Context, task_id: str, flags: StreamFlags) 
 async def _subscribe(session: Session, *, task_id: str, flags: StreamFlags) -> None:
     live = flags.stream or flags.output is Output.TEXT
     events = subscribe_and_wait(session, task_id, flags.poll_interval, streamed=live)
-    async with waiting_for(session):
+    async with show_waiting(session):
         last = await show_events(session, events, flags, live=live)
     if last is not None and not live:
         show_task(session, task_of(session, last), flags)
@@ -116,11 +116,11 @@ def download_task(context: typer.Context, task_id: str, flags: DownloadFlags) ->
 
 
 async def _download(session: Session, *, task_id: str, flags: DownloadFlags) -> None:
-    async with waiting_for(session):
+    async with show_waiting(session):
         task = await session.peer.get_task(hub.GetTaskRequest(id=task_id), session.context)
     saved = []
     found = contents_of(task)
-    for name, content, part in counted("saving", ((one[0], one) for one in found)):
+    for name, content, part in count_steps("saving", ((one[0], one) for one in found)):
         if content is None:
             print_message(f"note: {text.clean(part.url)} is a link; it is not fetched", "yellow")
             continue

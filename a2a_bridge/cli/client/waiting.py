@@ -76,7 +76,7 @@ async def send_and_wait(
     if answer.WhichOneof("payload") == "message":
         yield hub.StreamResponse(message=answer.message)
         return
-    known(session, answer.task)
+    remember(session, answer.task)
     yield hub.StreamResponse(task=answer.task)
     async with aclosing(poll(session, answer.task, interval)) as looks:
         async for task in looks:
@@ -90,7 +90,7 @@ async def subscribe_and_wait(
     if not session.card.capabilities.streaming:
         print_message("note: the agent does not stream; the task is looked at instead", "yellow")
         task = await session.peer.get_task(hub.GetTaskRequest(id=task_id), session.context)
-        known(session, task)
+        remember(session, task)
         yield hub.StreamResponse(task=task)
         async with aclosing(poll(session, task, interval)) as looks:
             async for looked in looks:
@@ -122,12 +122,12 @@ async def _complete(
                 if message.WhichOneof("payload") == "message":
                     yield message
                     return
-                task = _folded(task, message)
-                known(session, task)
+                task = _fold(task, message)
+                remember(session, task)
                 yield message
                 asks_still, asked = asked and message.HasField("task"), False
                 if task.status.state in (TERMINAL if asks_still else RESTING):
-                    await _ended(events, task)
+                    await _read_end(events, task)
                     break
     except A2AError as error:
         if task is None or error.blame is not Blame.PEER or error.reason not in _BROKEN:
@@ -147,7 +147,7 @@ async def _complete(
         yield hub.StreamResponse(task=task)
 
 
-async def _ended(events: AsyncGenerator[object, None], task: hub.Task) -> None:
+async def _read_end(events: AsyncGenerator[object, None], task: hub.Task) -> None:
     """Reads the end of a stream whose task has ended: some agents leave it open. That of a task which asks
     for something may stay open for long.
     """
@@ -164,7 +164,7 @@ _NO_STREAMS = frozenset({Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND})
 _BROKEN = frozenset({Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED, Reason.INTERNAL_ERROR, Reason.CANCELLED})
 
 
-def _folded(task: hub.Task | None, event: hub.StreamResponse) -> hub.Task:
+def _fold(task: hub.Task | None, event: hub.StreamResponse) -> hub.Task:
     """The task with one more event."""
     if task is None:
         task = hub.Task()
@@ -180,7 +180,7 @@ def _folded(task: hub.Task | None, event: hub.StreamResponse) -> hub.Task:
     return task
 
 
-def known(session: Session, task: hub.Task) -> None:
+def remember(session: Session, task: hub.Task) -> None:
     """Remembers a task, and says its id as soon as there is one, so that an interruption does not lose it."""
     if session.task is None or session.task.id != task.id:
         words = f"task {text.clean(task.id)}, context {text.clean(task.context_id)}"

@@ -18,7 +18,7 @@ class Admin:
     def __init__(self, socket: str) -> None:
         self._socket = socket
 
-    async def listening(self) -> ListenAddress:
+    async def wait_listening(self) -> ListenAddress:
         """Waits until Envoy serves; returns the address of the listener, with its real port."""
         while True:
             try:
@@ -43,7 +43,7 @@ class Admin:
         """The open connections of callers."""
         return await self._number(CONNECTIONS)
 
-    async def finished(self, limit: float, farewell: float) -> None:
+    async def wait_finished(self, limit: float, farewell: float) -> None:
         """Waits until no request is open, for at most `limit` seconds, then until no connection is open, for
         at most `farewell` seconds: callers that keep idle connections open do not delay the end.
         """
@@ -71,10 +71,10 @@ class Admin:
             _, _, body = (await reader.read()).partition(b"\r\n\r\n")
         finally:
             writer.close()
-        return _joined(body)
+        return _join(body)
 
 
-def _joined(body: bytes) -> str:
+def _join(body: bytes) -> str:
     """The content of a chunked body; Envoy's administration sends no other."""
     content = b""
     while body:

@@ -96,7 +96,7 @@ class Inside:
         self._on_hangup = on_hangup
 
     @asynccontextmanager
-    async def serving(
+    async def serve(
         self, application: Any, interfaces: Sequence[hub.AgentInterface], window: float | None
     ) -> AsyncIterator[Listening]:
         """Lets Envoy send requests to an application, and ends it with the context.
@@ -109,14 +109,14 @@ class Inside:
         await application.start()
         answering: Application = application
         if self._handover.trusts_proxies:
-            answering = forwarding(answering)
+            answering = restore_forwarded(answering)
         if self._handover.has_clients:
-            answering = certified(answering)
+            answering = place_certificate(answering)
         self.application = answering
         self._ready.set()
         admin = Admin(self._handover.admin)
         families = {"grpc" if one.protocol_binding == "GRPC" else "http" for one in interfaces}
-        address = await admin.listening()
+        address = await admin.wait_listening()
         server = Listening(application, admin, address, families, self._handover.secure, window)
         try:
             yield server
@@ -223,21 +223,21 @@ def on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> No
         loop.default_exception_handler(context)
 
 
-def forwarding(application: Application) -> Application:
+def restore_forwarded(application: Application) -> Application:
     """An application that gets X-Forwarded-Proto back, which Envoy copied: see `bootstrap.py`."""
     copied, original = FORWARDED_SCHEME.encode(), b"x-forwarded-proto"
 
-    def restored(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+    def restore(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         scope["headers"] = [(original if name == copied else name, value) for name, value in scope["headers"]]
         return application(scope, receive, send)
 
-    return restored
+    return restore
 
 
-def certified(application: Application) -> Application:
+def place_certificate(application: Application) -> Application:
     """An application that gets the client certificate where ASGI has it, and not in a header."""
 
-    def moved(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+    def move(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         headers, found = [], b""
         for name, value in scope["headers"]:
             if name == _CERTIFICATE:
@@ -250,7 +250,7 @@ def certified(application: Application) -> Application:
             scope["headers"], scope["extensions"] = headers, {**extensions, "tls": tls}
         return application(scope, receive, send)
 
-    return moved
+    return move
 
 
 def _chain(text: str) -> list[str]:

@@ -147,7 +147,7 @@ def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
             "scheme_header_transformation": {
                 "scheme_to_overwrite": "http" if options.tls is None else "https"
             },
-            "early_header_mutation_extensions": [_forwarded_scheme()] if options.trusts_proxies else [],
+            "early_header_mutation_extensions": [_copy_scheme()] if options.trusts_proxies else [],
             # Streams may be silent for as long as they want; calls have deadlines of their own.
             "stream_idle_timeout": "0s",
             "request_headers_timeout": _seconds(options.header_timeout),
@@ -198,7 +198,7 @@ def _no_proxy() -> dict[str, Any]:
     }
 
 
-def _forwarded_scheme() -> dict[str, Any]:
+def _copy_scheme() -> dict[str, Any]:
     """Copies X-Forwarded-Proto, which Envoy overwrites."""
     return {
         "name": "envoy.http.early_header_mutation.header_mutation",

@@ -55,13 +55,11 @@ async def _call(asked: Asked, exchange: Exchange, cell: Cell, number: int) -> li
     hop = Hop(exchange, cell.id, CLIENT, secret)
     result, seen = Result(asked.operation), None
     started = monotonic()
-    options = one.dial_options(found.dialling(asked.headers, hop.frame))
+    options = one.dial_options(found.dial_options(asked.headers, hop.frame))
     upstream = found.subject.upstream
     with ExitStack() as stack:
         if upstream is not None:
-            seen = stack.enter_context(
-                upstream.tap.listening(trace, Hop(exchange, cell.id, UPSTREAM, secret))
-            )
+            seen = stack.enter_context(upstream.tap.collect(trace, Hop(exchange, cell.id, UPSTREAM, secret)))
         try:
             source = rewrite(found.card, [one.interface])
             async with runtime.connect(source, options=options) as peer:

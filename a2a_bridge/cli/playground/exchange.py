@@ -74,7 +74,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One hop of one cell of an exchange. secret: as for `masking.masked`."""
+    """One hop of one cell of an exchange. secret: as for `masking.mask`."""
 
     exchange: Exchange
     cell: str
@@ -128,13 +128,13 @@ class History:
         """Drops all that are not pinned."""
         self._exchanges = {number: one for number, one in self._exchanges.items() if one.pinned}
 
-    def exported(self, number: int | None = None) -> Iterator[bytes]:
+    def export(self, number: int | None = None) -> Iterator[bytes]:
         """The lines of one exchange or of all."""
         for one in list(self._exchanges.values()):
             if number in (None, one.number):
                 yield from one.lines
 
-    def imported(self, lines: Iterable[bytes]) -> list[int]:
+    def import_lines(self, lines: Iterable[bytes]) -> list[int]:
         """Adds the exchanges of a record; each begins with a line of a call. Raises ValueError that names the
         line at fault.
         """

@@ -50,12 +50,12 @@ class Launch:
     def __post_init__(self) -> None:
         self.listen = ListenAddress(*listen_address(self.flags.ui_listen, "--ui-listen"))
 
-    def tapped(
+    def tap(
         self, name: str, card: hub.AgentCard, candidates: Sequence[Candidate], options: DialOptions
     ) -> DialOptions:
         """The options to dial an agent behind a gateway with. name: empty for the only one."""
         self._upstreams[name] = Upstream(card, candidates[0], self._tap)
-        return self._tap.tapped(options)
+        return self._tap.tap(options)
 
     def __call__(self, server: Any) -> Playground:
         """The playground of a running server."""
@@ -87,7 +87,7 @@ def _reachable(address: ListenAddress) -> ListenAddress:
     return ListenAddress(_WILDCARDS.get(address.host, address.host), address.port)
 
 
-async def served(target: Target, flags: DialFlags, listen: str) -> None:
+async def serve_playground(target: Target, flags: DialFlags, listen: str) -> None:
     """Serves the playground of a target until a signal. Raises typer.BadParameter, typer.Exit, A2AError."""
     address = ListenAddress(*listen_address(listen, "--listen"))
     options = dial_options(flags)

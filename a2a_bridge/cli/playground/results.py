@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from a2a_bridge.cli.canonical import canonical, compared
+from a2a_bridge.cli.canonical import canonical, compare
 from a2a_bridge.cli.client.comparing import rule_of
 from a2a_bridge.cli.client.text import state_name
 from a2a_bridge.cli.error_codes import failure
@@ -67,7 +67,7 @@ def comparison(results: Sequence[Compared]) -> list[dict[str, Any]]:
     first = results[0].result.comparable
     found = [_row(results[0], "first")]
     for one in results[1:]:
-        different, lasting = compared(first, one.result.comparable)
+        different, lasting = compare(first, one.result.comparable)
         real = {each.path for each in lasting}
         verdict = "different" if real else "generated" if different else "identical"
         rows = [

@@ -23,7 +23,7 @@ from aiohttp import web
 from a2a_bridge.bindings import DialOptions, ListenAddress, http_fetch
 from a2a_bridge.cli.check.inspection import Inspection
 from a2a_bridge.cli.check.table import inspect
-from a2a_bridge.cli.client.equivalents import printed, request_of_call
+from a2a_bridge.cli.client.equivalents import format_request, request_of_call
 from a2a_bridge.cli.client.flags import EquivalentKind
 from a2a_bridge.cli.options import is_header_name
 from a2a_bridge.cli.playground import examples
@@ -184,7 +184,7 @@ class Playground:
 
     # calls
 
-    async def _asked(self, tree: dict[str, Any]) -> tuple[Asked, Any]:
+    async def _parse_call(self, tree: dict[str, Any]) -> tuple[Asked, Any]:
         """The call that a body asks for, and the request of its operation as JSON."""
         operation = _OPERATIONS.get(str(tree.get("operation")))
         if operation is None:
@@ -204,25 +204,25 @@ class Playground:
         if not isinstance(ids, list) or not ids:
             raise _BadRequestError("a list with at least one cell", "cells")
         try:
-            cells = found.chosen(list(dict.fromkeys(map(str, ids))))
+            cells = found.choose(list(dict.fromkeys(map(str, ids))))
         except LookupError as error:
             raise _BadRequestError(f"the card has no cell {error.args[0]}", "cells") from None
         return Asked(found, operation, decoded, cells, _headers(tree), str(tree.get("after") or "")), content
 
     async def _calls(self, request: web.Request) -> web.StreamResponse:
-        asked, content = await self._asked(await _object(request))
+        asked, content = await self._parse_call(await _object(request))
         name = asked.found.subject.name
         exchange = self.history.begin(name, asked.operation.name, content, [one.id for one in asked.cells])
-        return await _streamed(request, _running(asked, exchange))
+        return await _stream(request, _run(asked, exchange))
 
     async def _equivalent(self, request: web.Request) -> web.StreamResponse:
         tree = await _object(request)
-        asked, _ = await self._asked(tree)
+        asked, _ = await self._parse_call(tree)
         kind = tree.get("kind")
         if kind not in [one.value for one in EquivalentKind]:
             raise _BadRequestError(f"one of {', '.join(EquivalentKind)}", "kind")
         call = Call(asked.operation, asked.request, CallContext())
-        candidate, options = asked.cells[0].candidate, asked.found.dialling(asked.headers)
+        candidate, options = asked.cells[0].candidate, asked.found.dial_options(asked.headers)
         secrets = {value: HIDDEN for value in options.parameters.values() if value}
         try:
             shown = await request_of_call(call, candidate, options)
@@ -232,12 +232,12 @@ class Playground:
         if kind != EquivalentKind.PYTHON and is_grpc is not (kind == EquivalentKind.GRPCURL):
             other = EquivalentKind.GRPCURL if is_grpc else EquivalentKind.CURL
             raise _BadRequestError(f"{asked.cells[0].id} is called with {other.value}", "kind")
-        return _json({"text": printed(EquivalentKind(kind), shown, call, candidate, secrets)})
+        return _json({"text": format_request(EquivalentKind(kind), shown, call, candidate, secrets)})
 
     async def _check(self, request: web.Request) -> web.StreamResponse:
         subject = self._subject(request.query.get("agent", ""))
         text = "hello" if request.query.get("send") == "1" else ""
-        return await _streamed(request, _findings(subject, text))
+        return await _stream(request, _findings(subject, text))
 
     # history
 
@@ -269,18 +269,18 @@ class Playground:
         number = request.query.get("number", "")
         if number and not number.isdecimal():
             raise _BadRequestError("a number", "number")
-        return _ndjson(list(self.history.exported(int(number) if number else None)))
+        return _ndjson(list(self.history.export(int(number) if number else None)))
 
     async def _import(self, request: web.Request) -> web.StreamResponse:
         try:
-            return _json({"numbers": self.history.imported((await request.read()).splitlines())})
+            return _json({"numbers": self.history.import_lines((await request.read()).splitlines())})
         except ValueError as error:
             raise _BadRequestError(str(error)) from None
 
     # other pages
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
-        return await _streamed(request, self.deliveries.lines())
+        return await _stream(request, self.deliveries.lines())
 
     async def _admin(self, request: web.Request) -> web.StreamResponse:
         page = request.match_info["page"]
@@ -292,7 +292,7 @@ class Playground:
         return web.Response(status=found.status, body=found.body, headers={**HEADERS, "Content-Type": kind})
 
 
-async def _running(asked: Asked, exchange: Exchange) -> AsyncGenerator[bytes, None]:
+async def _run(asked: Asked, exchange: Exchange) -> AsyncGenerator[bytes, None]:
     """The lines of an exchange, as they are made. Closing it ends the calls."""
     # Bounded by the exchange itself, which keeps its lines anyway.
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -322,7 +322,7 @@ async def _findings(subject: Subject, text: str) -> AsyncGenerator[bytes, None]:
     yield dumps({"ok": ok})
 
 
-async def _streamed(request: web.Request, lines: AsyncGenerator[bytes, None]) -> web.StreamResponse:
+async def _stream(request: web.Request, lines: AsyncGenerator[bytes, None]) -> web.StreamResponse:
     response = web.StreamResponse(headers={**HEADERS, "Content-Type": "application/x-ndjson"})
     await response.prepare(request)
     async with aclosing(lines):

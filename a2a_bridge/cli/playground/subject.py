@@ -8,7 +8,7 @@ from typing import Any
 
 from a2a_bridge.bindings import DialOptions, Frame, names
 from a2a_bridge.cards import Candidate, select
-from a2a_bridge.cli.connect import found_at, named
+from a2a_bridge.cli.connect import found_at, with_user_url
 from a2a_bridge.cli.playground.upstream_tap import UpstreamTap
 from a2a_bridge.cli.target import Target
 from a2a_bridge.dialects import V1_0
@@ -59,7 +59,7 @@ class Subject:
         card, options = self.card, self.options
         if card is None:
             card, options = await found_at(self.target, self.options)
-        return Found(self, card, named(self.target, options))
+        return Found(self, card, with_user_url(self.target, options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,12 @@ class Found:
             made.append(Cell(name if counts[name] == 1 else f"{name} ({counts[name]})", one))
         object.__setattr__(self, "cells", made)
 
-    def chosen(self, ids: Sequence[str]) -> list[Cell]:
+    def choose(self, ids: Sequence[str]) -> list[Cell]:
         """The cells of these names. Raises LookupError for a name that is none of them."""
         by_id = {one.id: one for one in self.cells}
         return [by_id[one] for one in ids]
 
-    def dialling(
+    def dial_options(
         self, parameters: Mapping[str, str], observe: Callable[[Frame], None] | None = None
     ) -> DialOptions:
         """The options with further parameters, and an observer of frames."""

@@ -45,12 +45,12 @@ class UpstreamTap:
 
     _open: dict[str, Seen] = field(default_factory=dict)
 
-    def tapped(self, options: DialOptions) -> DialOptions:
+    def tap(self, options: DialOptions) -> DialOptions:
         """The options of a client side that is listened to."""
         return replace(options, frame_observer=_observe, middleware=(*options.middleware, self._around))
 
     @contextmanager
-    def listening(self, trace: str, hop: Hop) -> Iterator[Seen]:
+    def collect(self, trace: str, hop: Hop) -> Iterator[Seen]:
         """Collects the calls with a trace id while the context is open."""
         seen = self._open[trace] = Seen(hop)
         try:

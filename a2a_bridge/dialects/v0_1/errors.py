@@ -79,7 +79,7 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     body = reply.body if isinstance(reply.body, Mapping) else {}
     code = body.get("code")
     meaning = MEANINGS.get(code) if type(code) is int else None
-    if meaning is None or _named(body):
+    if meaning is None or _names_reason(body):
         return v0_3.decode_jsonrpc(reply)
     reason, text = meaning
     # Decoded with the number of the reason in the hub, and the peer's other members.
@@ -97,7 +97,7 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     )
 
 
-def _named(body: Mapping[str, Any]) -> bool:
+def _names_reason(body: Mapping[str, Any]) -> bool:
     """Whether the details name a reason, as other bridges write them."""
     data = body.get("data")
     if not isinstance(data, list):

@@ -54,7 +54,7 @@ def encode_event(tree: Any) -> Any:
         case "artifact-update":
             return _encode_artifact_event(tree)
         case "message":
-            return _encode_status_event({**_wrapped(tree), "kind": "status-update", "final": True})
+            return _encode_status_event({**_wrap(tree), "kind": "status-update", "final": True})
         case "task":
             members = ("id", "contextId", "status", "metadata")
             made = {name: tree[name] for name in members if name in tree}
@@ -65,7 +65,7 @@ def encode_event(tree: Any) -> Any:
 
 def decode_result(wire: Any) -> Any:
     """The answer to a message, a task of 0.1, as a task or message of 0.3."""
-    if type(wire) is dict and (message := _unwrapped(wire)) is not None:
+    if type(wire) is dict and (message := _unwrap(wire)) is not None:
         return message
     return decode_task(wire)
 
@@ -73,12 +73,12 @@ def decode_result(wire: Any) -> Any:
 def encode_result(tree: Any) -> Any:
     """The answer to a message of 0.3 as a task of 0.1."""
     if type(tree) is dict and tree.get("kind") == "message":
-        made = _wrapped(tree)
+        made = _wrap(tree)
         return encode_task({**made, "id": made.pop("taskId")})
     return encode_task(tree)
 
 
-def _wrapped(message: Unit) -> Unit:
+def _wrap(message: Unit) -> Unit:
     """The representation of a message in 0.1: the common members of a status event and a task."""
     # The code that answers the call knows the requested task; this function sees only the message.
     context = message.get("contextId")
@@ -90,7 +90,7 @@ def _wrapped(message: Unit) -> Unit:
     return with_mark(made, {MESSAGE: True})
 
 
-def _unwrapped(wire: Unit) -> Any:
+def _unwrap(wire: Unit) -> Any:
     """The message in a task or event that represents one; None for any other."""
     status = wire.get("status")
     if mark_of(wire) != {MESSAGE: True} or type(status) is not dict or status.get("state") != "completed":
@@ -100,7 +100,7 @@ def _unwrapped(wire: Unit) -> Any:
 
 
 def _decode_status_event(wire: Unit) -> Any:
-    message = _unwrapped(wire)
+    message = _unwrap(wire)
     if message is not None:
         return message
     where = wire.get("id")

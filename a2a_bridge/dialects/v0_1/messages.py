@@ -62,7 +62,7 @@ def message_id(role: Any, parts: Any, metadata: Any, where: str) -> str:
     return f"v0.1-{_digest(where)[:12]}-{_digest([role, parts, metadata])[:20]}"
 
 
-def placed(message_id: str, where: str) -> str:
+def place_id(message_id: str, where: str) -> str:
     """A synthetic message id for another place; ids of other forms are returned unchanged."""
     match = _SYNTHETIC.fullmatch(message_id)
     return f"v0.1-{_digest(where)[:12]}-{match[1]}" if match else message_id

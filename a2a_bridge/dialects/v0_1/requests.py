@@ -75,7 +75,7 @@ class _Requests(_Half):
         except DecodeError as error:
             raise invalid_params(error.path, error.problem) from None
         except A2AError as error:
-            raise _renamed(error) from None
+            raise _rename(error) from None
         except RecursionError:
             raise invalid_params("", _TOO_DEEP) from None
 
@@ -144,7 +144,7 @@ def _deep_answer() -> A2AError:
     return A2AError(Reason.INVALID_AGENT_RESPONSE, f"the agent's answer {_TOO_DEEP}", blame=Blame.PEER)
 
 
-def _renamed(error: A2AError) -> A2AError:
+def _rename(error: A2AError) -> A2AError:
     """The same error with the member names of 0.1. Changes it in place: no other code holds it."""
     found = []
     for one in error.violations:
@@ -159,7 +159,7 @@ def _renamed(error: A2AError) -> A2AError:
     return error
 
 
-def _requiring(decode: Tree, *names: str) -> Tree:
+def _require(decode: Tree, *names: str) -> Tree:
     """`decode` for parameters whose members have other names in later versions, or are optional there."""
 
     def decode_checked(wire: Any) -> Any:
@@ -186,11 +186,11 @@ def _config_or_null(wire: Any) -> Any:
 
 
 _EVENTS = (events.decode_event, events.encode_event)
-_SEND = (_requiring(params.decode_send, "id", "message"), params.encode_send)
-_ID = (_requiring(params.decode_id, "id"), params.encode_id)
-_QUERY = (_requiring(params.decode_query, "id"), params.encode_query)
-_CONFIG = (_requiring(params.decode_task_config, "id"), params.encode_task_config)
-_CONFIG_QUERY = (_requiring(params.decode_config_query, "id"), params.encode_config_query)
+_SEND = (_require(params.decode_send, "id", "message"), params.encode_send)
+_ID = (_require(params.decode_id, "id"), params.encode_id)
+_QUERY = (_require(params.decode_query, "id"), params.encode_query)
+_CONFIG = (_require(params.decode_task_config, "id"), params.encode_task_config)
+_CONFIG_QUERY = (_require(params.decode_config_query, "id"), params.encode_config_query)
 _CONFIG_OR_NULL = (_config_or_null, params.encode_task_config)
 _TASK = (messages.decode_task, messages.encode_task)
 _TASK_OR_NULL = (_task_or_null, messages.encode_task)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from a2a_bridge.codec import DecodeError
-from a2a_bridge.dialects.unmapped import difference, entries_in, restored, same
+from a2a_bridge.dialects.unmapped import difference, entries_in, restore_copy, same
 
 #: the member of 0.3 objects that holds the entries, and the metadata key for content without another place on
 #: 0.1 wires
@@ -64,11 +64,11 @@ def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
     wire = encode(tree)
     if len(entries) > MOST_ENTRIES:
         return wire
-    made: Unit = restored(wire, entries)
+    made: Unit = restore_copy(wire, entries)
     if _decodes_to(made, tree, decode):
         return made
     for entry in entries[:MOST_SINGLY]:
-        made = restored(wire, [entry])
+        made = restore_copy(wire, [entry])
         if _decodes_to(made, tree, decode):
             wire = made
     return wire

@@ -20,7 +20,7 @@ HttpRow = Row[HttpAddress, Any]
 Rename = Callable[[Any], Any]
 
 
-def _exchanged(tree: Any, one: str, other: str) -> Any:
+def _exchange(tree: Any, one: str, other: str) -> Any:
     """The object with the values of these two members exchanged, unless it has the spelling of JSON-RPC."""
     if type(tree) is not dict or not (one in tree or other in tree) or says_kind(tree.get(one)):
         return tree
@@ -30,14 +30,14 @@ def _exchanged(tree: Any, one: str, other: str) -> Any:
 
 def _sent(tree: Any) -> Any:
     """SendMessageRequest."""
-    return _exchanged(tree, "message", "request")
+    return _exchange(tree, "message", "request")
 
 
 def _task(tree: Any) -> Any:
     """A task, or an event about one."""
     if type(tree) is not dict or says_kind(tree) or "status" not in tree:
         return tree
-    status = _exchanged(tree["status"], "message", "update")
+    status = _exchange(tree["status"], "message", "update")
     return tree if status is tree["status"] else {**tree, "status": status}
 
 
@@ -46,7 +46,7 @@ def _answer(tree: Any) -> Any:
     if type(tree) is not dict or "kind" in tree:
         return tree
     found = {name: _task(value) if name in _ABOUT_TASKS else value for name, value in tree.items()}
-    return _exchanged(found, "message", "msg")
+    return _exchange(found, "message", "msg")
 
 
 def _tasks(tree: Any) -> Any:

@@ -47,10 +47,10 @@ _decode_hub = decoder(hub.AgentCard)
 def encode_card(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
     """Card → JSON, for a reader of `version`, whose interfaces come first. Raises EncodeError."""
     tree = encode_members(card, version)
-    patched = _patched(card, tree, version)
+    patched = _patch(card, tree, version)
     if patched is None:
-        return _mirrored(tree, card, version)
-    return _mirrored(patched, without_carrier(card), version)
+        return _mirror(tree, card, version)
+    return _mirror(patched, without_carrier(card), version)
 
 
 def encode_beside(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
@@ -60,7 +60,7 @@ def encode_beside(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
     refuse any other number.
     """
     tree = encode_members(card, version, apart=True)
-    return _patched(card, tree, version) or tree
+    return _patch(card, tree, version) or tree
 
 
 def card_form(version: str, *paths: str) -> CardForm:
@@ -81,15 +81,15 @@ def without_carrier(card: hub.AgentCard) -> hub.AgentCard:
 
 def _decode(tree: JsonObject, version: str = VERSION) -> hub.AgentCard:
     an_object(tree)
-    card = _unmirrored(tree, version)
-    return card if card is not None else _carried(decode_members(tree, version), tree, version)
+    card = _unmirror(tree, version)
+    return card if card is not None else _carry(decode_members(tree, version), tree, version)
 
 
 #: JSON → card. `version`: the version of a card that names none
 decode_card = card_decoder(_decode)
 
 
-def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject | None:
+def _patch(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject | None:
     """The tree with the content of this shape that the card carries; None if it carries none."""
     text = unmapped.text_in_card(card, KEY)
     if text is None:
@@ -98,13 +98,13 @@ def _patched(card: hub.AgentCard, tree: JsonObject, version: str) -> JsonObject 
     if entries is None:
         return tree  # content of another wire format, which this one does not show
     expected = (without_carrier(card), decode_members(tree, version))
-    patched = unmapped.restored(tree, entries)
-    if _decoded(patched, version) in expected:
+    patched = unmapped.restore_copy(tree, entries)
+    if _try_decode(patched, version) in expected:
         return patched  # type: ignore[no-any-return]
     # If the interfaces of a card have changed since, the entries about other members still apply.
     others = [one for one in entries if not _is_address(one[0])]
-    patched = unmapped.restored(tree, others)
-    return patched if _decoded(patched, version) in expected else tree
+    patched = unmapped.restore_copy(tree, others)
+    return patched if _try_decode(patched, version) in expected else tree
 
 
 def _is_address(pointer: str) -> bool:
@@ -112,7 +112,7 @@ def _is_address(pointer: str) -> bool:
     return any(name in INTERFACE_MEMBERS for name in pointer.split("/", 2)[1:2])
 
 
-def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCard:
+def _carry(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCard:
     """The card with the content that only the tree holds."""
     entries = unmapped.difference(encode_members(card, version), tree, whole=True)
     if entries:
@@ -120,7 +120,7 @@ def _carried(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCa
     return card
 
 
-def _mirrored(tree: JsonObject, card: hub.AgentCard, version: str) -> JsonObject:
+def _mirror(tree: JsonObject, card: hub.AgentCard, version: str) -> JsonObject:
     """The tree with the content that only the card holds."""
     decoded = decode_members(tree, version)
     entries = [] if decoded == card else unmapped.difference(_hub_tree(decoded), _hub_tree(card), whole=True)
@@ -132,8 +132,8 @@ def _mirrored(tree: JsonObject, card: hub.AgentCard, version: str) -> JsonObject
     return tree | {"capabilities": capabilities}
 
 
-def _unmirrored(tree: JsonObject, version: str) -> hub.AgentCard | None:
-    """The card from which `_mirrored` made the tree; None if it did not."""
+def _unmirror(tree: JsonObject, version: str) -> hub.AgentCard | None:
+    """The card from which `_mirror` made the tree; None if it did not."""
     match tree:
         case {
             "capabilities": {
@@ -156,11 +156,11 @@ def _unmirrored(tree: JsonObject, version: str) -> hub.AgentCard | None:
         return None
     if encode_members(card, version) != encode_members(decoded, version):
         return None
-    card = _carried(card, bare, version)
+    card = _carry(card, bare, version)
     return card if unmapped.same(encode_card(card, version), tree) else None
 
 
-def _decoded(tree: Json, version: str) -> hub.AgentCard | None:
+def _try_decode(tree: Json, version: str) -> hub.AgentCard | None:
     """The hub card of the members of a tree; None if the tree is not a card."""
     try:
         return decode_members(tree, version) if type(tree) is dict else None

@@ -40,7 +40,7 @@ _TEXTS = ("url", "protocolBinding", "protocolVersion", "tenant")
 def decode_interfaces(tree: JsonObject, version: str) -> list[hub.AgentInterface]:
     """The interfaces of a 0.x card. `version`: the version of a card that names none. Raises DecodeError."""
     old = _decode_members(tree, version)
-    supported = _supported(tree.get("supportedInterfaces"))
+    supported = _read_supported(tree.get("supportedInterfaces"))
     if supported is not None and _decode_members(_members(supported, version), version) == old:
         return supported
     return old
@@ -84,7 +84,7 @@ def places(interfaces: Iterable[hub.AgentInterface]) -> list[hub.AgentInterface]
     return list(listed.values())
 
 
-def spelled(version: str) -> str:
+def format_version(version: str) -> str:
     """The text of a version in `protocolVersion`: with its patch, if known."""
     return _SPELLED.get(version.strip(), version)
 
@@ -117,7 +117,7 @@ def _members(interfaces: Sequence[hub.AgentInterface], version: str) -> JsonObje
     if main is None:
         return {"protocolVersion": version, "url": "", "preferredTransport": DEFAULT_TRANSPORT}
     members: JsonObject = {
-        "protocolVersion": spelled(main.protocol_version) if is_old(main) else version,
+        "protocolVersion": format_version(main.protocol_version) if is_old(main) else version,
         "url": main.url,
         "preferredTransport": main.protocol_binding,
     }
@@ -143,7 +143,7 @@ def _interface(url: str, transport: str, version: str) -> hub.AgentInterface:
     )
 
 
-def _supported(value: Json) -> list[hub.AgentInterface] | None:
+def _read_supported(value: Json) -> list[hub.AgentInterface] | None:
     # In a 0.x card this is an unknown member, which may hold anything.
     if type(value) is not list or not value:
         return None

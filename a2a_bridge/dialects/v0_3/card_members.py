@@ -63,7 +63,7 @@ def decode_members(tree: JsonObject, version: str) -> hub.AgentCard:
     extended = tree.get(_EXTENDED)
     if extended is not None and type(extended) is not bool:
         raise DecodeError(_EXTENDED, f"expected true or false, got {describe(extended)}")
-    picked: Any = {"capabilities": {}} | _picked(tree, _CARD)
+    picked: Any = {"capabilities": {}} | _pick(tree, _CARD)
     capabilities = picked["capabilities"]
     if type(capabilities) is dict:
         if type(capabilities.get("extensions")) is list:
@@ -103,7 +103,7 @@ def encode_members(card: hub.AgentCard, version: str, *, apart: bool = False) ->
 def _members(card: hub.AgentCard, version: str, alternatives: Alternatives) -> JsonObject:
     tree = _encode(card)
     members = encode_interfaces(card.supported_interfaces, version)
-    members |= {"capabilities": {}} | _picked(tree, _CARD)
+    members |= {"capabilities": {}} | _pick(tree, _CARD)
     extensions = members["capabilities"].pop("extensions", ())
     if extensions := [{"uri": ""} | one for one in _without_carriers(extensions)]:
         members["capabilities"]["extensions"] = extensions
@@ -125,16 +125,16 @@ def _agree(card: hub.AgentCard, alternatives: Alternatives) -> bool:
     return all(encode_requirements(one, alternatives) is not None for one in lists)
 
 
-def _picked(value: Json, table: Any) -> Any:
+def _pick(value: Json, table: Any) -> Any:
     """The value without the members that the table does not name. Values of other types stay as they are.
 
     It keeps the 1.0 codec from reading members and spellings that 0.x does not have.
     """
     if type(table) is list and type(value) is list:
-        return [_picked(one, table[0]) for one in value]
+        return [_pick(one, table[0]) for one in value]
     if type(table) is dict and type(value) is dict:
         return {
-            name: found if inner is None else _picked(found, inner)
+            name: found if inner is None else _pick(found, inner)
             for name, inner in table.items()
             if (found := value.get(name)) is not None
         }

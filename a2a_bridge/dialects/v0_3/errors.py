@@ -32,13 +32,13 @@ from a2a_bridge.dialects.v1_0.errors import (
     BY_GRPC,
     BY_HTTP,
     BY_TEXT,
+    build_underlying,
     by_shared_number,
     from_details,
     json_details,
     number_of,
     read_grpc,
     text_of,
-    underlying,
 )
 from a2a_bridge.peers import ErrorData, caller
 
@@ -144,7 +144,7 @@ def encode_jsonrpc(error: A2AError, known: Container[Reason] = KNOWN) -> ErrorRe
     if rest:
         body["data"] = _data(rest)
     if reason not in known or not same(decode_jsonrpc(reply), error):
-        body["data"] = [info, *rest, *underlying(error)]
+        body["data"] = [info, *rest, *build_underlying(error)]
     return reply
 
 
@@ -203,7 +203,7 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
     body = reply.body if isinstance(reply.body, Mapping) else {}
     inner = body.get("error")
     if isinstance(inner, Mapping):
-        details = any_details.listed(inner)
+        details = any_details.list_objects(inner)
         message = text_of(inner.get("message")) or text_of(body.get("message"))
         body = {"type": body.get("type"), **inner, "message": message}
     else:
@@ -226,7 +226,7 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
 def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
     """A google.rpc.Status, or a bare status with a message, which may start with the name of the type."""
     status, message, details = read_grpc(reply)
-    named = _named(message)
+    named = _find_named(message)
     info = _info(details)
     if info and named is not None:
         agrees = named.name == info if info in _REASONS else status in _statuses(named)
@@ -267,7 +267,7 @@ def _words(message: str, details: list[Any]) -> tuple[Reason | None, Mapping[str
 
     Empty if there is an ErrorInfo, even with an unknown reason.
     """
-    return (_named(message), _TEXTS) if not _info(details) else (None, {})
+    return (_find_named(message), _TEXTS) if not _info(details) else (None, {})
 
 
 def _info(details: list[Any]) -> str:
@@ -337,7 +337,7 @@ def _are_details(data: Any) -> bool:
     )
 
 
-def _named(message: str) -> Reason | None:
+def _find_named(message: str) -> Reason | None:
     match = _NAME.match(message)
     return _BY_NAME.get(match[1]) if match else None
 

@@ -55,7 +55,7 @@ def in_base64(row: AnyRow) -> AnyRow:
     return row.with_extras(request=Beside(lambda _: {FILES_PARAMETER: _SAID}, restore))
 
 
-def chosen(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
+def choose_row(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
     """The row of an operation that selects one of `rows` for every call, on both sides."""
     auto, base64 = rows[Files.AUTO], rows[Files.BASE64]
     if auto.operation not in _HOLD_FILES:

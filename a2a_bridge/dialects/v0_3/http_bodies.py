@@ -93,13 +93,13 @@ def _configs(tree: Any) -> list[Any]:
     return configs if type(configs) is list else []
 
 
-def _restored_create(tree: Any, text: str) -> Any:
+def _restore_create(tree: Any, text: str) -> Any:
     return {"taskId": tree.get("taskId"), **_CREATE.restored(create_request(tree), text)}
 
 
 _CREATE = of_tree(CREATE_CONFIG)
 #: the content of requests and answers that the hub cannot hold
-CREATE_CHANNEL = Channel(lambda tree: _CREATE.text(create_request(tree)), _restored_create)
+CREATE_CHANNEL = Channel(lambda tree: _CREATE.text(create_request(tree)), _restore_create)
 CONFIG_CHANNEL = of_tree(CONFIG)
 CONFIGS_CHANNEL = of_list(CONFIG_CHANNEL, _configs, lambda tree, configs: {**tree, "configs": configs})
 

@@ -28,7 +28,7 @@ from a2a_bridge.dialects.checks import an_array, an_object
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row, RowExtras
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_card, requests, shapes
-from a2a_bridge.dialects.v0_3.file_rows import chosen, in_base64
+from a2a_bridge.dialects.v0_3.file_rows import choose_row, in_base64
 from a2a_bridge.dialects.v0_3.http_bodies import (
     CONFIG_CHANNEL,
     CONFIGS_CHANNEL,
@@ -155,7 +155,7 @@ def _in_kind(tree: Json) -> JsonObject | None:
     return None
 
 
-def _wrapped(encode: Coder, message: Any) -> JsonObject:
+def _wrap(encode: Coder, message: Any) -> JsonObject:
     tree = encode(message)
     return {_MEMBERS[tree["kind"]]: tree}
 
@@ -299,9 +299,9 @@ def _kind_row(proto: HttpRow) -> HttpRow:
     made = replace(of_rpc, address=proto.address).with_extras(explicit=None)
     match operation:
         case ops.SEND_MESSAGE:
-            answer = Conversion(partial(_wrapped, shapes.RESULT.encode), partial(_decode_sent, Files.AUTO))
+            answer = Conversion(partial(_wrap, shapes.RESULT.encode), partial(_decode_sent, Files.AUTO))
         case ops.SEND_STREAMING_MESSAGE:
-            answer = Conversion(partial(_wrapped, shapes.EVENT.encode), partial(_decode_event, Files.AUTO))
+            answer = Conversion(partial(_wrap, shapes.EVENT.encode), partial(_decode_event, Files.AUTO))
         case _:
             return made
     # In JSON files are base64 text, and callers of JSON know no other encoding.
@@ -357,6 +357,6 @@ BY_FILES: Mapping[Files, tuple[HttpRow, ...]] = {
     files: tuple(rows.values()) for files, rows in _PROTO.items()
 }
 ROWS: tuple[HttpRow, ...] = tuple(
-    _with_variants(chosen({files: rows[operation] for files, rows in _PROTO.items()}, _first_file))
+    _with_variants(choose_row({files: rows[operation] for files, rows in _PROTO.items()}, _first_file))
     for operation in _PROTO[Files.AUTO]
 )

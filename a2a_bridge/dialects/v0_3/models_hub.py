@@ -119,7 +119,7 @@ def _read(model: Any, write_tree: Callable[[Any], Any], message: Any) -> Any:
         if isinstance(message, core.A2AError):
             raise
         # A peer wrote members outside of the schema, and the codec keeps them. Without them it has a model.
-        bare = unmapped.stripped(message)
+        bare = unmapped.strip_copy(message)
         if bare is message:
             raise
         return read(model, write_tree(bare))

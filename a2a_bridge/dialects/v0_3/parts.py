@@ -13,7 +13,7 @@ from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
 from a2a_bridge.codec.values import base64_octets, base64_text
 from a2a_bridge.codec.wire import VARINT
-from a2a_bridge.dialects.irregular import WRAPPED, Fact, Shape, marked, restored
+from a2a_bridge.dialects.irregular import WRAPPED, Fact, Shape, mark_tree, restore_tree
 from a2a_bridge.dialects.reader import Reader
 from a2a_bridge.dialects.scalars import struct
 from a2a_bridge.dialects.unmapped import KEY
@@ -115,10 +115,10 @@ def encode_part(part: Any) -> JsonObject:
     elif which == "data":
         value = part.data
         if value.WhichOneof("kind") != "struct_value":
-            return marked(PART, part)
+            return mark_tree(PART, part)
         place = tree = {"kind": "data", "data": read_struct(value.struct_value)}
     elif which is None:
-        return marked(PART, part)
+        return mark_tree(PART, part)
     else:
         place = {"bytes": base64_text(part.raw)} if which == "raw" else {"uri": part.url}
         tree = {"kind": "file", "file": place}
@@ -133,7 +133,7 @@ def encode_part(part: Any) -> JsonObject:
         metadata = read_struct(part.metadata)
         tree["metadata"] = metadata
         if KEY in metadata:
-            return restored(PART, tree)
+            return restore_tree(PART, tree)
     return tree
 
 
@@ -186,10 +186,10 @@ def _read_file(reader: Reader) -> None:
     text = source.get("bytes")
     if text is None and source.get("uri") is None and type(source.get("data")) is str:
         text = source["data"]  # its name in examples of 0.2
-        reader.dropped.add("/file/data")
+        reader.on_drop.add("/file/data")
     if text is not None:
         if type(text) is not str:
-            file.expected("bytes", "a base64 string")
+            file.report_type("bytes", "a base64 string")
         else:
             file.tree["bytes"] = text
             try:
@@ -198,7 +198,7 @@ def _read_file(reader: Reader) -> None:
                 file.wrong("bytes", str(error))
         if source.get("uri"):
             # A file has one or the other. Middleware must see the same content as the agent.
-            reader.dropped.add("/file/uri")
+            reader.on_drop.add("/file/uri")
     else:
         file.string("uri", always=True)
     file.string("name")

@@ -20,7 +20,7 @@ from a2a_bridge.codec.depth import may_be_deep
 from a2a_bridge.codec.free import fill_nulls
 from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.boundary import check_depth
-from a2a_bridge.dialects.pair import Context, Pair, paired, set_field
+from a2a_bridge.dialects.pair import Context, Pair, compile_pair, set_field
 from a2a_bridge.dialects.unmapped import PROTO, carry
 from a2a_bridge.dialects.unmapped_fields import (
     add,
@@ -293,18 +293,18 @@ def _restore_schemes(into: v0.SendMessageRequest, context: Context) -> None:
 
 # --- the table ---
 
-PART = paired(
+PART = compile_pair(
     v0.Part,
     hub.Part,
     custom=("text", "file", "data", "raw", "url", "filename", "media_type"),
     decode=_decode_part,
     encode=_encode_part,
 )
-MESSAGE = paired(v0.Message, hub.Message, rename={"content": "parts"}, lacks=("reference_task_ids",))
-ARTIFACT = paired(v0.Artifact, hub.Artifact)
-STATUS = paired(v0.TaskStatus, hub.TaskStatus, rename={"update": "message"})
-TASK = paired(v0.Task, hub.Task, lacks=("generation",))
-STATUS_UPDATE = paired(
+MESSAGE = compile_pair(v0.Message, hub.Message, rename={"content": "parts"}, lacks=("reference_task_ids",))
+ARTIFACT = compile_pair(v0.Artifact, hub.Artifact)
+STATUS = compile_pair(v0.TaskStatus, hub.TaskStatus, rename={"update": "message"})
+TASK = compile_pair(v0.Task, hub.Task, lacks=("generation",))
+STATUS_UPDATE = compile_pair(
     v0.TaskStatusUpdateEvent,
     hub.TaskStatusUpdateEvent,
     lacks=("generation",),
@@ -312,18 +312,18 @@ STATUS_UPDATE = paired(
     decode=_decode_final,
     encode=_encode_final,
 )
-ARTIFACT_UPDATE = paired(v0.TaskArtifactUpdateEvent, hub.TaskArtifactUpdateEvent, lacks=("generation",))
-SENT = paired(v0.SendMessageResponse, hub.SendMessageResponse, rename={"msg": "message"})
-EVENT = paired(v0.StreamResponse, hub.StreamResponse, rename={"msg": "message"})
+ARTIFACT_UPDATE = compile_pair(v0.TaskArtifactUpdateEvent, hub.TaskArtifactUpdateEvent, lacks=("generation",))
+SENT = compile_pair(v0.SendMessageResponse, hub.SendMessageResponse, rename={"msg": "message"})
+EVENT = compile_pair(v0.StreamResponse, hub.StreamResponse, rename={"msg": "message"})
 #: a configuration without its task
-WEBHOOK = paired(
+WEBHOOK = compile_pair(
     v0.PushNotificationConfig,
     hub.TaskPushNotificationConfig,
     custom=("authentication", "task_id", "tenant"),
     decode=_decode_webhook,
     encode=_encode_webhook,
 )
-SEND = paired(
+SEND = compile_pair(
     v0.SendMessageRequest,
     hub.SendMessageRequest,
     rename={"request": "message"},

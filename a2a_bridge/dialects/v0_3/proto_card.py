@@ -19,7 +19,7 @@ from a2a_bridge.dialects.carrying import CARD_KEY
 from a2a_bridge.dialects.checks import an_object
 from a2a_bridge.dialects.unmapped import PROTO
 from a2a_bridge.dialects.v0_3 import card
-from a2a_bridge.dialects.v0_3.security import FLOWS, TYPES, is_known, proto_scheme, typed_scheme
+from a2a_bridge.dialects.v0_3.security import FLOWS, TYPES, add_type, is_known, proto_scheme
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -120,9 +120,7 @@ def _tree(message: v0.AgentCard) -> JsonObject:
     for name, default in _REQUIRED:
         tree.setdefault(name, default)
     if "securitySchemes" in tree:
-        tree["securitySchemes"] = {
-            name: typed_scheme(scheme) for name, scheme in tree["securitySchemes"].items()
-        }
+        tree["securitySchemes"] = {name: add_type(scheme) for name, scheme in tree["securitySchemes"].items()}
     if "security" in tree:
         tree["security"] = [_json_security(one) for one in tree["security"]]
     for skill in tree["skills"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.core.errors import invalid_params
-from a2a_bridge.dialects.pair import Context, Pair, paired
+from a2a_bridge.dialects.pair import Context, Pair, compile_pair
 from a2a_bridge.dialects.v0_3 import names
 from a2a_bridge.dialects.v0_3.proto import WEBHOOK
 from a2a_bridge.pb import a2a_v1 as v0
@@ -48,7 +48,7 @@ def _decode_create(wire: Any, into: Any, context: Context) -> None:
 
 
 def _encode_create(message: Any, into: Any, context: Context) -> None:
-    into.parent = _named(message.task_id, "taskId")
+    into.parent = _task_name(message.task_id, "taskId")
     into.config_id = message.id
     CONFIG.encode(message, into.config, context)
 
@@ -60,7 +60,7 @@ def _decode_get_task(wire: Any, into: Any, _: Context) -> None:
 
 
 def _encode_get_task(message: Any, into: Any, _: Context) -> None:
-    into.name = _named(message.id, "id")
+    into.name = _task_name(message.id, "id")
     into.history_length = message.history_length
 
 
@@ -69,7 +69,7 @@ def _decode_task_name(wire: Any, into: Any, _: Context) -> None:
 
 
 def _encode_task_name(message: Any, into: Any, _: Context) -> None:
-    into.name = _named(message.id, "id")
+    into.name = _task_name(message.id, "id")
 
 
 def _decode_config_name(wire: Any, into: Any, _: Context) -> None:
@@ -77,8 +77,8 @@ def _decode_config_name(wire: Any, into: Any, _: Context) -> None:
 
 
 def _encode_config_name(message: Any, into: Any, _: Context) -> None:
-    _named(message.task_id, "taskId")
-    _named(message.id, "id")
+    _task_name(message.task_id, "taskId")
+    _task_name(message.id, "id")
     into.name = names.encode_config(message.task_id, message.id)
 
 
@@ -87,29 +87,29 @@ def _decode_parent(wire: Any, into: Any, _: Context, __: Any) -> None:
 
 
 def _encode_parent(message: Any, into: Any, _: Context, __: Any) -> None:
-    into.parent = _named(message.task_id, "taskId")
+    into.parent = _task_name(message.task_id, "taskId")
 
 
 def _nothing(_wire: Any, _into: Any, _context: Context) -> None:
     """For messages without fields."""
 
 
-def _named(identifier: str, field: str) -> str:
+def _task_name(identifier: str, field: str) -> str:
     """The name of the task of a request. Raises INVALID_PARAMS if the id is empty."""
     if not identifier:
         raise invalid_params(field, "is required")
     return names.encode_task(identifier)
 
 
-CONFIG = paired(
+CONFIG = compile_pair(
     v0.TaskPushNotificationConfig,
     hub.TaskPushNotificationConfig,
     custom=("name", "push_notification_config", *hub.TaskPushNotificationConfig.DESCRIPTOR.fields_by_name),
     decode=_decode_config,
     encode=_encode_config,
 )
-CONFIGS = paired(v0.ListTaskPushNotificationConfigResponse, hub.ListTaskPushNotificationConfigsResponse)
-LIST_CONFIGS = paired(
+CONFIGS = compile_pair(v0.ListTaskPushNotificationConfigResponse, hub.ListTaskPushNotificationConfigsResponse)
+LIST_CONFIGS = compile_pair(
     v0.ListTaskPushNotificationConfigRequest,
     hub.ListTaskPushNotificationConfigsRequest,
     custom=("parent", "task_id", "tenant"),

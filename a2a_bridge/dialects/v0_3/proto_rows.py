@@ -16,7 +16,7 @@ from a2a_bridge.dialects.boundary import Conversion, row
 from a2a_bridge.dialects.dialect import Row, RowExtras
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_card
-from a2a_bridge.dialects.v0_3.file_rows import chosen
+from a2a_bridge.dialects.v0_3.file_rows import choose_row
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_bytes, encode_bytes
 from a2a_bridge.dialects.v0_3.proto_requests import (
     CANCEL,
@@ -112,6 +112,6 @@ def _first_file(wire: bytes) -> tuple[bytes, str] | None:
 #: for agents with a known encoding
 BY_FILES: Mapping[Files, tuple[Row[str, bytes], ...]] = {files: _rows(files) for files in Files}
 ROWS: tuple[Row[str, bytes], ...] = tuple(
-    chosen(dict(zip(BY_FILES, rows, strict=True)), _first_file)
+    choose_row(dict(zip(BY_FILES, rows, strict=True)), _first_file)
     for rows in zip(*BY_FILES.values(), strict=True)
 )

@@ -74,7 +74,7 @@ _MOST_ALTERNATIVES = 16
 """Maximum number of alternatives made from one requirement, so that a hostile card stays small."""
 
 
-def typed_scheme(scheme: JsonObject) -> JsonObject:
+def add_type(scheme: JsonObject) -> JsonObject:
     """A scheme of 0.x, from ProtoJSON of the hub or of a2a.v1."""
     for name, content in scheme.items():
         if kind := _TYPE_OF_MEMBER.get(name):
@@ -130,9 +130,9 @@ def encode_schemes(schemes: Mapping[str, hub.SecurityScheme], alternatives: Alte
     for name, scheme in schemes.items():
         if name in absorbed:
             continue
-        members[name] = typed_scheme(_encode(scheme))
+        members[name] = add_type(_encode(scheme))
         for other in alternatives.get(name, ())[1:]:
-            members[name]["flows"] |= typed_scheme(_encode(schemes[other]))["flows"]
+            members[name]["flows"] |= add_type(_encode(schemes[other]))["flows"]
     return members
 
 
@@ -197,7 +197,7 @@ def _decode_scheme(tree: JsonObject, path: str) -> list[tuple[str, hub.SecurityS
         if flows.get(name) is None:
             continue
         try:
-            scheme = _read({**tree, "flows": {name: _known_flow(name, flows[name])}}, path)
+            scheme = _read({**tree, "flows": {name: _strip_flow(name, flows[name])}}, path)
         except DecodeError:
             if name == "deviceCode":  # an unknown member in 0.x, which may hold anything
                 continue
@@ -206,7 +206,7 @@ def _decode_scheme(tree: JsonObject, path: str) -> list[tuple[str, hub.SecurityS
     return found or [("", _read({**tree, "flows": {}}, path))]
 
 
-def _known_flow(name: str, flow: Any) -> Any:
+def _strip_flow(name: str, flow: Any) -> Any:
     """A flow without members that 0.x does not define, except for a valid `pkceRequired`."""
     if type(flow) is not dict:
         return flow

@@ -18,7 +18,7 @@ from a2a_bridge.codec.values import describe
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.boundary import Conversion
-from a2a_bridge.dialects.irregular import Shape, explained
+from a2a_bridge.dialects.irregular import Shape, explain
 from a2a_bridge.dialects.members import Member
 from a2a_bridge.dialects.reader import Names, Refused
 from a2a_bridge.dialects.shape import inline, unit
@@ -166,7 +166,7 @@ def _payload(cls: type[Message], branches: Mapping[str, tuple[Shape, str]]) -> C
             return cls.FromString(f"{tag}{VARINT[len(body)]}{body}".encode("latin-1"))
         except (Refused, ValueError, RecursionError):
             pass
-        raise explained(shape, tree)
+        raise explain(shape, tree)
 
     return Conversion(encode, decode)
 

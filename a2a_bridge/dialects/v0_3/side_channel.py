@@ -100,10 +100,10 @@ def of_tree(pair: Pair) -> Channel:
             return ""  # the decoder of the row reports it
         return _text(PROTO, _of_message(message, collect_members(message, tree)))
 
-    def restored(tree: Any, text: str) -> Any:
+    def put_back(tree: Any, text: str) -> Any:
         return restore(tree, [one for one in _to_message(pair, text) if not one[0].endswith(UNKNOWN)])
 
-    return Channel(text, restored)
+    return Channel(text, put_back)
 
 
 def of_bytes(pair: Pair) -> Channel:
@@ -113,7 +113,7 @@ def of_bytes(pair: Pair) -> Channel:
         message = pair.wire.FromString(wire)
         return _text(PROTO, _of_message(message, collect_unknown(message)))
 
-    def restored(wire: bytes, text: str) -> bytes:
+    def put_back(wire: bytes, text: str) -> bytes:
         message = pair.wire.FromString(wire)
         entries = _to_message(pair, text)
         known = [entry for entry in entries if not entry[0].endswith(UNKNOWN)]
@@ -125,7 +125,7 @@ def of_bytes(pair: Pair) -> Channel:
         octets: bytes = message.SerializeToString()
         return octets
 
-    return Channel(text, restored)
+    return Channel(text, put_back)
 
 
 def of_list(
@@ -137,7 +137,7 @@ def of_list(
         texts = [item.text(one) or None for one in items(wire)]
         return dumps_ascii(texts) if any(texts) else ""
 
-    def restored(wire: Any, text: str) -> Any:
+    def put_back(wire: Any, text: str) -> Any:
         wire_items = items(wire)
         try:
             texts = loads(text)
@@ -151,7 +151,7 @@ def of_list(
         ]
         return replaced(wire, made)
 
-    return Channel(text, restored)
+    return Channel(text, put_back)
 
 
 def _text(source: str, entries: list[Entry]) -> str:

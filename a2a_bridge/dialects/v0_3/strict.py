@@ -25,14 +25,14 @@ def without_younger_members(tree: Any) -> Any:
         elif type(place) is dict:
             parts = place.get("content", place.get("parts"))
             if type(parts) is list:
-                moved = {str(index): found for index, part in enumerate(parts) if (found := _taken(part))}
+                moved = {str(index): found for index, part in enumerate(parts) if (found := _take(part))}
                 if moved:
                     place["metadata"] = {**(place.get("metadata") or {}), PARTS: moved}
             rest.extend(value for name, value in place.items() if name not in _FREE)
     return tree
 
 
-def _taken(part: Any) -> dict[str, Any]:
+def _take(part: Any) -> dict[str, Any]:
     """The members removed from a part."""
     found = {}
     if type(part) is dict:

@@ -50,7 +50,7 @@ def value(data: Any) -> dict[str, Any]:
     return {"@type": PREFIX + "google.protobuf.Value", "value": data}
 
 
-def listed(error: Mapping[str, Any]) -> list[Any]:
+def list_objects(error: Mapping[str, Any]) -> list[Any]:
     """The details of an `error` object over HTTP. Items that are no objects are left out."""
     found = error.get("details")
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []

@@ -34,7 +34,7 @@ _OUTER = frozenset({"taskId", "tenant"})
 _SINGLE = frozenset({ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG})
 
 
-def _nesting(tree: Any) -> str:
+def _find_nesting(tree: Any) -> str:
     """The member with the configuration in the draft's shape; empty for the shape of 1.0."""
     if type(tree) is not dict or "url" in tree:
         return ""
@@ -45,7 +45,7 @@ def _flat(tree: Any) -> Any:
     """A configuration of either shape in the shape of 1.0. Of both shapes, that of 1.0 remains: the other one
     is no unknown member, and callers get it from `_both`.
     """
-    name = _nesting(tree)
+    name = _find_nesting(tree)
     if not name:
         if type(tree) is dict and any(type(tree.get(one)) is dict for one in _NESTING):
             return {key: value for key, value in tree.items() if key not in _NESTING}
@@ -62,7 +62,7 @@ def _both(tree: Any) -> Any:
     return {**tree, "pushNotificationConfig": inner}
 
 
-def _nested(tree: Any) -> Any:
+def _nest(tree: Any) -> Any:
     """A request of 1.0 to create a configuration, in the draft's shape."""
     config = {name: value for name, value in tree.items() if name not in _OUTER and name != "id"}
     outer = {name: value for name, value in tree.items() if name in _OUTER}
@@ -72,11 +72,11 @@ def _nested(tree: Any) -> Any:
 def _each(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The same for a list of configurations."""
 
-    def changed(tree: Any) -> Any:
+    def apply(tree: Any) -> Any:
         configs = tree.get("configs") if type(tree) is dict else None
         return {**tree, "configs": [change(one) for one in configs]} if type(configs) is list else tree
 
-    return changed
+    return apply
 
 
 def _then(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -90,7 +90,9 @@ def with_draft(row: AnyRow) -> AnyRow:
 
         def decode_request(tree: Any) -> Any:
             # Most messages have no configuration: skipping them saves time.
-            return read(_configured(tree) if type(tree) is dict and "configuration" in tree else tree)
+            return read(
+                _rename_configuration(tree) if type(tree) is dict and "configuration" in tree else tree
+            )
 
         return replace(row, decode_request=decode_request)
     if row.operation not in _SINGLE and row.operation is not ops.LIST_PUSH_CONFIGS:
@@ -102,11 +104,11 @@ def with_draft(row: AnyRow) -> AnyRow:
         row = replace(row, decode_request=_then(_flat, row.decode_request))
     draft = replace(row, encode_response=_then(row.encode_response, both))
     if row.operation is ops.CREATE_PUSH_CONFIG:
-        draft = replace(draft, encode_request=_then(row.encode_request, _nested))
+        draft = replace(draft, encode_request=_then(row.encode_request, _nest))
         row = row.with_extras(fallback=draft)
 
     def variant(wire: Any, parameters: Mapping[str, str]) -> AnyRow:
-        nested = row.operation is ops.CREATE_PUSH_CONFIG and _nesting(wire)
+        nested = row.operation is ops.CREATE_PUSH_CONFIG and _find_nesting(wire)
         return draft if nested or caller(parameters).quirks.draft_push_configs else row
 
     return row.with_extras(variant=variant)
@@ -118,7 +120,7 @@ def draft_list(row: AnyRow) -> AnyRow:
     return listed.with_extras(variant=None)
 
 
-def _configured(tree: Any) -> Any:
+def _rename_configuration(tree: Any) -> Any:
     """Params of a message, with the 1.0 name for the configuration's member."""
     configuration = tree["configuration"]
     if type(configuration) is not dict or "pushNotificationConfig" not in configuration:

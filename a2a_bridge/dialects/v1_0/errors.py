@@ -78,7 +78,11 @@ BY_HTTP = {
 
 def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
     """The JSON-RPC error object; HTTP 200, except for errors found before JSON-RPC (level "http")."""
-    body = {"code": error.code, "message": error.message, "data": json_details(error) + underlying(error)}
+    body = {
+        "code": error.code,
+        "message": error.message,
+        "data": json_details(error) + build_underlying(error),
+    }
     return ErrorReply(error.reason.jsonrpc_http, body)
 
 
@@ -124,7 +128,7 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
     body = reply.body if isinstance(reply.body, Mapping) else {}
     inner = body.get("error")
     if isinstance(inner, Mapping):
-        details = any_details.listed(inner)
+        details = any_details.list_objects(inner)
         message = text_of(inner.get("message"))
         name = text_of(inner.get("status"))
         fallback = BY_GRPC.get(GrpcStatus[name]) if name in GrpcStatus.__members__ else None
@@ -181,7 +185,7 @@ def json_details(error: A2AError) -> list[Any]:
     return found
 
 
-def underlying(error: A2AError) -> list[Any]:
+def build_underlying(error: A2AError) -> list[Any]:
     """A second ErrorInfo with the reason of an error that has another name, if the JSON-RPC number and status
     do not identify the reason.
     """

@@ -126,10 +126,12 @@ def _http_row(operation: ops.Operation[Message, Message]) -> Row[HttpAddress, An
         return made
     # A2A .NET (1.0.0-preview3, A2AHttpProcessor.cs) reads the states in its query as C# names or numbers.
     encode = made.encode_request
-    return made.with_extras(fallback=replace(made, encode_request=lambda message: _numbered(encode(message))))
+    return made.with_extras(
+        fallback=replace(made, encode_request=lambda message: _number_state(encode(message)))
+    )
 
 
-def _numbered(tree: Any) -> Any:
+def _number_state(tree: Any) -> Any:
     """A ListTasks request with the number of its state."""
     state = tree.get("status")
     return {**tree, "status": hub.TaskState.Value(state)} if type(state) is str else tree

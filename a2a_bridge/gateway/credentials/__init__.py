@@ -2,7 +2,7 @@
 
 from a2a_bridge.gateway.credentials.client_credentials import ClientCredentials
 from a2a_bridge.gateway.credentials.schemes import mismatch, note_mismatch
-from a2a_bridge.gateway.credentials.sending import UpstreamCredentials, sending
+from a2a_bridge.gateway.credentials.sending import UpstreamCredentials, add_credentials
 from a2a_bridge.gateway.credentials.static import StaticCredentials
 from a2a_bridge.gateway.credentials.token_endpoint import TokenEndpoint
 from a2a_bridge.gateway.credentials.token_exchange import TokenExchange
@@ -13,7 +13,7 @@ __all__ = [
     "TokenEndpoint",
     "TokenExchange",
     "UpstreamCredentials",
+    "add_credentials",
     "mismatch",
     "note_mismatch",
-    "sending",
 ]

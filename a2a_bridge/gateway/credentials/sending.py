@@ -21,7 +21,7 @@ from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -64,7 +64,7 @@ class UpstreamCredentials(Protocol):
         ...
 
 
-def sending(credentials: UpstreamCredentials, dial: Dial) -> Dial:
+def add_credentials(credentials: UpstreamCredentials, dial: Dial) -> Dial:
     """How to dial interfaces so that calls have these credentials. Dialling raises ValueError if the options
     set one of the parameters, too.
     """
@@ -110,13 +110,13 @@ class _Sending:
     async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
         sent = await self._credentials.of(call.context)
         try:
-            return await opened(self._service.stream(_with(call, sent)))
+            return await open_stream(self._service.stream(_with(call, sent)))
         except A2AError as error:
             if not self._can_repeat(error, sent, call):
                 raise self._told(error) from None
         sent = await self._credentials.of(call.context)
         try:
-            return await opened(self._service.stream(_with(call, sent)))
+            return await open_stream(self._service.stream(_with(call, sent)))
         except A2AError as error:
             raise self._told(error) from None
 

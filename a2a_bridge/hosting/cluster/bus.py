@@ -37,11 +37,11 @@ class BusListener(Protocol):
         """Answers the request of another replica within seconds. Raises nothing."""
         ...
 
-    def hinted(self, hint: Hint, /) -> None:
+    def on_hint(self, hint: Hint, /) -> None:
         """Another replica gave a hint."""
         ...
 
-    def missed(self) -> None:
+    def on_gap(self) -> None:
         """Messages may have been lost: the connection was made again, or this replica was too slow."""
         ...
 

@@ -84,7 +84,7 @@ class ReplicaDirectory:
         number = crc32(task_id.encode())
         return max(self._alive, key=lambda name: (number ^ self._seeds[name]) * _MIX & _MASK, default="")
 
-    def looked(self, alive: frozenset[str], began: float) -> None:
+    def update_members(self, alive: frozenset[str], began: float) -> None:
         """A look that began at this time found these replicas."""
         if alive != self._alive:
             self._seeds = {name: crc32(name.encode()) for name in alive}
@@ -102,7 +102,7 @@ class ReplicaDirectory:
         """Ends a wait for a replica when that dies."""
         self._waiting.setdefault(name, set()).add(timer)
 
-    def waited(self, name: str, timer: asyncio.Timeout) -> None:
+    def end_wait(self, name: str, timer: asyncio.Timeout) -> None:
         """The wait is over."""
         waiting = self._waiting[name]
         waiting.discard(timer)
@@ -135,7 +135,7 @@ class ReplicaClient:
         return row.decode_response(body)
 
     async def begin(self, call: Call[Any, Any]) -> tuple[Event, bytes]:
-        """Begins a stream there: its first event, and the id to ask `passed` with."""
+        """Begins a stream there: its first event, and the id to ask `continues_after` with."""
         row = self._form.row(call.operation)
         if row is None:
             raise A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
@@ -143,7 +143,7 @@ class ReplicaClient:
         head, body = await self._call(call_id, call, row.encode_request(call.request))
         return Event(row.decode_response(body), head["event"], head["gap"]), call_id
 
-    async def passed(self, call_id: bytes, number: int) -> bool:
+    async def continues_after(self, call_id: bytes, number: int) -> bool:
         """True if a stream goes on after this event. False if that cannot be known: a new owner of the task
         does not have the old queue.
         """
@@ -231,7 +231,7 @@ class ReplicaClient:
                 try:
                     return decode(await self._bus.request(self._holder, frame.encode(), seconds))
                 finally:
-                    self._directory.waited(self._holder, timer)
+                    self._directory.end_wait(self._holder, timer)
         except TimeoutError:
             log.debug("replica %s did not answer in %.1f s", self._holder, seconds)
             raise

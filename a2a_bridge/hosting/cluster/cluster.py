@@ -1,7 +1,7 @@
 """One replica among the others: puts membership, bus, calls and tails together. It holds no tasks.
 
 Rules:
-1. The store sees `me`, `follow`, `unfollow`, `committed` and the callbacks of ClusterListener; the engine
+1. The store sees `me`, `follow`, `unfollow`, `publish` and the callbacks of ClusterListener; the engine
    sees Remote. Neither sees the bus.
 2. Only the database says who is dead. An outage of the bus ends no work of a live replica.
 """
@@ -36,7 +36,7 @@ _END = 5.0
 class ClusterListener(Protocol):
     """The store, as other replicas concern it. All methods run in its loop."""
 
-    def written_here(self, task_id: str, /) -> bool:
+    def is_holder(self, task_id: str, /) -> bool:
         """True if this replica holds the task."""
         ...
 
@@ -44,7 +44,7 @@ class ClusterListener(Protocol):
         """Another replica has committed these events."""
         ...
 
-    def woken(self, task_ids: Sequence[str], /) -> None:
+    def wake(self, task_ids: Sequence[str], /) -> None:
         """The log of these tasks may have further events."""
         ...
 
@@ -181,10 +181,10 @@ class Cluster:
         if self._tails is not None:
             self._tails.unfollow(task_id)
 
-    def committed(self, commits: Iterable[Committed], *, deliveries: bool) -> None:
+    def publish(self, commits: Iterable[Committed], *, deliveries: bool) -> None:
         """Tells others what this replica has committed: changes of tasks, and new entries of the outbox."""
         if self._tails is not None:
-            self._tails.committed(commits)
+            self._tails.publish(commits)
         if deliveries and not self._directory.alone:
             self._bus.hint(Hint.MAIL)
 
@@ -251,7 +251,7 @@ class Cluster:
             log.exception("a message of another replica cannot be answered")
         return answer.encode()
 
-    def hinted(self, hint: Hint, /) -> None:
+    def on_hint(self, hint: Hint, /) -> None:
         """See BusListener."""
         if hint is Hint.MAIL:
             if self._store is not None:
@@ -259,34 +259,34 @@ class Cluster:
             return
         self._heart.call(self._membership.hurry)
         if hint is Hint.ORPHANS:
-            self.orphaned()
+            self.on_orphans()
 
-    def missed(self) -> None:
+    def on_gap(self) -> None:
         """See BusListener."""
         if self._tails is not None:
-            self._tails.missed()
+            self._tails.on_gap()
         if self._store is not None:
             self._store.outbox_changed()
 
     # ------------------------------------------------------------------ MembershipListener
 
-    def renamed(self, me: str, /) -> None:
+    def on_rename(self, me: str, /) -> None:
         """See MembershipListener."""
         self.me = me
         self._bus.rename(me)
         if self._store is not None:
             self._store.let_go()
 
-    def looked(self, alive: frozenset[str], began: float, /) -> None:
+    def on_members(self, alive: frozenset[str], began: float, /) -> None:
         """See MembershipListener."""
-        self._directory.looked(alive, began)
+        self._directory.update_members(alive, began)
 
-    def orphaned(self) -> None:
+    def on_orphans(self) -> None:
         """See MembershipListener."""
         for callback in self._on_death:
             callback()
         if self._tails is not None:
-            self._tails.missed()
+            self._tails.on_gap()
 
     def unreachable(self) -> None:
         """See MembershipListener."""

@@ -20,13 +20,13 @@ from typing import Any, Protocol, TypeVar
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.messages import state_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import event_id, number_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.ports import OwnerLostError, Replica, Scope, scope_of
-from a2a_bridge.hosting.refusals import changed_hands
+from a2a_bridge.hosting.refusals import changed_hands_error
 from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.views import AT_REST, QueuePosition, TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -120,7 +120,7 @@ class ForwardingService:
 
     async def _open(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
         try:
-            return await opened(self._local.stream(call))
+            return await open_stream(self._local.stream(call))
         except NotOwnerError as error:
             other = error
         if other.task is None:
@@ -132,14 +132,14 @@ class ForwardingService:
             return self._followed(call, other, first, replica, call_id)
 
         async def local() -> Events:
-            first = await opened(self._local.stream(call))
+            first = await open_stream(self._local.stream(call))
             return _again(first)
 
         async def accepted(holder: NotOwnerError) -> Events | None:
             taken = await self._taken(holder, call)
             return None if taken is None else self._read(call, taken)
 
-        return await opened(await _at_owner(other, remote, local, accepted))
+        return await open_stream(await _at_owner(other, remote, local, accepted))
 
     async def _followed(
         self, call: Call[Any, Any], other: NotOwnerError, first: Event, replica: Replica, call_id: bytes
@@ -156,7 +156,7 @@ class ForwardingService:
             async for event in reading.events(_Waits()):
                 yield event
                 asks = state_of(event.message) == hub.TASK_STATE_INPUT_REQUIRED
-                if asks and not await replica.passed(call_id, number_of(event.id) or 0):
+                if asks and not await replica.continues_after(call_id, number_of(event.id) or 0):
                     return
         finally:
             reading.close()
@@ -216,7 +216,7 @@ async def _at_owner(
             return await local()
         except NotOwnerError as error:
             other = error
-    raise changed_hands()
+    raise changed_hands_error()
 
 
 async def _again(first: tuple[Event, Events] | None) -> Events:

@@ -44,15 +44,15 @@ LEFT = """
 class MembershipListener(Protocol):
     """The reactions of the store. All methods run in its loop."""
 
-    def renamed(self, me: str, /) -> None:
+    def on_rename(self, me: str, /) -> None:
         """All leases are lost, because this replica was declared dead. `me` is its new name."""
         ...
 
-    def looked(self, alive: frozenset[str], began: float, /) -> None:
+    def on_members(self, alive: frozenset[str], began: float, /) -> None:
         """The live replicas, this one included, of a look that began at this time of the loop's clock."""
         ...
 
-    def orphaned(self) -> None:
+    def on_orphans(self) -> None:
         """There may be orphans: after the start, and whenever a replica has died."""
         ...
 
@@ -96,7 +96,7 @@ class Membership:
         """Registers this replica. Raises SessionError."""
         await self._register()
         await self.beat()
-        self._post(self._listener.orphaned)
+        self._post(self._listener.on_orphans)
 
     def hurry(self) -> None:
         """Looks at once. For the loop of the heartbeat."""
@@ -114,7 +114,7 @@ class Membership:
                     # A replica that was to take the orphans over may have died, too.
                     ((left,),) = await self._session.run(LEFT, {})
                     if left:
-                        self._post(self._listener.orphaned)
+                        self._post(self._listener.on_orphans)
                 if failures:
                     log.info("the database can be reached again")
                 failures = 0
@@ -139,10 +139,10 @@ class Membership:
         if len(others) == len(rows):
             await self._register_again()
         elif self.name != self._announced_name:
-            self._renamed()  # by a statement whose result was lost
+            self._rename()  # by a statement whose result was lost
         self._last_beat, self._loss_suspected = began, False
         await self._watch(others)
-        self._post(self._listener.looked, self._others | {self.name}, began)
+        self._post(self._listener.on_members, self._others | {self.name}, began)
 
     async def leave(self) -> None:
         """Leaves: this replica's tasks become orphans at once. Without the database the others detect it by
@@ -176,19 +176,19 @@ class Membership:
                     self._seen[name] = beat, now
         left = frozenset(self._seen)
         if self._others - left:
-            self._post(self._listener.orphaned)
+            self._post(self._listener.on_orphans)
         self._others = left
 
     async def _register_again(self) -> None:
         log.error("this replica was declared dead; its tasks have other owners now")
         self.name = self._new_name()
         await self._register()
-        self._renamed()
+        self._rename()
 
-    def _renamed(self) -> None:
+    def _rename(self) -> None:
         self._announced_name = self.name
-        self._post(self._listener.renamed, self.name)
-        self._post(self._listener.orphaned)
+        self._post(self._listener.on_rename, self.name)
+        self._post(self._listener.on_orphans)
 
     def _suspect_loss(self) -> None:
         if not self._loss_suspected and _now() - self._last_beat >= self._lease:

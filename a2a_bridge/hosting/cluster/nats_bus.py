@@ -210,7 +210,7 @@ class NatsBus:
             self._told.add("permissions")
             log.warning("the account at NATS lacks rights, so replicas do not hear each other: %s", error)
         if isinstance(error, self._errors.SlowConsumerError) and self._listener is not None:
-            self._listener.missed()
+            self._listener.on_gap()
 
     def _tell(self, why: str) -> None:
         if why not in self._told:
@@ -223,13 +223,13 @@ class NatsBus:
                 "the connection to NATS is lost; calls to other replicas wait, and this replica polls"
             )
             if self._listener is not None:
-                self._listener.missed()
+                self._listener.on_gap()
 
     async def _back(self) -> None:
         log.warning("the connection to NATS works again")
         self._told.clear()
         if self._listener is not None:
-            self._listener.missed()
+            self._listener.on_gap()
 
     async def _gone(self, client: Any) -> None:
         """The client gave up, such as after an error of authorization."""
@@ -288,7 +288,7 @@ class NatsBus:
         if sender == self._me or self._listener is None:
             return
         with suppress(ValueError):  # of a newer release
-            self._listener.hinted(Hint(kind))
+            self._listener.on_hint(Hint(kind))
 
     def _give_hints(self) -> None:
         hints, self._hints = self._hints, set()

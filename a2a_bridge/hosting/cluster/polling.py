@@ -133,7 +133,7 @@ class PollingBus:
                 if self._failing:
                     self._failing = False
                     if self._listener is not None:
-                        self._listener.missed()
+                        self._listener.on_gap()
                 if loop.time() - swept > _SWEEP:
                     swept = loop.time()
                     await self._session.run(SWEEP, {})

@@ -73,7 +73,7 @@ class Position(NamedTuple):
 class TailListener(Protocol):
     """The readers of the store."""
 
-    def written_here(self, task_id: str, /) -> bool:
+    def is_holder(self, task_id: str, /) -> bool:
         """True if this replica holds the task: then its readers get the events without a bus."""
         ...
 
@@ -81,7 +81,7 @@ class TailListener(Protocol):
         """Events that another replica has committed. Those that do not follow are looked for in the log."""
         ...
 
-    def woken(self, task_ids: Sequence[str], /) -> None:
+    def wake(self, task_ids: Sequence[str], /) -> None:
         """The log of these tasks may have further events."""
         ...
 
@@ -139,7 +139,7 @@ class Tails:
         if followed is not None and followed.leave is not None:
             followed.leave()
 
-    def committed(self, commits: Iterable[Committed]) -> None:
+    def publish(self, commits: Iterable[Committed]) -> None:
         """Sends what this replica has committed."""
         if self._followed:
             for commit in commits:
@@ -157,7 +157,7 @@ class Tails:
             else:
                 self._bus.publish(topic(commit.task_id), _encode(commit, self._bus.most))
 
-    def missed(self) -> None:
+    def on_gap(self) -> None:
         """Any message may have been lost, or a holder may have changed."""
         for followed in self._followed.values():
             followed.said = float("-inf")
@@ -186,14 +186,14 @@ class Tails:
 
     def _hear(self, task_id: str, data: bytes) -> None:
         followed = self._followed.get(task_id)
-        if followed is None or self._listener.written_here(task_id):
+        if followed is None or self._listener.is_holder(task_id):
             return
         fence, first, count, ended = _HEADER.unpack_from(data)
         if fence <= followed.fence and first + count - 1 <= followed.last:
             return  # the log has shown it already
         if fence <= followed.fence or (not count and not ended):
             # Of a holder before the present one, or a reference.
-            self._listener.woken([task_id])
+            self._listener.wake([task_id])
             return
         followed.fence = fence
         followed.last = max(followed.last, first + count - 1)
@@ -207,7 +207,7 @@ class Tails:
                 async with asyncio.timeout(pause):
                     await self._now.wait()
             self._now.clear()
-            wanted = self._subscribed()
+            wanted = self._list_subscribed()
             moved, told = False, True
             try:
                 for start in range(0, len(wanted), _AT_ONCE):
@@ -225,11 +225,11 @@ class Tails:
                 pause = _QUICK if moved else min(POLL, pause * 2)
         self._looking = None
 
-    def _subscribed(self) -> list[str]:
+    def _list_subscribed(self) -> list[str]:
         """The tasks that others write, each with a subscription."""
         wanted = []
         for task_id, followed in self._followed.items():
-            if self._listener.written_here(task_id):
+            if self._listener.is_holder(task_id):
                 if followed.leave is not None:
                     followed.leave()
                     followed.leave = None
@@ -260,7 +260,7 @@ class Tails:
             if position.holder != followed.holder:
                 followed.holder, followed.said = position.holder, float("-inf")
         if moved:
-            self._listener.woken(moved)
+            self._listener.wake(moved)
         return bool(moved)
 
     async def _say(self) -> bool:

@@ -49,7 +49,7 @@ def intact(checksum: int | None, key: Sequence[str], *data: bytes) -> bool:
     return checksum_of(key, *data) == checksum
 
 
-def parsed(
+def parse_checked(
     parse: Callable[[bytes], Parsed], checksum: int | None, key: Sequence[str], data: bytes | None
 ) -> Parsed:
     """The message of a row. key: as above; the last one is the id of the task. Raises DamagedError."""

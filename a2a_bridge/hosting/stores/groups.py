@@ -178,7 +178,7 @@ class GroupWriter:
             lease.lose()
             lease.part()
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Waits until all changes are durable."""
         while self._group is not None or self._waits():
             self.commit_soon()
@@ -228,7 +228,7 @@ class GroupWriter:
             # Batches everything queued in this loop iteration.
             self._timer = self._loop.call_soon(self._collect)
 
-    def waiting(self, when: Callable[[Synced], None]) -> asyncio.Future[None]:
+    def as_future(self, when: Callable[[Synced], None]) -> asyncio.Future[None]:
         """A future that completes like a callback of `when`."""
         future: asyncio.Future[None] = self._loop.create_future()
 
@@ -306,7 +306,7 @@ class GroupWriter:
         try:
             results = await self._records.write(group.changes)
         except Exception as error:  # noqa: BLE001  it is logged there
-            self._failed(group, error)
+            self._fail(group, error)
         else:
             self._done(group, results)
 
@@ -357,7 +357,7 @@ class GroupWriter:
         self._on_lost(gone)
         return stored
 
-    def _failed(self, group: Group, error: Exception) -> None:
+    def _fail(self, group: Group, error: Exception) -> None:
         if isinstance(error, OSError | A2AError):
             # Once per outage: repeated failures have no news.
             level = logging.DEBUG if self._failing else logging.WARNING

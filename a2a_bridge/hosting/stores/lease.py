@@ -74,7 +74,7 @@ class CommitQueue(Protocol):
         """Commits as soon as possible: there is a waiter."""
         ...
 
-    def waiting(self, when: Callable[[Synced], None], /) -> Awaitable[None]:
+    def as_future(self, when: Callable[[Synced], None], /) -> Awaitable[None]:
         """Turns a callback into an awaitable."""
         ...
 
@@ -223,17 +223,17 @@ class TaskLease:
             self._waiters.append((self._submitted, self._writer.deadline(), callback))
             self._writer.commit_soon()
 
-    async def synced(self) -> None:
+    async def sync(self) -> None:
         if self.lost:
             self.lose()
             raise VersionConflictError(self.task_id)
         if self._submitted != self._synced:
-            await self._writer.waiting(self.when_synced)
+            await self._writer.as_future(self.when_synced)
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Waits until all changes so far are durable or dropped."""
         with suppress(VersionConflictError):
-            await self.synced()
+            await self.sync()
 
     async def room(self) -> None:
         while self._bytes > _MOST_BYTES or len(self._events) > _MOST_EVENTS or self._writer.crowded:

@@ -332,7 +332,7 @@ class MemoryWriter:
     def when_synced(self, callback: Synced, /) -> None:
         callback(VersionConflictError(self._entry.task_id) if self._lost else None)
 
-    async def synced(self) -> None:
+    async def sync(self) -> None:
         if self._lost:
             raise VersionConflictError(self._entry.task_id)
 

@@ -83,7 +83,7 @@ class MemoryLog(EventLog[hub.StreamResponse]):
         start = position - self.base
         return self.events[start : start + most]
 
-    def dropped(self, _: Sequence[hub.StreamResponse], size: int, /) -> None:
+    def on_drop(self, _: Sequence[hub.StreamResponse], size: int, /) -> None:
         self._memory.add(-size)
         while self._notes and self._notes[0][0] < self.base:
             self._drop_note(self._notes.popleft())

@@ -37,7 +37,7 @@ class _StoredConfig:
     version: str
     side_channel: str
 
-    def registered(self) -> Registered:
+    def to_registered(self) -> Registered:
         return Registered(
             hub.TaskPushNotificationConfig.FromString(self.data), self.version, self.side_channel
         )
@@ -84,7 +84,7 @@ class MemoryPushConfigStore:
         return self.now(scope, task_id, config_id)
 
     async def list(self, scope: Scope, task_id: str, /) -> list[Registered]:
-        return [config.registered() for config in self._tasks.get((scope, task_id), {}).values()]
+        return [config.to_registered() for config in self._tasks.get((scope, task_id), {}).values()]
 
     async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
         configs = self._tasks.get((scope, task_id))
@@ -97,7 +97,7 @@ class MemoryPushConfigStore:
     def now(self, scope: Scope, task_id: str, config_id: str) -> Registered | None:
         """The synchronous form of `get`."""
         config = self._tasks.get((scope, task_id), {}).get(config_id)
-        return None if config is None else config.registered()
+        return None if config is None else config.to_registered()
 
     def ids(self, scope: Scope, task_id: str) -> Sequence[str]:
         """The ids of a task's configs, oldest first."""

@@ -29,7 +29,7 @@ class MemorySends:
             self._sent.popitem(last=False)
         return None
 
-    async def answered(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
+    async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
         known = self._sent.get((scope, message_id))
         if known is not None:
             self._sent[scope, message_id] = known._replace(answer=answer)

@@ -108,7 +108,7 @@ class TaskTable:
         page = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
         last: Entry | None = None
         total = left = 0
-        for entry in self._matching(query):
+        for entry in self._match(query):
             total += 1
             if after is not None and (entry.time, entry.task_id) >= after:
                 continue
@@ -121,10 +121,10 @@ class TaskTable:
                 break
         token = ""
         if last is not None and left:
-            token = tokens.following(scope, query, (last.time, last.task_id))
+            token = tokens.next_token(scope, query, (last.time, last.task_id))
         return TaskPage(page.tasks, token, total)
 
-    def _matching(self, query: TaskQuery) -> Iterator[Entry]:
+    def _match(self, query: TaskQuery) -> Iterator[Entry]:
         for entry in reversed(self._entries.values()):
             if query.since is not None and entry.time < query.since:
                 return

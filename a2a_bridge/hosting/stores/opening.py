@@ -28,7 +28,7 @@ async def open_store(url: str, options: StoreOptions | None = None) -> AsyncIter
 
         yield MemoryStore(max_memory=(options or StoreOptions()).max_memory)
         return
-    from a2a_bridge.hosting.stores.sql.opened import opened  # rule 1
+    from a2a_bridge.hosting.stores.sql.opened import open_sql_store  # rule 1
 
-    async with opened(url, options or StoreOptions()) as store:
+    async with open_sql_store(url, options or StoreOptions()) as store:
         yield store

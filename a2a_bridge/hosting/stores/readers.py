@@ -97,7 +97,7 @@ class StoredLogs:
             events = [hub.StreamResponse.FromString(event) for event in data[known:]]
             one.extend(one.last, events, data[known:], ended=ended)
 
-    def woken(self, task_ids: Iterable[str] | None) -> None:
+    def wake(self, task_ids: Iterable[str] | None) -> None:
         """Other processes may have written events of these tasks, or of any if None."""
         for task_id in tuple(self._logs) if task_ids is None else task_ids:
             one = self._logs.get(task_id)
@@ -195,10 +195,10 @@ class _StoredLog(EventLog[hub.StreamResponse]):
             return ()
         return [event for one in segments for event in unpack(self.task_id, one, after)]
 
-    def dropped(self, _: Sequence[hub.StreamResponse], size: int, /) -> None:
+    def on_drop(self, _: Sequence[hub.StreamResponse], size: int, /) -> None:
         self._logs.memory.add(-size)
 
-    def given(self) -> int:
+    def last_given(self) -> int:
         return max(self.last, self._logs.last_written(self.task_id) or 0)
 
     def left(self) -> None:

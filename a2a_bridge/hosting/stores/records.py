@@ -201,7 +201,7 @@ class Records(Protocol):
 
 @runtime_checkable
 class SharedRecords(Records, Protocol):
-    """A driver for several processes on one database. It calls `StoreBase.heard` or `woken` for tasks that
+    """A driver for several processes on one database. It calls `StoreBase.heard` or `wake` for tasks that
     are read here and written elsewhere, `unreachable` and `let_go`.
     """
 

@@ -43,7 +43,7 @@ class RecordedSends:
             if instead is None or sent != instead._replace(holder=""):
                 return sent._replace(holder=known.holder)
 
-    async def answered(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
+    async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
         while (known := await self._read(scope, message_id)) is not None:
             row = self._row(scope, message_id, Sent(known.digest, known.task_id, answer))
             if await self._writer.write(SentChange(scope, message_id, known, row)) is not CONFLICT:

@@ -36,7 +36,7 @@ from a2a_bridge.hosting.ports import (
     VersionConflictError,
     WriteTotals,
 )
-from a2a_bridge.hosting.stores.checksums import DamagedError, parsed
+from a2a_bridge.hosting.stores.checksums import DamagedError, parse_checked
 from a2a_bridge.hosting.stores.errors import unavailable
 from a2a_bridge.hosting.stores.groups import GroupWriter
 from a2a_bridge.hosting.stores.lease import Pending, TaskLease, body_key
@@ -113,8 +113,8 @@ class StoreBase:
         self.writer = GroupWriter(
             records,
             self.me,
-            self._committed,
-            self._taken_over,
+            self._publish,
+            self._on_takeover,
             commit_delay=options.commit_delay,
             ack_timeout=options.ack_timeout,
             memory=self.memory,
@@ -175,7 +175,7 @@ class StoreBase:
         if before is not None:
             if not before.released:
                 raise VersionConflictError(task_id)
-            await before.synced()
+            await before.sync()
             if before.released_version == stored.version:
                 # Only a release has happened since.
                 stored = stored._replace(version=before.version)
@@ -187,9 +187,9 @@ class StoreBase:
         lease.note()
         try:
             async with asyncio.timeout(self.writer.ack_timeout):
-                await lease.synced()
+                await lease.sync()
         except BaseException as error:
-            # Without a release: if it is written after all, `_committed` finds that nobody works on it.
+            # Without a release: if it is written after all, `_publish` finds that nobody works on it.
             self.writer.forget(lease)
             if isinstance(error, TimeoutError):
                 raise unavailable() from None
@@ -197,9 +197,9 @@ class StoreBase:
         lease.on_lost = on_lost
         return lease
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Waits until all changes so far are durable."""
-        await self.writer.settled()
+        await self.writer.wait_settled()
 
     async def delete_expired(self, expiry: Expiry, /) -> None:
         """Deletes what is no longer kept. Raises UNAVAILABLE if the store does not work."""
@@ -211,7 +211,7 @@ class StoreBase:
         with suppress(TimeoutError):
             if self.refusal() is None:
                 async with asyncio.timeout(_LAST_WRITES):
-                    await self.writer.settled()
+                    await self.writer.wait_settled()
         self._logs.close()
         await self.writer.close()
         await self.records.close()
@@ -222,11 +222,11 @@ class StoreBase:
         at_hand = self._ended.get(scope, task_id)
         if at_hand is not None:
             return at_hand
-        await self._settled(scope, task_id)
+        await self._settle(scope, task_id)
         row = await self._row(scope, task_id)
         if row is None:
             return None
-        task = await _parsed_by_size([row], lambda: _folded(scope, task_id, row))
+        task = await _parse_by_size([row], lambda: _fold(scope, task_id, row))
         if row.place.state in TERMINAL:
             # It is the body itself, unless an older version wrote the end without one.
             data = row.body if row.body is not None and not row.tail else task.SerializeToString()
@@ -235,12 +235,12 @@ class StoreBase:
 
     async def get_many(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[Stored | None]:
         for scope, task_id in tasks:
-            await self._settled(scope, task_id)
+            await self._settle(scope, task_id)
         found: Found = []
         while some := tasks[len(found) :]:
             rows = await self._read(self.records.read_tasks(some))
             present = [row for row in rows if row is not None]
-            found += await _parsed_by_size(present, partial(_stored, some, rows))
+            found += await _parse_by_size(present, partial(_parse_stored, some, rows))
         return found
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
@@ -249,12 +249,12 @@ class StoreBase:
         while True:
             found = await self._read(self.records.find(scope, filling.query, filling.end))
             total = found.total if total is None else total
-            await _parsed_by_size(found.rows, partial(filling.add, found.rows))
+            await _parse_by_size(found.rows, partial(filling.add, found.rows))
             if filling.full or not found.more or not filling.query.page_size:
                 break
         token = ""
         if filling.end is not None and (filling.full or found.more):
-            token = self._tokens.following(scope, query, filling.end)
+            token = self._tokens.next_token(scope, query, filling.end)
         return TaskPage(filling.page.tasks, token, total, filling.left_out)
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
@@ -268,12 +268,12 @@ class StoreBase:
             segments = await self._segments(task_id, row.applied, sequence)
             if segments is not None:
                 past = row._replace(tail=segments, last=sequence)
-                return await _parsed_by_size([past], lambda: _folded(scope, task_id, past))
+                return await _parse_by_size([past], lambda: _fold(scope, task_id, past))
             row = await self._row(scope, task_id)
             if row is None:
                 return None
         present = row
-        return await _parsed_by_size([present], lambda: _folded(scope, task_id, present))
+        return await _parse_by_size([present], lambda: _fold(scope, task_id, present))
 
     def subscribe(self, task_id: str, after: int, /) -> LogReader[hub.StreamResponse]:
         return self._logs.subscribe(task_id, after)
@@ -298,7 +298,7 @@ class StoreBase:
         else:
             self._shared.on_orphans(callback)
 
-    def written_here(self, task_id: str, /) -> bool:
+    def is_holder(self, task_id: str, /) -> bool:
         """True if this process holds the task."""
         return task_id in self.writer.leases
 
@@ -306,9 +306,9 @@ class StoreBase:
         """Another process has committed these events, serialized, of which the first has this number."""
         self._logs.heard(task_id, first, data, ended)
 
-    def woken(self, task_ids: Sequence[str], /) -> None:
+    def wake(self, task_ids: Sequence[str], /) -> None:
         """Other processes may have changed these tasks."""
-        self._logs.woken(task_ids)
+        self._logs.wake(task_ids)
 
     def unreachable(self) -> None:
         """The database does not answer: `refusal` has to know it before the next write."""
@@ -317,7 +317,7 @@ class StoreBase:
     def let_go(self) -> None:
         """All leases are lost: others have declared this process dead."""
         self.writer.lose_all()
-        self._logs.woken(None)
+        self._logs.wake(None)
 
     # ------------------------------------------------------------------ parts of the above
 
@@ -328,11 +328,11 @@ class StoreBase:
             log.warning("the store cannot be read: %s", error)
             raise unavailable() from error
 
-    async def _settled(self, scope: Scope, task_id: str) -> None:
+    async def _settle(self, scope: Scope, task_id: str) -> None:
         """Waits for what this process writes of a task, unless the store does not work."""
         lease = self.writer.leases.get(task_id)
         if lease is not None and lease.scope == scope and lease.pending and self.writer.refusal() is None:
-            await lease.settled()
+            await lease.wait_settled()
 
     async def _row(self, scope: Scope, task_id: str) -> TaskRow | None:
         return (await self._read(self.records.read_tasks([(scope, task_id)])))[0]
@@ -358,11 +358,11 @@ class StoreBase:
         lease = self.writer.leases.get(task_id)
         return None if lease is None else lease.last
 
-    def _taken_over(self, task_ids: Sequence[str]) -> None:
+    def _on_takeover(self, task_ids: Sequence[str]) -> None:
         # Notifications about them were ignored while they were held here.
-        self._logs.woken(task_ids)
+        self._logs.wake(task_ids)
 
-    def _committed(self, committed: Sequence[Pending]) -> None:
+    def _publish(self, committed: Sequence[Pending]) -> None:
         self._logs.add(committed)
         for one in committed:
             lease, row = one.lease, one.change.row
@@ -392,7 +392,7 @@ class _Filling:
         """Adds tasks, until the page is full."""
         for row in rows:
             try:
-                task = _folded(self._scope, row.task_id, row)
+                task = _fold(self._scope, row.task_id, row)
             except DamagedError:
                 log.error("task %s is damaged in the store, and left out of a list", row.task_id)  # noqa: TRY400  no trace
                 self.left_out += 1
@@ -404,16 +404,16 @@ class _Filling:
             self.query = replace(self.query, page_size=self.query.page_size - 1)
 
 
-async def _parsed_by_size(rows: Sequence[TaskRow], parse: Callable[[], Result]) -> Result:
+async def _parse_by_size(rows: Sequence[TaskRow], parse: Callable[[], Result]) -> Result:
     size = sum(len(row.body or b"") + sum(len(one.data) for one in row.tail) for row in rows)
     return await asyncio.to_thread(parse) if size > _LARGE else parse()
 
 
-def _folded(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
+def _fold(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
     """The task of a row, as of event `row.last`. Scope and id: as asked for, because a damaged index may have
     led to another row. Raises DamagedError.
     """
-    task = parsed(hub.Task.FromString, row.checksum, body_key(scope, task_id), row.body)
+    task = parse_checked(hub.Task.FromString, row.checksum, body_key(scope, task_id), row.body)
     number = row.applied
     for segment in row.tail:
         for event in unpack(task_id, segment, number):
@@ -428,14 +428,14 @@ def _folded(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
     return task
 
 
-def _stored(tasks: Sequence[tuple[Scope, str]], rows: Sequence[TaskRow | None]) -> list[Stored | None]:
+def _parse_stored(tasks: Sequence[tuple[Scope, str]], rows: Sequence[TaskRow | None]) -> list[Stored | None]:
     """The tasks of these rows; None for those that are missing or damaged."""
     found: list[Stored | None] = []
     for (scope, task_id), row in zip(tasks, rows, strict=False):
         stored = None
         if row is not None:
             try:
-                task = _folded(scope, task_id, row)
+                task = _fold(scope, task_id, row)
                 stored = Stored(task, row.version, row.last, row.holder, row.applied)
             except DamagedError:
                 log.error("task %s is damaged in the store", task_id)  # noqa: TRY400  no trace

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.cli.client.acts import ABSENT, at, filled, problems, reached, stream_problems
+from a2a_bridge.cli.client.acts import ABSENT, at, fill, is_reached, problems, stream_problems
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
@@ -207,16 +207,16 @@ def test_paths_variables_and_conditions() -> None:
     assert at(tree, "a[*].b") == [1, 2]
     assert at(tree, "a[1].b") == [2]
     assert at(tree, "c.d") == []
-    assert [reached(text, tree) for text in ("state == X", "state in [Y, X]", "state != X")] == [
+    assert [is_reached(text, tree) for text in ("state == X", "state in [Y, X]", "state != X")] == [
         True,
         True,
         False,
     ]
-    assert filled({"x": "{{n}}", "y": "-{{n}}-"}, {"n": 5}) == {"x": 5, "y": "-5-"}
+    assert fill({"x": "{{n}}", "y": "-{{n}}-"}, {"n": 5}) == {"x": 5, "y": "-5-"}
     with pytest.raises(LookupError):
-        filled("{{none}}", {})
+        fill("{{none}}", {})
     with pytest.raises(ValueError, match="no condition"):
-        reached("whatever", tree)
+        is_reached("whatever", tree)
 
 
 def test_the_order_of_states() -> None:

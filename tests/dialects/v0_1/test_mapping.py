@@ -86,10 +86,10 @@ def test_an_id_that_was_made_here_does_not_go_back_and_any_other_does() -> None:
 
 def test_an_id_made_here_can_be_placed_elsewhere_and_stays_recognisable() -> None:
     tree = messages.decode_message({"role": "user", "parts": []}, "t")
-    moved = messages.placed(tree["messageId"], "t/1")
+    moved = messages.place_id(tree["messageId"], "t/1")
     assert moved != tree["messageId"]
     assert "messageId" not in messages.encode_message({**tree, "messageId": moved})
-    assert messages.placed("m1", "t/1") == "m1"
+    assert messages.place_id("m1", "t/1") == "m1"
 
 
 def test_members_that_0_1_lacks_go_along_under_their_own_names() -> None:

@@ -93,7 +93,7 @@ def test_an_event_without_a_status_is_one_of_an_unknown_task(said: bool | None) 
     row = ROW["message/stream"]
     tree = row.encode_response(event)
     assert (tree["status"], tree["final"]) == ({"state": "unknown"}, said is not False)
-    assert annotation.annotated_final(row.decode_response(tree).status_update) == (
+    assert annotation.read_final(row.decode_response(tree).status_update) == (
         False if said is False else None
     )
 
@@ -126,8 +126,8 @@ def test_final_of_an_unknown_state_is_known_to_other_versions() -> None:
     }
     row = ROW["message/stream"]
     event = row.decode_response(tree)
-    assert annotation.annotated_final(event.status_update) is False
-    assert annotation.annotated_final(row.decode_response(tree | {"final": True}).status_update) is None
+    assert annotation.read_final(event.status_update) is False
+    assert annotation.read_final(row.decode_response(tree | {"final": True}).status_update) is None
     assert NEWER["message/stream"].encode_response(event)["final"] is False
     silent = {name: value for name, value in tree.items() if name != "final"}
     assert says(row.encode_response(row.decode_response(silent)), silent)

@@ -174,7 +174,7 @@ def test_L02_null_in_free_data_is_a_value() -> None:
 @pytest.mark.parametrize("name", ["contextId", "metadata", "extensions", "referenceTaskIds"])
 def test_L02_null_for_an_optional_member_is_absence_that_comes_back(name: str) -> None:
     message = shapes.MESSAGE.decode({**MESSAGE, name: None})
-    assert unmapped.stripped(message) == shapes.MESSAGE.decode(MESSAGE)
+    assert unmapped.strip_copy(message) == shapes.MESSAGE.decode(MESSAGE)
     check(shapes.MESSAGE.decode, shapes.MESSAGE.encode, {**MESSAGE, name: None})
 
 
@@ -215,7 +215,7 @@ def test_L03_timestamps_are_understood_as_far_as_they_can_be_and_come_back(
     tree = {**TASK, "status": {"state": "working", "timestamp": text}}
     task = shapes.TASK.decode(tree)
     assert task.status.HasField("timestamp") == (canonical is not None)
-    stripped = shapes.TASK.encode(unmapped.stripped(task))
+    stripped = shapes.TASK.encode(unmapped.strip_copy(task))
     assert stripped["status"].get("timestamp") == canonical
     check(shapes.TASK.decode, shapes.TASK.encode, tree)
 
@@ -235,7 +235,7 @@ def test_L04_final_follows_from_the_state_and_is_noted_where_it_does_not(state: 
     assert not event.status_update.HasField("metadata")
     assert shapes.EVENT.encode(event) == status_update(state, final=derived)
     other = shapes.EVENT.decode(status_update(state, final=not derived))
-    assert annotation.annotated_final(other.status_update) is not derived
+    assert annotation.read_final(other.status_update) is not derived
     assert not unmapped.present(other), "it is no residue: those who end streams read it"
     for metadata in ({}, {"metadata": {"k": "v"}}, {"metadata": {}}):
         check(shapes.EVENT.decode, shapes.EVENT.encode, status_update(state, final=not derived, **metadata))
@@ -243,7 +243,7 @@ def test_L04_final_follows_from_the_state_and_is_noted_where_it_does_not(state: 
 
 def test_L04_a_missing_final_stays_missing() -> None:
     event = shapes.EVENT.decode(status_update("completed"))
-    assert annotation.annotated_final(event.status_update) is None
+    assert annotation.read_final(event.status_update) is None
     check(shapes.EVENT.decode, shapes.EVENT.encode, status_update("completed"))
     check(
         shapes.EVENT.decode, shapes.EVENT.encode, status_update("working", metadata={annotation.FINAL: True})

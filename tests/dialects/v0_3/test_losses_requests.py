@@ -285,7 +285,7 @@ def test_L22_any_event_may_come_first_and_marks_of_the_bridge_pass() -> None:
     task = shapes.TASK.decode(TASK)
     annotation.synthesise(task, annotation.SNAPSHOT)
     again = shapes.TASK.decode(codec.loads(codec.dumps(shapes.TASK.encode(task))))
-    assert annotation.synthesised(again) == annotation.SNAPSHOT
+    assert annotation.synthetic_kind(again) == annotation.SNAPSHOT
 
 
 # L23 data of errors

@@ -119,7 +119,7 @@ def test_no_history_at_all_comes_back_although_a2a_v1_cannot_say_it() -> None:
 def test_final_is_derived_or_noted(state: Any, final: bool) -> None:
     event = read(pairs.STATUS_UPDATE, task_id="t", status=v0.TaskStatus(state=state), final=final)
     derived = state in annotation.FINAL_STATES
-    assert annotation.annotated_final(event) == (None if final == derived else final)
+    assert annotation.read_final(event) == (None if final == derived else final)
     wire = written(pairs.STATUS_UPDATE, event)
     assert wire.final is final
     assert not wire.HasField("metadata")

@@ -36,14 +36,14 @@ from a2a_bridge_transports._http.asgi_request import (
     certificate_of,
     is_head_too_large,
 )
-from a2a_bridge_transports._http.batches import flushing
+from a2a_bridge_transports._http.batches import run_flushing
 from a2a_bridge_transports._http.exchange import (
     ClientLeftError,
     Headers,
     HttpStatusError,
     Reply,
     StreamReply,
-    refused,
+    reject_logged,
 )
 from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
 from a2a_bridge_transports._http.origin import base_url, is_host
@@ -231,7 +231,7 @@ class AsgiHost(Mounts):
         text = "the agent has not started; its log says why"
         refusal = A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
         request = _Served(self, scope, receive, send, *split(scope))
-        await request.reply(refused(request, refusal))
+        await request.reply(reject_logged(request, refusal))
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -328,10 +328,10 @@ class _Served(AsgiRequest):
         refusal = self._refusal()
         if refusal is None:
             host = self._host
-            handler = host.named(self) if host.names else host.find(method, self.path)
+            handler = host.find_handler(self) if host.names else host.find(method, self.path)
             reply = await handler(self)
         else:
-            reply = refused(self, refusal)
+            reply = reject_logged(self, refusal)
         if isinstance(reply, StreamReply):
             self.release()
             await self._stream(reply)
@@ -354,7 +354,7 @@ class _Served(AsgiRequest):
 
     async def reply(self, reply: Reply) -> None:
         """Sends a whole answer."""
-        headers = list(_encoded(reply.headers))
+        headers = list(_encode(reply.headers))
         body = reply.body
         if reply.status not in (204, 304):
             headers.append((b"content-length", b"%d" % len(body)))
@@ -375,7 +375,7 @@ class _Served(AsgiRequest):
         self._timer = loop.call_later(self._host.options.keep_alive, self._tick, reply)
         try:
             try:
-                await flushing(self._events(reply), self)
+                await run_flushing(self._events(reply), self)
             except BaseException as error:
                 if self.left:
                     raise
@@ -414,7 +414,7 @@ class _Served(AsgiRequest):
 
     def _begin(self, reply: StreamReply, *, gap: bool) -> None:
         """Makes the head. Raises A2AError for an invalid one."""
-        self._head = list(_encoded(reply.headers(gap=gap)))
+        self._head = list(_encode(reply.headers(gap=gap)))
 
     async def flush(self) -> None:
         await self._after_beat()
@@ -424,7 +424,7 @@ class _Served(AsgiRequest):
     async def _put(self, *, more: bool = True) -> None:
         """Sends the written data, and the head before it."""
         self._sending = True
-        data = self.taken()  # at once: `flushing` must not send it too while the head waits
+        data = self.take()  # at once: `flushing` must not send it too while the head waits
         try:
             if not self.started:
                 self.started = True
@@ -480,5 +480,5 @@ def split(scope: Scope) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _encoded(headers: Headers) -> tuple[tuple[bytes, bytes], ...]:
+def _encode(headers: Headers) -> tuple[tuple[bytes, bytes], ...]:
     return tuple((name.lower().encode("latin-1"), value.encode("utf-8")) for name, value in headers)

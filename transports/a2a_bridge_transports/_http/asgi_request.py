@@ -173,7 +173,7 @@ class AsgiRequest(HoldsInWork):
             await self.flush()
             await asyncio.sleep(0)
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         """The bytes of `parts`, which is empty afterwards."""
         parts = self.parts
         data = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -190,7 +190,7 @@ class AsgiRequest(HoldsInWork):
             self._check_body()
             return
         self._watch = asyncio.ensure_future(self.receive())
-        self._watch.add_done_callback(self._received)
+        self._watch.add_done_callback(self._on_receive)
 
     def body_read(self) -> None:
         """The body is complete. A request that was watched for its body is watched for its client again."""
@@ -234,11 +234,11 @@ class AsgiRequest(HoldsInWork):
         if self._limit is not None:
             self._limit.cancel()
         if self._watch is not None:
-            self._watch.remove_done_callback(self._received)
+            self._watch.remove_done_callback(self._on_receive)
             if isinstance(self._watch, asyncio.Task):
                 self._watch.cancel()
 
-    def _received(self, received: asyncio.Future[Message]) -> None:
+    def _on_receive(self, received: asyncio.Future[Message]) -> None:
         if received.cancelled():
             return
         if received.result()["type"] != "http.disconnect":

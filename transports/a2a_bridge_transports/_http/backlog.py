@@ -41,7 +41,7 @@ class Backlog:
         for one in self._sockets:
             one.setblocking(False)
 
-    def opened(self) -> None:
+    def on_open(self) -> None:
         """A connection is open: accepts the others if the loop was busy before."""
         now = monotonic()
         was_late = now - self._last > _LATE

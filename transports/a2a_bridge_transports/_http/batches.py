@@ -1,7 +1,7 @@
 """Batches of a stream: events that are ready together are sent together. For the HTTP hosts.
 
-`flushing` sends what has been written at the moment when the writer has to wait, so that no event is delayed.
-A writer that never waits keeps to the bounds of number, size and time here.
+`run_flushing` sends the written data at the moment when the writer has to wait, so that no event is delayed. A
+writer that never waits keeps to the bounds of number, size and time here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Flushed(Protocol):
 
 
 @coroutine
-def flushing(work: Coroutine[Any, Any, T], out: Flushed) -> Generator[Any, Any, T]:
+def run_flushing(work: Coroutine[Any, Any, T], out: Flushed) -> Generator[Any, Any, T]:
     """Runs `work` in this task. Before it waits, the data that it has written to `out` is sent."""
     value: Any = None
     error: BaseException | None = None

@@ -13,13 +13,13 @@ from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext, take_side_chan
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
-from a2a_bridge.dialects.carrying import sealed_side_channel
+from a2a_bridge.dialects.carrying import seal_side_channel
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
 from a2a_bridge.offload import SMALL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
 from a2a_bridge_transports._http.rows import (
-    addressed,
+    add_tenant,
     partly,
     read_large,
     take_parameters,
@@ -105,12 +105,12 @@ class ClientSide:
         if call.operation is ops.SUBSCRIBE_TO_TASK and (after := resume_id(call.context)):
             headers[LAST_EVENT_ID] = after
         if call.context.side_channel and self.dialect.declares:
-            headers[SIDE_CHANNEL] = sealed_side_channel(call.context.side_channel, call.request)
+            headers[SIDE_CHANNEL] = seal_side_channel(call.context.side_channel, call.request)
         return headers
 
-    def encoded(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
+    def encode(self, row: Row[Any, Any], call: Call[Any, Any]) -> Any:
         """The request on the wire, with the content beside it if the row has a place for that."""
-        request = addressed(call.request, self._tenant) if self._tenant else call.request
+        request = add_tenant(call.request, self._tenant) if self._tenant else call.request
         wire = row.encode_request(request)
         if row.extras.explicit is not None:
             wire = row.extras.explicit(wire, is_older(call.context.origin.version))
@@ -120,7 +120,7 @@ class ClientSide:
             wire = row.extras.request.restore(wire, given)
         return row.extras.strict(wire) if self._strict and row.extras.strict is not None else wire
 
-    def decoded(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
+    def decode(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
         """The answer; the content beside its message goes into `reply`."""
         found = self._found.get(row.operation)
         if found is not None and (answer := self._read_as(found, wire)) is not None:
@@ -166,13 +166,13 @@ class ClientSide:
                     raise
         return None
 
-    async def parsed(self, data: bytes, read: Callable[..., T], *arguments: Any) -> T:
+    async def parse(self, data: bytes, read: Callable[..., T], *arguments: Any) -> T:
         """The result of `read`, which parses `data`. Raises INVALID_AGENT_RESPONSE for too many values."""
         if len(data) <= SMALL:
             return read(*arguments)
         return await read_large(data, self.options.max_values, read, *arguments)
 
-    def answered(self, call: Call[Any, Any], headers: Mapping[str, str]) -> None:
+    def copy_parameters(self, call: Call[Any, Any], headers: Mapping[str, str]) -> None:
         """Copies the response parameters from the headers of a response."""
         found = response_parameters(headers, self.dialect)
         if found:

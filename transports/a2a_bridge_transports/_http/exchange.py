@@ -165,7 +165,7 @@ def refuse(error: A2AError) -> Reply:
     return Reply(encoded.status, JSON, dumps(encoded.body))
 
 
-def refused(request: Request, error: A2AError) -> Reply:
+def reject_logged(request: Request, error: A2AError) -> Reply:
     """The answer of `refuse`, with a line of the log."""
     log_refused(f"{request.method} {request.path}", request.peer, request.headers.get(VERSION, ""), error)
     return refuse(error)

@@ -199,7 +199,7 @@ class HttpHost(Mounts):
         if self._is_closed:
             return False
         if self._backlog is not None:
-            self._backlog.opened()
+            self._backlog.on_open()
         limit = self.options.max_connections
         full = 0 < limit <= len(self.connections)
         if full:

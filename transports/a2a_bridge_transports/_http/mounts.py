@@ -32,10 +32,10 @@ from a2a_bridge_transports._http.exchange import (
     not_allowed,
     not_found,
     refuse,
-    refused,
+    reject_logged,
 )
 from a2a_bridge_transports._http.names import HOST, VERSION
-from a2a_bridge_transports._http.parameters import declared_version
+from a2a_bridge_transports._http.parameters import read_version
 
 #: first segments of HTTP+JSON paths and of documents, which are no tenants
 _SEGMENTS = frozenset({"tasks", "v1", "card", "extendedAgentCard", ".well-known"})
@@ -163,7 +163,7 @@ class Mounts:
         if method in _READS and path in _ROOTS and self._front is not None and not plain:
             return _Front(self._front, self.find(method, path, plain=True)).get
         methods = self._exact.get(path)
-        if methods is None and method == "POST" and (posted := self._posted(path)) is not None:
+        if methods is None and method == "POST" and (posted := self._find_post(path)) is not None:
             return posted
         if methods is None:
             for prefix, handler in self._trees:
@@ -180,15 +180,15 @@ class Mounts:
         if found is not None:
             return found
         allowed = sorted({*methods, "OPTIONS"})
-        return _allowing(allowed) if method == "OPTIONS" else _refusing(allowed)
+        return _allow(allowed) if method == "OPTIONS" else _reject(allowed)
 
-    def named(self, request: Request) -> Handler:
+    def find_handler(self, request: Request) -> Handler:
         """The handler of a request, with regard to its host name."""
         host = request.headers.get(HOST, "").lower()
         name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
         return self.names.get(name) or self.find(request.method, request.path)
 
-    def _posted(self, path: str) -> Handler | None:
+    def _find_post(self, path: str) -> Handler | None:
         """The handler of a POST to a path that is not mounted itself."""
         if path in self._probes:
             return None
@@ -219,19 +219,19 @@ class Mounts:
 
 
 async def _refuse_path(request: Request) -> Reply:
-    return refused(request, not_found())
+    return reject_logged(request, not_found())
 
 
-def _allowing(allowed: list[str]) -> Handler:
+def _allow(allowed: list[str]) -> Handler:
     async def answer(_request: Request) -> Reply | StreamReply:
         return Reply(204, (("Allow", ", ".join(allowed)),))
 
     return answer
 
 
-def _refusing(allowed: list[str]) -> Handler:
+def _reject(allowed: list[str]) -> Handler:
     async def answer(request: Request) -> Reply | StreamReply:
-        return refused(request, not_allowed(allowed))
+        return reject_logged(request, not_allowed(allowed))
 
     return answer
 
@@ -259,7 +259,7 @@ class _Published:
     async def get(self, request: Request) -> Reply:
         base_url = request.base_url()
         try:
-            version = declared_version(request.headers, "")
+            version = read_version(request.headers, "")
             if self._variant is not None and (request.query or version):
                 query = request.query
                 if not query and reader(request.headers).quirks.http_cards:

@@ -26,13 +26,13 @@ def base_url(scheme: str, host: str, root: str, headers: Mapping[str, str], *, t
     """
     prefix = ""
     if trusted:
-        scheme, host, prefix = _forwarded(scheme, host, headers)
+        scheme, host, prefix = _read_forwarded(scheme, host, headers)
     if f"{root}/".startswith(f"{prefix}/"):
         prefix = ""  # the server below already has the same prefix
     return f"{scheme}://{host}{prefix}{root}".rstrip("/")
 
 
-def _forwarded(scheme: str, host: str, headers: Mapping[str, str]) -> tuple[str, str, str]:
+def _read_forwarded(scheme: str, host: str, headers: Mapping[str, str]) -> tuple[str, str, str]:
     pairs = _first_forwarded(headers.get("Forwarded", ""))
     proto = pairs.get("proto") or _first(headers, "X-Forwarded-Proto")
     if proto.lower() in ("http", "https"):

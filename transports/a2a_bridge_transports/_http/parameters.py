@@ -28,7 +28,7 @@ from a2a_bridge.core.call import (
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.resume import GAP
 from a2a_bridge.dialects import Dialect
-from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merged
+from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merge
 from a2a_bridge_transports._http.exchange import Headers, HttpStatusError
 from a2a_bridge_transports._http.names import CONTENT_ENCODING, CONTENT_TYPE, DEADLINE, VERSION
 
@@ -93,7 +93,7 @@ class HeaderParameters(Mapping[str, str]):
     def get(self, name: str, default: Any = None) -> Any:
         values = self._headers.getall(name, [])
         if name == EXTENSIONS_PARAMETER and OLDER_EXTENSIONS in self._headers:
-            values = [merged([*values, *self._headers.getall(OLDER_EXTENSIONS, [])])]
+            values = [merge([*values, *self._headers.getall(OLDER_EXTENSIONS, [])])]
         if not values:
             return default
         return values[0] if len(values) == 1 else Joined(values)
@@ -145,7 +145,7 @@ class Overlaid(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
-def declared_version(headers: MultiMapping[str], query: str) -> str:
+def read_version(headers: MultiMapping[str], query: str) -> str:
     """The A2A-Version header, else the query parameter of that name in any case (spec 3.6.1), else "".
 
     Several of them are joined by commas, as gRPC metadata are.
@@ -279,7 +279,7 @@ def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[st
     found = {}
     extensions = [value for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS) if (value := headers.get(name))]
     if extensions:
-        found[EXTENSIONS_PARAMETER] = merged(extensions) if len(extensions) > 1 else extensions[0]
+        found[EXTENSIONS_PARAMETER] = merge(extensions) if len(extensions) > 1 else extensions[0]
     if left_out := headers.get(LEFT_OUT_PARAMETER):
         found[LEFT_OUT_PARAMETER] = left_out
     if dialect.declares and (side_channel := headers.get(SIDE_CHANNEL)):

@@ -301,7 +301,7 @@ class RequestParser:
             return
         if len(self._lines) >= MOST_HEADERS:
             raise HeadTooLargeError(431)
-        known = _names.get(name) or _remembered(name)
+        known = _names.get(name) or _remember(name)
         self._lines.append((known, value.rstrip(b" \t").decode("utf-8", "surrogateescape")))
 
     def on_headers_complete(self) -> None:
@@ -340,7 +340,7 @@ class RequestParser:
         self.complete = True
 
 
-def _remembered(name: bytes) -> str:
+def _remember(name: bytes) -> str:
     text = istr(name.decode())
     if len(_names) < _REMEMBERED:
         _names[name] = text

@@ -350,7 +350,7 @@ class Connection(asyncio.Protocol):
 
     # ------------------------------------------------------------------ ends
 
-    def answered(self, *, keep: bool) -> None:
+    def on_answered(self, *, keep: bool) -> None:
         """The request has been answered. keep: whether the connection stays open."""
         self.request = None
         if self.transport is None:

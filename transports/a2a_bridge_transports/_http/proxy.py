@@ -26,7 +26,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def redacted_url(proxy: URL) -> str:
+def redact_url(proxy: URL) -> str:
     """A proxy for messages, without its credentials."""
     return str(proxy.with_user(None))
 

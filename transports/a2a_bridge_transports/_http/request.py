@@ -14,7 +14,7 @@ from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too
 from a2a_bridge.core.trust import Trust
 from a2a_bridge.memory import HoldsInWork
 from a2a_bridge.offload import SMALL
-from a2a_bridge_transports._http.batches import flushing
+from a2a_bridge_transports._http.batches import run_flushing
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import (
     SLOWEST_BODY,
@@ -24,7 +24,7 @@ from a2a_bridge_transports._http.exchange import (
     StreamReply,
     body_too_slow,
     refuse,
-    refused,
+    reject_logged,
 )
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.names import CONTENT_ENCODING, HOST
@@ -53,7 +53,7 @@ class Owner(Protocol):
 
     def find(self, method: str, path: str) -> Handler: ...
 
-    def named(self, request: HostRequest) -> Handler: ...
+    def find_handler(self, request: HostRequest) -> Handler: ...
 
     def check(self, request: HostRequest) -> A2AError | None:
         """Why a request is refused before any handler sees it; None if it is not."""
@@ -223,11 +223,11 @@ class HostRequest(HoldsInWork):
             reply: Reply | StreamReply
             if refusal is None:
                 host = self._host
-                handler = host.named(self) if host.names else host.find(self.method, self.path)
+                handler = host.find_handler(self) if host.names else host.find(self.method, self.path)
                 reply = await handler(self)
             else:
                 self.close = True
-                reply = refused(self, refusal)
+                reply = reject_logged(self, refusal)
             if isinstance(reply, Reply):
                 self._send(reply)
                 if connection.is_full:
@@ -236,7 +236,7 @@ class HostRequest(HoldsInWork):
                 self.release()
                 writer = self._writer(reply)
                 try:
-                    failure = await flushing(writer.run(reply), writer)
+                    failure = await run_flushing(writer.run(reply), writer)
                 finally:
                     writer.release()
                     await reply.source.aclose()
@@ -259,7 +259,7 @@ class HostRequest(HoldsInWork):
             if self._held:
                 self.release()
             self.task = None
-            connection.answered(keep=not self.close)
+            connection.on_answered(keep=not self.close)
 
     def _send(self, reply: Reply) -> None:
         if len(reply.body) > SMALL:

@@ -21,7 +21,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import Row
-from a2a_bridge.dialects.carrying import opened_side_channel
+from a2a_bridge.dialects.carrying import open_side_channel
 from a2a_bridge.dialects.listing import decode_list, encode_list, is_list
 from a2a_bridge.memory import in_work
 from a2a_bridge.offload import response_needs_worker, run_in_worker
@@ -49,7 +49,7 @@ def write_response(
     return finish(wire)
 
 
-def addressed(request: Any, tenant: str) -> Any:
+def add_tenant(request: Any, tenant: str) -> Any:
     """The request with the tenant of an interface, if it has none (spec 4.4.6)."""
     if request.tenant:
         return request
@@ -80,7 +80,7 @@ def take_parameters(call: Call[Any, Any], found: dict[str, str], log: logging.Lo
     found, lossy = relayable(found)
     for name in lossy:
         log.warning("the agent's parameter %s is no printable ASCII; it is not passed on whole", name)
-    if (given := found.pop(SIDE_CHANNEL, None)) and (text := opened_side_channel(given, call.request)):
+    if (given := found.pop(SIDE_CHANNEL, None)) and (text := open_side_channel(given, call.request)):
         call.context.reply.side_channel = text
     call.context.reply.update(found)
 

@@ -35,8 +35,8 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import GAP, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, newest_first
-from a2a_bridge.dialects.carrying import opened_side_channel, sealed_side_channel
-from a2a_bridge.dialects.detect import detect, presumed
+from a2a_bridge.dialects.carrying import open_side_channel, seal_side_channel
+from a2a_bridge.dialects.detect import detect, presume
 from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge.peers import caller
 from a2a_bridge.refused import log_refused
@@ -52,7 +52,7 @@ from a2a_bridge_transports._http.names import DEADLINE, SIDE_CHANNEL
 from a2a_bridge_transports._http.parameters import (
     Overlaid,
     deadline_of,
-    declared_version,
+    read_version,
     reply_headers,
 )
 
@@ -115,16 +115,16 @@ class ServerSide(Generic[Index]):
 
         having: the versions that have the operation.
         """
-        declared = declared_version(request.headers, request.query)
+        declared = read_version(request.headers, request.query)
         has = [table.dialect for table in having]
         return self._tables[detect(declared, self._tables, has, lenient=self._lenient)]
 
-    def presumed(self, request: Request, having: Sequence[Table[Index]] = ()) -> Table[Index]:
+    def presume(self, request: Request, having: Sequence[Table[Index]] = ()) -> Table[Index]:
         """The version for the error of a request that failed before its version was known."""
         if len(self.tables) == 1:
             return self.tables[0]
-        declared = declared_version(request.headers, request.query)
-        return self._tables[presumed(declared, tuple(self._tables), [table.dialect for table in having])]
+        declared = read_version(request.headers, request.query)
+        return self._tables[presume(declared, tuple(self._tables), [table.dialect for table in having])]
 
     async def principal(self, request: Request) -> Principal | None:
         """The caller of a request; None if callers are not identified. Raises UNAUTHENTICATED and
@@ -154,7 +154,7 @@ class ServerSide(Generic[Index]):
             more = dict(extracted or {})
             side_channel = more.pop(SIDE_CHANNEL, "")
             if received and not table.older:
-                side_channel = opened_side_channel(received, message) or side_channel
+                side_channel = open_side_channel(received, message) or side_channel
             parameters = Overlaid(parameters, more, without=SIDE_CHANNEL)
         return CallContext(
             message.tenant,
@@ -195,7 +195,7 @@ class ServerSide(Generic[Index]):
         """Logs an error for a request that has not become a call."""
         if context is None:
             asked = f"{request.method} {request.path}" + (f" {name}" if name != A_REQUEST else "")
-            declared = declared_version(request.headers, request.query)
+            declared = read_version(request.headers, request.query)
             log_refused(asked, request.peer, declared, error, self._kind)
 
     def reply_headers(
@@ -217,7 +217,7 @@ class ServerSide(Generic[Index]):
             return ()
         reply = dict(context.reply)
         if context.reply.side_channel and not table.older and about is not None:
-            reply[SIDE_CHANNEL] = sealed_side_channel(context.reply.side_channel, about)
+            reply[SIDE_CHANNEL] = seal_side_channel(context.reply.side_channel, about)
         if gap:
             reply[RESUME_PARAMETER] = GAP
         try:

@@ -29,7 +29,7 @@ from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.certificates import alert_problem, certificate_problem
-from a2a_bridge_transports._http.proxy import proxy_of, redacted_url
+from a2a_bridge_transports._http.proxy import proxy_of, redact_url
 
 #: seconds an idle connection is kept for the next call. Less than the 5 s of uvicorn and Node.js: a call that
 #: meets the close of the server fails, and cannot be repeated because the server may have read it
@@ -70,7 +70,7 @@ def url_of(address: str, tls: Any) -> str:
 
 
 @asynccontextmanager
-async def opened(
+async def open_session(
     options: DialOptions, resolver: AbstractResolver | None = None
 ) -> AsyncIterator[aiohttp.ClientSession]:
     """A session, not connected yet. resolver: called for every connection, instead of the system's."""
@@ -143,8 +143,8 @@ class Checked(AbstractResolver):
         """Nothing to close."""
 
 
-def checked(resolve: Resolve | None) -> Checked | None:
-    """A resolver for `opened` that calls `resolve`; None for the system's."""
+def build_resolver(resolve: Resolve | None) -> Checked | None:
+    """A resolver for `open_session` that calls `resolve`; None for the system's."""
     return None if resolve is None else Checked(resolve)
 
 
@@ -156,7 +156,7 @@ class Exchanger:
         self._options = options
         self._proxies: dict[tuple[str, str], URL | None] = {}
 
-    def remaining(self, context: CallContext, default: float | None) -> float | None:
+    def remaining_time(self, context: CallContext, default: float | None) -> float | None:
         """Seconds until the deadline; `default` without one. Raises DEADLINE_EXCEEDED if it has passed."""
         if context.deadline is None:
             return default
@@ -342,7 +342,7 @@ def _lines(headers: Mapping[str, str]) -> Mapping[str, str] | list[tuple[str, st
     return [(name, entry) for name, value in headers.items() for entry in entries_of(value)]
 
 
-def redirected(status: int, headers: Mapping[str, str], url: URL) -> A2AError | None:
+def redirect_error(status: int, headers: Mapping[str, str], url: URL) -> A2AError | None:
     """The error for a redirect: redirects are not followed, so the interface's URL is wrong."""
     if not 300 <= status < 400:
         return None
@@ -387,13 +387,13 @@ async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
     DEADLINE_EXCEEDED, also where calls may take as long as they want.
     """
     limit = DOCUMENT_TIME if options.timeout is None else min(options.timeout, DOCUMENT_TIME)
-    resolver = checked(options.resolve)
-    async with opened(options, resolver) as session:
+    resolver = build_resolver(options.resolve)
+    async with open_session(options, resolver) as session:
         exchanger = Exchanger(session, options)
 
         async def fetch(url: str, headers: Mapping[str, str]) -> Fetched:
             sent = {**options.parameters, **headers}
-            target = parsed(url_of(url, None))
+            target = parse_url(url_of(url, None))
             if resolver is not None:
                 await resolver.check_literal(target)
             try:
@@ -410,14 +410,14 @@ async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
 
 
 @asynccontextmanager
-async def exchanging(options: DialOptions) -> AsyncIterator[Exchange]:
+async def open_exchange(options: DialOptions) -> AsyncIterator[Exchange]:
     """An Exchange with a session of its own."""
-    resolver = checked(options.resolve)
-    async with opened(options, resolver) as session:
+    resolver = build_resolver(options.resolve)
+    async with open_session(options, resolver) as session:
         exchanger = Exchanger(session, options)
 
         async def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
-            target = parsed(url)
+            target = parse_url(url)
             if resolver is not None:
                 await resolver.check_literal(target)
             fetched = await exchanger.call(method, target, headers, body, options.timeout)
@@ -430,13 +430,13 @@ async def exchanging(options: DialOptions) -> AsyncIterator[Exchange]:
 @asynccontextmanager
 async def poster(options: DialOptions, resolve: Resolve | None = None) -> AsyncIterator[Post]:
     """A Post with a session of its own. resolve: see bindings.http_post."""
-    receiver = checked(resolve)
-    resolver = receiver or checked(options.resolve)
-    async with opened(options, resolver) as session:
+    receiver = build_resolver(resolve)
+    resolver = receiver or build_resolver(options.resolve)
+    async with open_session(options, resolver) as session:
         exchanger = Exchanger(session, options)
 
         async def post(url: str, headers: Mapping[str, str], body: bytes) -> Fetched:
-            target = parsed(url)
+            target = parse_url(url)
             if receiver is not None:
                 return await exchanger.post_unread(target, headers, body, options.timeout, receiver)
             if resolver is not None:
@@ -446,7 +446,7 @@ async def poster(options: DialOptions, resolve: Resolve | None = None) -> AsyncI
         yield post
 
 
-def parsed(url: str) -> URL:
+def parse_url(url: str) -> URL:
     """A URL as written, without any re-encoding. Raises UNAVAILABLE (phase=connect) for an invalid one."""
     with contextlib.suppress(ValueError):
         found = URL(url, encoded=True)
@@ -462,9 +462,7 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
     proxy: the one that the request went through. secure: whether it was sent over TLS.
     """
     through = (
-        f" (through the proxy {redacted_url(proxy)}, which the environment names)"
-        if proxy is not None
-        else ""
+        f" (through the proxy {redact_url(proxy)}, which the environment names)" if proxy is not None else ""
     )
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         problem = certificate_problem(_reason(error.certificate_error))

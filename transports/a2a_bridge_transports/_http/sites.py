@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_transports._http.exchange import Handler, Reply, Request, StreamReply, refused
+from a2a_bridge_transports._http.exchange import Handler, Reply, Request, StreamReply, reject_logged
 from a2a_bridge_transports._http.mounts import Mounts, canonical
 
 
@@ -102,17 +102,17 @@ class Site(Mounts):
 
     async def _at_path(self, request: Request) -> Reply | StreamReply:
         path = request.path[len(self.prefix) :] or "/"
-        return await self._answered(_BelowRequest(request, path, self.prefix))
+        return await self._answer(_BelowRequest(request, path, self.prefix))
 
     async def _at_name(self, request: Request) -> Reply | StreamReply:
         if f"{request.path}/".startswith(f"{self.prefix}/"):
             return await self._at_path(request)
-        return await self._answered(request)
+        return await self._answer(request)
 
-    async def _answered(self, request: Request) -> Reply | StreamReply:
+    async def _answer(self, request: Request) -> Reply | StreamReply:
         if not self._is_open and not request.path.endswith(("/livez", "/readyz")):
             error = A2AError(Reason.UNAVAILABLE, "the agent is not available", blame=Blame.SELF)
-            return refused(request, error)
+            return reject_logged(request, error)
         return await self.find(request.method, request.path)(request)
 
 

@@ -34,7 +34,7 @@ from a2a_bridge_transports._http.asgi_request import (
     certificate_of,
     is_head_too_large,
 )
-from a2a_bridge_transports._http.batches import flushing
+from a2a_bridge_transports._http.batches import run_flushing
 from a2a_bridge_transports.grpc.frames import (
     CODINGS,
     FrameError,
@@ -148,7 +148,7 @@ class GrpcCalls:
                 names = [name for handlers in self._handlers for name in handlers.services]
                 call.reflection = Reflection((*names, HEALTH))
             else:
-                found = (handlers.refusing(path) for handlers in self._handlers)
+                found = (handlers.find_rejecting(path) for handlers in self._handlers)
                 call.method = next((method for method in found if method is not None), None)
         return call
 
@@ -273,7 +273,7 @@ class _Call(AsgiRequest):
                 if self._held:
                     self.release()  # the handler counts the message itself
                 handled = method.answer(wire, self)
-                result = await (flushing(handled, self) if method.streaming else handled)  # type: ignore[arg-type]
+                result = await (run_flushing(handled, self) if method.streaming else handled)  # type: ignore[arg-type]
                 if type(result) is bytes:
                     await self._respond(result)
                 elif type(result) is Refusal:
@@ -281,7 +281,7 @@ class _Call(AsgiRequest):
                 else:
                     await self._end(0, "")
             elif self.reflection is not None:
-                await flushing(self._reflect(self.reflection), self)
+                await run_flushing(self._reflect(self.reflection), self)
                 await self._end(0, "")
             else:
                 await self._end(GrpcStatus.UNIMPLEMENTED, "Method not found!")
@@ -377,7 +377,7 @@ class _Call(AsgiRequest):
             self.left = True
             raise
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         parts, pack = self.parts, prefix.pack
         data = b"".join([piece for message in parts for piece in (pack(0, len(message)), message)])
         parts.clear()
@@ -385,7 +385,7 @@ class _Call(AsgiRequest):
         return data
 
     async def flush(self) -> None:
-        data = self.taken()
+        data = self.take()
         try:
             if not self.started:
                 await self.send(self._start())
@@ -398,7 +398,7 @@ class _Call(AsgiRequest):
     async def _end(self, status: int, text: str, trailing: Trailing = ()) -> None:
         """Sends the status, after the written data."""
         trailers = status_headers(status, text) + (self._trailing or []) + headers_of_metadata(trailing)
-        data = self.taken() if self.parts else b""
+        data = self.take() if self.parts else b""
         try:
             if not self.started:
                 await self.send(self._start())

@@ -31,32 +31,33 @@ from a2a_bridge.core.call import (
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.resume import counted_on, gap_of, resume_id
+from a2a_bridge.core.resume import count_on, gap_of, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
 from a2a_bridge.dialects.carrying import (
-    opened_response,
-    sealed_request,
-    sealed_side_channel,
+    open_response,
+    seal_request,
+    seal_side_channel,
 )
 from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports._http.proxy import grpc_proxy, is_loopback
 from a2a_bridge_transports._http.rows import (
-    addressed,
+    add_tenant,
     partly,
     read_large,
     take_parameters,
     without,
 )
-from a2a_bridge_transports.grpc.frame_observer import observed
+from a2a_bridge_transports.grpc.frame_observer import observe_frames
 from a2a_bridge_transports.grpc.keepalive import Keepalive
 from a2a_bridge_transports.grpc.redial import Redialled, place_name, place_of
 from a2a_bridge_transports.grpc.wire import (
     Pairs,
     begins_with_gap,
-    broken,
+    broken_error,
+    describe_unconnected,
     error_reply,
     first_event,
     metadata_of,
@@ -64,7 +65,6 @@ from a2a_bridge_transports.grpc.wire import (
     says_unconnected,
     target_of,
     too_large,
-    unconnected,
 )
 
 log = logging.getLogger("a2a_bridge.grpc")
@@ -172,7 +172,10 @@ class _Client:
             style = channel.unary_stream if row.streaming else channel.unary_unary
             start = style(row.address)
             self._methods[row.operation] = _Method(
-                row, start if options.frame_observer is None else observed(start, row, options.frame_observer)
+                row,
+                start
+                if options.frame_observer is None
+                else observe_frames(start, row, options.frame_observer),
             )
         self._keepalive = Keepalive(channel, options.idle_timeout)
 
@@ -215,11 +218,11 @@ class _Client:
                 take_parameters(call, reply_parameters(received, self._dialect), log)
                 gap = begins_with_gap(received)
                 if first := first_event(received):
-                    ids = chain((first,), islice(counted_on(first), 1, None))
+                    ids = chain((first,), islice(count_on(first), 1, None))
             while answer is not eof:
                 keepalive.last_received = time.monotonic()
                 if len(answer) <= SMALL:
-                    message = decode(opened_response(answer, row.address))
+                    message = decode(open_response(answer, row.address))
                 else:
                     message = await self._large(row, call, answer)
                 id_ = next(ids, "") if ids is not None else ""
@@ -228,7 +231,7 @@ class _Client:
                     if ids is not None and mark.id and mark.id != id_:
                         # The snapshot replaces lost events: the ids continue from its own.
                         id_ = mark.id
-                        ids = islice(counted_on(id_), 1, None)
+                        ids = islice(count_on(id_), 1, None)
                 yield Event(message, id_, gap)
                 gap = False
                 answer = await read()
@@ -254,11 +257,11 @@ class _Client:
             raise A2AError(
                 Reason.UNAVAILABLE, "this client is closed", metadata={"phase": "connect"}, blame=Blame.SELF
             )
-        request = addressed(call.request, self._tenant) if self._tenant else call.request
+        request = add_tenant(call.request, self._tenant) if self._tenant else call.request
         row = method.row
         if row.extras.for_agent is not None:
             row = row.extras.for_agent(call.context)
-        wire = await run(_written, row, request, call.context)
+        wire = await run(_write, row, request, call.context)
         pairs = self._metadata(call)
         if row.extras.parameters is not None:
             pairs = (*pairs, *row.extras.parameters.items())
@@ -266,7 +269,7 @@ class _Client:
             pairs = (*pairs, (LAST_EVENT_PARAMETER, after))
         # grpcio converts pairs in any other form, which takes longer.
         metadata = self._unchanged if pairs is self._constant else grpc.aio.Metadata(*pairs)
-        timeout = limit if call.context.deadline is None else _remaining(call.context.deadline)
+        timeout = limit if call.context.deadline is None else _remaining_time(call.context.deadline)
         return method.start(wire, timeout=timeout, metadata=metadata), row
 
     def _metadata(self, call: Call[Any, Any]) -> Pairs:
@@ -274,7 +277,7 @@ class _Client:
         side_channel = call.context.side_channel if self._dialect.declares else ""
         wanted = {name: value for name in self._forward if (value := parameters.get(name))}
         if side_channel:
-            wanted[SIDE_CHANNEL] = sealed_side_channel(side_channel, call.request)
+            wanted[SIDE_CHANNEL] = seal_side_channel(side_channel, call.request)
         if not wanted:
             return self._constant
         if (declared := wanted.get(EXTENSIONS_PARAMETER)) is not None:
@@ -290,17 +293,17 @@ class _Client:
             take_parameters(call, reply_parameters(metadata, self._dialect), log)
         number: int = error.code().value[0]
         reply = error_reply(number, error.details(), error.trailing_metadata(), call.operation)
-        raised = too_large(reply) or broken(reply) or self._form.decode_error(reply)
+        raised = too_large(reply) or broken_error(reply) or self._form.decode_error(reply)
         # A call without a connection has not been sent, and a status of a peer leaves the channel connected:
         # only both signs together prove that the agent has not seen the call.
-        if number == GrpcStatus.UNAVAILABLE and says_unconnected(reply) and not self._connected():
-            words = unconnected(reply, self._place.target, secure=self._place.secure)
+        if number == GrpcStatus.UNAVAILABLE and says_unconnected(reply) and not self._is_connected():
+            words = describe_unconnected(reply, self._place.target, secure=self._place.secure)
             if self._place.proxy:
                 words += f" (through the proxy {self._place.proxy}, which the environment names)"
             raised = A2AError(Reason.UNAVAILABLE, words, metadata={"phase": "connect"}, blame=Blame.PEER)
         raise raised from None
 
-    def _connected(self) -> bool:
+    def _is_connected(self) -> bool:
         return bool(self._channel.get_state() is grpc.ChannelConnectivity.READY)
 
     def _cut_off(self, rpc: Any) -> A2AError:
@@ -311,17 +314,17 @@ class _Client:
         return A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF)
 
 
-def _written(row: Row[str, bytes], request: Any, context: CallContext) -> bytes:
+def _write(row: Row[str, bytes], request: Any, context: CallContext) -> bytes:
     wire = row.encode_request(request)
     if row.extras.request is not None and (
         given := with_side_channel(context.parameters, context.side_channel)
     ):
         wire = row.extras.request.restore(wire, given)
-    return sealed_request(wire, row.address)
+    return seal_request(wire, row.address)
 
 
 def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
-    answer = opened_response(answer, row.address)
+    answer = open_response(answer, row.address)
     if row.extras.response is not None:
         take_side_channel(call.context.reply, row.extras.response.extract(answer))
     try:
@@ -355,7 +358,7 @@ def _pass_cancellation() -> None:
         raise  # noqa: PLE0704  called from an except clause
 
 
-def _remaining(deadline: float) -> float:
+def _remaining_time(deadline: float) -> float:
     """Seconds until a deadline. Raises DEADLINE_EXCEEDED if none are left."""
     left = deadline - time.monotonic()
     if left <= 0:

@@ -18,7 +18,9 @@ from a2a_bridge.dialects import Row
 FrameObserver = Callable[[Frame], None]
 
 
-def observed(start: Callable[..., Any], row: Row[str, bytes], observe: FrameObserver) -> Callable[..., Any]:
+def observe_frames(
+    start: Callable[..., Any], row: Row[str, bytes], observe: FrameObserver
+) -> Callable[..., Any]:
     """A multicallable whose frames are reported to `observe`."""
 
     def begin(wire: bytes, *, timeout: float | None, metadata: Any) -> _Call:
@@ -44,18 +46,18 @@ class _Call:
         return self._answer().__await__()
 
     async def read(self) -> Any:
-        return await self._shown(self._call.read)
+        return await self._show(self._call.read)
 
     async def _answer(self) -> bytes:
         async def whole() -> bytes:
             answer: bytes = await self._call
             return answer
 
-        answer: bytes = await self._shown(whole)
+        answer: bytes = await self._show(whole)
         await self._end()
         return answer
 
-    async def _shown(self, read: Callable[[], Any]) -> Any:
+    async def _show(self, read: Callable[[], Any]) -> Any:
         try:
             answer = await read()
         except grpc.aio.AioRpcError:
@@ -66,7 +68,7 @@ class _Call:
         if answer is grpc.aio.EOF:
             await self._end()
         else:
-            self._observe(Frame(False, body=answer, message=self._decoded(answer)))
+            self._observe(Frame(False, body=answer, message=self._decode(answer)))
         return answer
 
     async def _begin(self) -> None:
@@ -82,7 +84,7 @@ class _Call:
         head = f"grpc-status: {code.value[0]} {code.name}" + (f" ({details})" if details else "")
         self._observe(Frame(False, head, _headers(await self._call.trailing_metadata())))
 
-    def _decoded(self, answer: bytes) -> Any:
+    def _decode(self, answer: bytes) -> Any:
         try:
             return self._row.decode_response(answer)
         except A2AError:

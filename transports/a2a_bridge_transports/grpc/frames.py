@@ -81,7 +81,7 @@ class Unframer:
                 return
             message = bytes(self._held[prefix.size : end])
             del self._held[:end]
-            yield self._inflated(message) if flags else message
+            yield self._inflate(message) if flags else message
 
     @property
     def holds_more(self) -> bool:
@@ -93,7 +93,7 @@ class Unframer:
         if self._held:
             raise FrameError("the body ends within a message")
 
-    def _inflated(self, data: bytes) -> bytes:
+    def _inflate(self, data: bytes) -> bytes:
         if self._window is None:
             raise FrameError("a compressed message without grpc-encoding")
         inflater = zlib.decompressobj(wbits=self._window)
@@ -108,7 +108,7 @@ class Unframer:
         return message
 
 
-def framed(message: bytes, flags: int = 0) -> bytes:
+def frame_message(message: bytes, flags: int = 0) -> bytes:
     """A message with its prefix."""
     return prefix.pack(flags, len(message)) + message
 
@@ -155,7 +155,7 @@ def status_headers(status: int, text: str) -> Headers:
 
 def web_trailers(headers: Headers) -> bytes:
     """Trailers as the last frame of a gRPC-Web body."""
-    return framed(b"".join([name + b": " + value + b"\r\n" for name, value in headers]), TRAILERS)
+    return frame_message(b"".join([name + b": " + value + b"\r\n" for name, value in headers]), TRAILERS)
 
 
 def from_web_text(data: bytes) -> bytes:

@@ -80,7 +80,7 @@ class GrpcHost:
         server.add_generic_rpc_handlers((_Rpcs(methods, self._handlers), _Reflection((*names, HEALTH))))
         try:
             tls = self._options.tls
-            port = _listen(server, self._address, _following(tls) if isinstance(tls, ServerTls) else tls)
+            port = _listen(server, self._address, _follow(tls) if isinstance(tls, ServerTls) else tls)
         except OSError:
             await server.stop(None)
             raise
@@ -155,7 +155,7 @@ class _Rpcs(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
         found = self._known.get(path)
         if found is not None:
             return found
-        refused = next((one for handlers in self._refusing if (one := handlers.refusing(path))), None)
+        refused = next((one for handlers in self._refusing if (one := handlers.find_rejecting(path))), None)
         return None if refused is None else _rpc(refused)
 
 
@@ -256,7 +256,7 @@ async def _check_bindable(address: ListenAddress, *, shared: bool) -> None:
             raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from None
 
 
-def _following(tls: ServerTls) -> Any:
+def _follow(tls: ServerTls) -> Any:
     """Credentials that follow the files of a ServerTls. gRPC asks for them with each connection."""
     required = tls.asks_clients and tls.cert_reqs == "required"
     if tls.asks_clients and not required:

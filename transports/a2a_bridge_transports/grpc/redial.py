@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from a2a_bridge.bindings import Resolve
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events, HandedOver, opened
+from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 
@@ -69,7 +69,7 @@ class Redialled:
     async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
         client = await self._current()
         try:
-            return await opened(client.stream(call))
+            return await open_stream(client.stream(call))
         except A2AError as error:
             self._learn(error)
             raise
@@ -89,7 +89,7 @@ class Redialled:
             return self._client
         async with self._dialling:
             if self._client is None or self._stale:
-                target = await self._checked()
+                target = await self._check()
                 if target != self._target or self._client is None:
                     former, self._client, self._target = self._client, self._make(target), target
                     if former is not None:
@@ -97,7 +97,7 @@ class Redialled:
                 self._stale = False
             return self._client
 
-    async def _checked(self) -> str:
+    async def _check(self) -> str:
         try:
             addresses = await self._resolve(self._host, self._port)
         except OSError:

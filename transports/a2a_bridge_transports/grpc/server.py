@@ -31,14 +31,14 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
 from a2a_bridge.core.event import Event
-from a2a_bridge.core.resume import GAP, RESUME_URI, counted_on, gap_of, resume_id
+from a2a_bridge.core.resume import GAP, RESUME_URI, count_on, gap_of, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
 from a2a_bridge.dialects.carrying import (
-    opened_request,
-    opened_side_channel,
-    sealed_response,
-    sealed_side_channel,
+    open_request,
+    open_side_channel,
+    seal_response,
+    seal_side_channel,
 )
 from a2a_bridge.dialects.detect import detect_among, version_not_supported
 from a2a_bridge.memory import in_work
@@ -166,7 +166,7 @@ class Handlers:
                 claims.setdefault(row.address, []).append((side, row))
         for address, rows in claims.items():
             self.methods[address] = _method(rows)
-            unknown = Method(rows[0][0].unknown, streaming=True, known=False)
+            unknown = Method(rows[0][0].reject_unknown, streaming=True, known=False)
             self._prefixes.setdefault(address.rpartition("/")[0], unknown)
 
     @property
@@ -183,7 +183,7 @@ class Handlers:
         if self._side is not None:
             self._other = Method(self._side.other_version, streaming=True, known=False)
 
-    def refusing(self, path: str) -> Method | None:
+    def find_rejecting(self, path: str) -> Method | None:
         """The method that refuses a path without an operation; None leaves the path to other handlers."""
         service = path.rpartition("/")[0]
         return self._prefixes.get(service) or (self._other if service.endswith(_SERVICE) else None)
@@ -199,12 +199,12 @@ def _method(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Method:
     streaming = {row.streaming for _, row in rows}
     if len(streaming) > 1:
         raise ValueError(f"{rows[0][1].address} is a stream in some versions only")
-    guarded = {side.dialect: side.guarded(row) for side, row in rows}
-    answer = next(iter(guarded.values())) if len(guarded) == 1 else _choosing(guarded, rows[0][0].offered)
+    guarded = {side.dialect: side.guard(row) for side, row in rows}
+    answer = next(iter(guarded.values())) if len(guarded) == 1 else _choose(guarded, rows[0][0].offered)
     return Method(answer, streaming.pop(), rows[0][0].refusal)
 
 
-def _choosing(guarded: Mapping[Dialect, Handler], offered: Sequence[Dialect]) -> Handler:
+def _choose(guarded: Mapping[Dialect, Handler], offered: Sequence[Dialect]) -> Handler:
     """A handler that calls the one of the declared version; the newest one if that is not among them."""
     dialects = tuple(guarded)
 
@@ -240,10 +240,10 @@ class _Side:
     authenticate: Authenticate | None
     spellings: set[str | None] = field(default_factory=set)
 
-    def guarded(self, row: Row[str, bytes]) -> Handler:
+    def guard(self, row: Row[str, bytes]) -> Handler:
         """A handler of a row's calls that handles all errors."""
         answer = self._answer(row) if row.extras.variant is None else self._by_variant(row)
-        return self._guarded(answer, row.address)
+        return self._guard(answer, row.address)
 
     def _answer(self, row: Row[str, bytes]) -> Answer:
         return self._stream(row) if row.streaming else self._unary(row)
@@ -260,7 +260,7 @@ class _Side:
 
     def _unary(self, row: Row[str, bytes]) -> Answer:
         operation, answer = row.operation, self.service.unary
-        finish = partial(sealed_response, method=row.address)
+        finish = partial(seal_response, method=row.address)
 
         async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> bytes:
             request = await self._request(row, wire, context, call_context)
@@ -286,7 +286,7 @@ class _Side:
             ):
                 request, extracted = await run_in_worker(_read, row, wire)
             else:
-                request, extracted = read_request(row, opened_request(wire, row.address))
+                request, extracted = read_request(row, open_request(wire, row.address))
         except A2AError as error:
             _note_refused(row.address, exchange, error)
             raise
@@ -296,7 +296,7 @@ class _Side:
             parameters = {**context.parameters, **(extracted or {})}
             own = parameters.pop(SIDE_CHANNEL, "") if extracted and SIDE_CHANNEL in extracted else ""
             parameters.pop(SIDE_CHANNEL, None)
-            context.side_channel = own or (opened_side_channel(received, request) if received else "")
+            context.side_channel = own or (open_side_channel(received, request) if received else "")
             context.parameters = parameters
         return request
 
@@ -339,16 +339,16 @@ class _Side:
 
         return handle
 
-    async def unknown(self, _wire: bytes, context: Exchange) -> Refusal:
+    async def reject_unknown(self, _wire: bytes, context: Exchange) -> Refusal:
         """Answers an operation that this version's service does not have."""
-        return self._refusing(A2AError(Reason.METHOD_NOT_FOUND), context)
+        return self._reject(A2AError(Reason.METHOD_NOT_FOUND), context)
 
     async def other_version(self, _wire: bytes, context: Exchange) -> Refusal:
         """Answers a call to the A2A service of a package, and so of a version, that is not served here."""
         text = "this version of the A2A service is not served here"
-        return self._refusing(version_not_supported(text, self.offered), context)
+        return self._reject(version_not_supported(text, self.offered), context)
 
-    def _refusing(self, error: A2AError, context: Exchange) -> Refusal:
+    def _reject(self, error: A2AError, context: Exchange) -> Refusal:
         """Refuses a call of this package with `error`, or with that of a version that contradicts it."""
         try:
             self.accept(0, context)
@@ -376,13 +376,13 @@ class _Side:
             origin=Origin(GRPC.name, self.dialect.version, context.peer(), getattr(context, "base_url", "")),
         )
 
-    def _guarded(self, answer: Answer, address: str) -> Handler:
+    def _guard(self, answer: Answer, address: str) -> Handler:
         """`answer` inside the error boundary: all its exceptions become a status with details. address: the
         path of the method.
         """
         running, tasks = self.running, self.running.tasks
 
-        async def guarded(wire: bytes, context: Exchange) -> bytes | Refusal | None:
+        async def guard(wire: bytes, context: Exchange) -> bytes | Refusal | None:
             reply: Mapping[str, str] = NO_PARAMETERS
             task = _this_task()
             tasks.add(task)
@@ -394,7 +394,7 @@ class _Side:
                 call_context = self.accept(len(wire), context)
                 reply = call_context.reply
                 if self.authenticate is not None:
-                    call_context.principal = await self.authenticate(_presented(context, call_context))
+                    call_context.principal = await self.authenticate(_read_presented(context, call_context))
                 accepted = True
                 return await answer(wire, context, call_context)
             except A2AError as raised:
@@ -403,7 +403,7 @@ class _Side:
                     _note_refused(address, context, error)
             except asyncio.CancelledError:
                 if running.ended:
-                    error = _going_away()
+                    error = _going_away_error()
                 elif task.cancelling():
                     raise  # the caller left, or its deadline passed
                 else:
@@ -420,7 +420,7 @@ class _Side:
                     in_work.add(-len(wire))
             return self.refusal(error, context, reply)
 
-        return guarded
+        return guard
 
     def _metadata(self, context: Exchange, reply: Mapping[str, str], about: Any = None) -> Pairs:
         """Response parameters under the names of this caller's version. about: the request of a unary call.
@@ -433,7 +433,7 @@ class _Side:
             and reply.side_channel
             and self.dialect.declares
         ):
-            reply = {**reply, SIDE_CHANNEL: sealed_side_channel(reply.side_channel, about)}
+            reply = {**reply, SIDE_CHANNEL: seal_side_channel(reply.side_channel, about)}
         return reply_metadata(reply, context.invocation_metadata(), self.dialect)
 
     def refusal(
@@ -454,11 +454,11 @@ class _Side:
 
 
 def _read(row: Row[str, bytes], wire: bytes) -> tuple[Any, Mapping[str, str] | None]:
-    return read_request(row, opened_request(wire, row.address))
+    return read_request(row, open_request(wire, row.address))
 
 
 def _event(row: Row[str, bytes], event: Any) -> bytes:
-    return sealed_response(row.encode_response(event), row.address)
+    return seal_response(row.encode_response(event), row.address)
 
 
 def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:
@@ -483,7 +483,7 @@ class _IdCheck:
     __slots__ = ("_expected",)
 
     def __init__(self, first: str) -> None:
-        self._expected = counted_on(first)
+        self._expected = count_on(first)
         next(self._expected, None)
 
     def __call__(self, event: Event) -> None:
@@ -496,11 +496,11 @@ class _IdCheck:
         if mark is None or not event.id or mark.id != event.id:
             text = "the numbering of the events was interrupted; subscribe again to go on"
             raise A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=0.0)
-        self._expected = counted_on(event.id)
+        self._expected = count_on(event.id)
         next(self._expected, None)
 
 
-def _presented(context: Exchange, call_context: CallContext) -> Presented:
+def _read_presented(context: Exchange, call_context: CallContext) -> Presented:
     """What a call presents to prove its caller."""
     return Presented(call_context.parameters, address_of(context.peer()), partial(_certificate_of, context))
 
@@ -521,5 +521,5 @@ def _this_task() -> asyncio.Task[Any]:
     return task
 
 
-def _going_away() -> A2AError:
+def _going_away_error() -> A2AError:
     return A2AError(Reason.UNAVAILABLE, GOING_AWAY, blame=Blame.SELF)

@@ -58,7 +58,7 @@ class Health:
             return _UNREADABLE
         if name not in self.names:
             return Refusal(GrpcStatus.NOT_FOUND, "unknown service")
-        return _encoded_status(self._status())
+        return _encode_status(self._status())
 
     async def _watch(self, wire: bytes, call: Exchange) -> Refusal:
         name = _service_in(wire)
@@ -66,13 +66,13 @@ class Health:
             return _UNREADABLE
         known = name in self.names
         status = self._status() if known else health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-        await call.write(_encoded_status(status))
+        await call.write(_encode_status(status))
         while not self.retired.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.retired.wait(), None if self.refusal is None else LOOK)
             if known and status != self._status():
                 status = self._status()
-                await call.write(_encoded_status(status))
+                await call.write(_encode_status(status))
         # Otherwise a watcher would keep the server open for the whole grace.
         return Refusal(GrpcStatus.UNAVAILABLE, "the server is shutting down")
 
@@ -85,7 +85,7 @@ def _service_in(wire: bytes) -> str | None:
     return name
 
 
-def _encoded_status(status: Any) -> bytes:
+def _encode_status(status: Any) -> bytes:
     data: bytes = health_pb2.HealthCheckResponse(status=status).SerializeToString()
     return data
 

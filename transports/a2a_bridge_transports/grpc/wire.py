@@ -29,7 +29,7 @@ from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violatio
 from a2a_bridge.core.operations import Operation
 from a2a_bridge.core.resume import GAP, is_id
 from a2a_bridge.dialects import Dialect, ErrorReply
-from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, extension_names, merged
+from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, extension_names, merge
 from a2a_bridge_transports._http.certificates import certificate_problem
 
 #: the trailer that carries a serialized google.rpc.Status (spec 10.6)
@@ -66,7 +66,7 @@ def parameters_of(metadata: Metadata) -> dict[str, str]:
         if isinstance(value, str):
             found[name] = Joined((*entries_of(found[name]), value)) if name in found else value
     if OLDER_EXTENSIONS in found:
-        found[EXTENSIONS_PARAMETER] = merged(
+        found[EXTENSIONS_PARAMETER] = merge(
             found.get(name, "") for name in (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS)
         )
     return found
@@ -247,7 +247,7 @@ _HANDSHAKES = (
 _UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: ([^:;]+))?|(Hostname Verification) Check failed")
 
 
-def unconnected(reply: ErrorReply[bytes], target: str, *, secure: bool = False) -> str:
+def describe_unconnected(reply: ErrorReply[bytes], target: str, *, secure: bool = False) -> str:
     """The reason why there is no connection to a target, for messages. secure: whether TLS was spoken."""
     if (found := _UNTRUSTED.search(reply.text)) is not None:
         problem = certificate_problem(found[1] or found[2] or "")
@@ -272,7 +272,7 @@ _BROKEN = {
 }
 
 
-def broken(reply: ErrorReply[bytes]) -> A2AError | None:
+def broken_error(reply: ErrorReply[bytes]) -> A2AError | None:
     """UNAVAILABLE for a status that this side's gRPC made because the connection broke, or because a stopping
     server dropped the call; None for others.
     """

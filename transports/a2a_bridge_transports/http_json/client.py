@@ -25,10 +25,10 @@ from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
 from a2a_bridge_transports._http.parameters import begins_with_gap
 from a2a_bridge_transports._http.session import (
     Exchanger,
-    checked,
-    opened,
-    parsed,
-    redirected,
+    build_resolver,
+    open_session,
+    parse_url,
+    redirect_error,
     text_of,
     url_of,
     with_origin,
@@ -51,7 +51,7 @@ class HttpJsonClient(ClientSide):
         self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
         base, _, self._query = url_of(interface.url, options.tls).partition("?")
         self._base = base.rstrip("/")
-        parsed(self._base)  # refuses an invalid URL here, before any call
+        parse_url(self._base)  # refuses an invalid URL here, before any call
         # An agent that supports the verb for another method only may read the path as a task's id.
         self._wrong = (
             frozenset({Reason.METHOD_NOT_FOUND})
@@ -74,12 +74,12 @@ class HttpJsonClient(ClientSide):
             headers |= row.extras.parameters
         headers["Accept"] = self._accept
         _describe(body, headers)
-        timeout = self.exchanger.remaining(call.context, self.options.timeout)
+        timeout = self.exchanger.remaining_time(call.context, self.options.timeout)
         fetched = await self.exchanger.call(target.method, self._url(target), headers, body, timeout)
-        self.answered(call, fetched.headers)
+        self.copy_parameters(call, fetched.headers)
         if fetched.status >= 300:
             raise await self._failure(row, target, fetched.status, fetched.headers, fetched.body)
-        return await self.parsed(fetched.body, self._read, row, call, fetched.body)
+        return await self.parse(fetched.body, self._read, row, call, fetched.body)
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
         row = self.row(call)
@@ -105,10 +105,10 @@ class HttpJsonClient(ClientSide):
         headers["Accept"] = f"text/event-stream, {self._accept}"
         headers |= STREAM_HEADERS
         _describe(body, headers)
-        timeout = self.exchanger.remaining(call.context, None)
+        timeout = self.exchanger.remaining_time(call.context, None)
         url = self._url(target)
         async with self.exchanger.stream(target.method, url, headers, body, timeout) as response:
-            self.answered(call, response.headers)
+            self.copy_parameters(call, response.headers)
             if response.status >= 300:
                 data = await self.exchanger.whole(response)
                 error = await self._failure(row, target, response.status, response.headers, data)
@@ -117,7 +117,7 @@ class HttpJsonClient(ClientSide):
                 raise error
             if response.content_type != "text/event-stream":
                 data = await self.exchanger.whole(response)
-                yield Event(await self.parsed(data, self._read, row, call, data))
+                yield Event(await self.parse(data, self._read, row, call, data))
                 return
             gap = begins_with_gap(response.headers)
             async with aclosing(self.exchanger.events(response)) as groups:
@@ -127,7 +127,7 @@ class HttpJsonClient(ClientSide):
                         if len(data) <= SMALL:
                             answer = self._event(row, call, event.type, data)
                         else:
-                            answer = await self.parsed(data, self._event, row, call, event.type, data)
+                            answer = await self.parse(data, self._event, row, call, event.type, data)
                         yield Event(answer, event.id, gap or is_gap(answer))
                         gap = False
 
@@ -135,22 +135,22 @@ class HttpJsonClient(ClientSide):
         tree = _tree(data)
         if kind == "error" or wire.error_in(tree):
             raise self.form.decode_error(ErrorReply(200, tree, text_of(data), row.operation))
-        return self.decoded(row, tree, call.context)
+        return self.decode(row, tree, call.context)
 
     async def _failure(
         self, row: Row[Any, Any], target: wire.Target, status: int, headers: Mapping[str, str], data: bytes
     ) -> A2AError:
-        return await self.parsed(data, self._error, row, target, status, headers, data)
+        return await self.parse(data, self._error, row, target, status, headers, data)
 
     def _read(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
         """The response in a body; an empty one (204) counts as null."""
-        return self.decoded(row, _tree(data) if data else None, call.context)
+        return self.decode(row, _tree(data) if data else None, call.context)
 
     def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[tuple[wire.Target, bytes | None]]:
         """Where to send the request, and its body. One target except for streams, which some agents serve for
         one method only.
         """
-        targets = wire.implode(row.address, self.encoded(row, call))
+        targets = wire.implode(row.address, self.encode(row, call))
         known = self._methods.get(row.operation)
         if known:
             targets = sorted(targets, key=lambda target: target.method != known)
@@ -158,13 +158,13 @@ class HttpJsonClient(ClientSide):
 
     def _url(self, target: wire.Target) -> URL:
         query = "&".join(filter(None, (self._query, target.query)))
-        return parsed(f"{self._base}{target.path}{'?' if query else ''}{query}")
+        return parse_url(f"{self._base}{target.path}{'?' if query else ''}{query}")
 
     def _error(
         self, row: Row[Any, Any], target: wire.Target, status: int, headers: Mapping[str, str], data: bytes
     ) -> A2AError:
         url = self._url(target)
-        moved = redirected(status, headers, url)
+        moved = redirect_error(status, headers, url)
         if moved is not None:
             return moved
         try:
@@ -199,5 +199,5 @@ async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
     """A client side with a separate session."""
-    async with opened(options, checked(options.resolve)) as session:
+    async with open_session(options, build_resolver(options.resolve)) as session:
         yield HttpJsonClient(interface, dialect, options, Exchanger(session, options))

@@ -31,7 +31,7 @@ from a2a_bridge_transports._http.exchange import (
     with_status,
 )
 from a2a_bridge_transports._http.mounts import without_empty_start
-from a2a_bridge_transports._http.parameters import check_content_type, declared_version
+from a2a_bridge_transports._http.parameters import check_content_type, read_version
 from a2a_bridge_transports._http.rows import read_request, write_response
 from a2a_bridge_transports._http.serving import (
     A_REQUEST,
@@ -63,7 +63,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         context: CallContext | None = None
         try:
             method, path = request.method, without_empty_start(request.path[self._below :])
-            candidate = self.usual.get(declared_version(request.headers, request.query))
+            candidate = self.usual.get(read_version(request.headers, request.query))
             match = candidate.index.match(method, path) if candidate is not None else None
             if not isinstance(match, wire.Match):
                 found = {known.dialect: known.index.match(method, path) for known in self.tables}
@@ -85,7 +85,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                 candidate = self.table(request, having)
                 match = candidate.index.match(method, path)
             table = candidate
-            match = _matched(match, table, method, path)
+            match = _match_path(match, table, method, path)
             row = match.route.row
             name = row.operation.name
             tree = wire.explode(match, request.query, tree)
@@ -109,11 +109,11 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         except JsonSyntaxError as problem:
             error = A2AError(Reason.PARSE_ERROR, str(problem))
             self.note_refused(request, None, name, error)
-            return self.error(request, table or self.presumed(request, having), None, error)
+            return self.error(request, table or self.presume(request, having), None, error)
         except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
             self.note_refused(request, context, name, failed)
-            return self.error(request, table or self.presumed(request, having), context, failed)
+            return self.error(request, table or self.presume(request, having), context, failed)
 
     def error(
         self, request: Request, table: Table[wire.Routes], context: CallContext | None, error: A2AError
@@ -170,7 +170,7 @@ def _options(method: str, found: Iterable[wire.Match | list[str]], nothing: A2AE
     return Reply(204, (("Allow", ", ".join(allow)),))
 
 
-def _matched(
+def _match_path(
     match: wire.Match | list[str] | None, table: Table[wire.Routes], method: str, path: str
 ) -> wire.Match:
     if not isinstance(match, wire.Match):

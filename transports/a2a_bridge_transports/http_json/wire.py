@@ -128,10 +128,10 @@ class Routes:
         slash = path.endswith("/")
         if len(raw) > 16:
             return  # no template is that long; so the search is not made
-        parts = [_decoded(part) for part in raw]
+        parts = [_decode(part) for part in raw]
         colon = _COLON.fullmatch(raw[-1])
-        if colon is not None and (verb := _decoded(colon[2])):
-            yield from _walk(self._root, [*parts[:-1], _decoded(colon[1])], verb, (), slash)
+        if colon is not None and (verb := _decode(colon[2])):
+            yield from _walk(self._root, [*parts[:-1], _decode(colon[1])], verb, (), slash)
         yield from _walk(self._root, parts, "", (), slash)
 
 
@@ -202,7 +202,7 @@ def implode(address: HttpAddress, tree: JsonObject) -> list[Target]:
 
 
 def _target(rule: HttpRule, members: list[str], tree: JsonObject) -> Target:
-    path = _VARIABLE.sub(lambda match: _encoded(str(tree[match[1]])), rule.template)
+    path = _VARIABLE.sub(lambda match: _encode(str(tree[match[1]])), rule.template)
     rest = {name: value for name, value in tree.items() if name not in members}
     if rule.body:
         return Target(rule.method, path, "", rest)
@@ -273,12 +273,12 @@ def _query_text(value: Json) -> str:
     return str(value)
 
 
-def _encoded(value: str) -> str:
+def _encode(value: str) -> str:
     # URL normalisation on the way would remove a segment of dots only.
     return value.replace(".", "%2E") if value in (".", "..") else quote(value, safe="")
 
 
-def _decoded(part: str) -> str:
+def _decode(part: str) -> str:
     if "%" not in part:
         return part
     try:

@@ -25,10 +25,10 @@ from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
 from a2a_bridge_transports._http.parameters import begins_with_gap
 from a2a_bridge_transports._http.session import (
     Exchanger,
-    checked,
-    opened,
-    parsed,
-    redirected,
+    build_resolver,
+    open_session,
+    parse_url,
+    redirect_error,
     text_of,
     url_of,
     with_origin,
@@ -44,7 +44,7 @@ class JsonRpcClient(ClientSide):
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions, exchanger: Exchanger
     ) -> None:
         super().__init__(JSONRPC, interface, dialect, options, exchanger)
-        self._url = parsed(url_of(interface.url, options.tls))
+        self._url = parse_url(url_of(interface.url, options.tls))
         self._ids = itertools.count(1)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
@@ -59,25 +59,23 @@ class JsonRpcClient(ClientSide):
     async def _unary(self, call: Call[Any, Any], row: Row[str, Any]) -> Any:
         id_, headers, body = await run(self._request, row, call)
         headers["Accept"] = "application/json"
-        timeout = self.exchanger.remaining(call.context, self.options.timeout)
+        timeout = self.exchanger.remaining_time(call.context, self.options.timeout)
         fetched = await self.exchanger.call("POST", self._url, headers, body, timeout)
-        self.answered(call, fetched.headers)
+        self.copy_parameters(call, fetched.headers)
         status, received, data = fetched.status, fetched.headers, fetched.body
-        return await self.parsed(data, self._checked, row, call, id_, status, received, data)
+        return await self.parse(data, self._check, row, call, id_, status, received, data)
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
         row = self.row(call)
         id_, headers, body = await run(self._request, row, call)
         headers["Accept"] = "text/event-stream, application/json"
         headers |= STREAM_HEADERS
-        timeout = self.exchanger.remaining(call.context, None)
+        timeout = self.exchanger.remaining_time(call.context, None)
         async with self.exchanger.stream("POST", self._url, headers, body, timeout) as response:
-            self.answered(call, response.headers)
+            self.copy_parameters(call, response.headers)
             if response.content_type != "text/event-stream":
                 data, status = await self.exchanger.whole(response), response.status
-                answer = await self.parsed(
-                    data, self._checked, row, call, id_, status, response.headers, data
-                )
+                answer = await self.parse(data, self._check, row, call, id_, status, response.headers, data)
                 yield Event(answer)
                 return
             gap = begins_with_gap(response.headers)
@@ -88,11 +86,11 @@ class JsonRpcClient(ClientSide):
                         if len(data) <= SMALL:
                             answer = read(row, call, id_, response.status, data)
                         else:
-                            answer = await self.parsed(data, read, row, call, id_, response.status, data)
+                            answer = await self.parse(data, read, row, call, id_, response.status, data)
                         yield Event(answer, event.id, gap or is_gap(answer))
                         gap = False
 
-    def _checked(
+    def _check(
         self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, headers: Any, data: bytes
     ) -> Any:
         """The result in a response that is no stream."""
@@ -100,7 +98,7 @@ class JsonRpcClient(ClientSide):
         return self._read(row, call, id_, status, data)
 
     def _request(self, row: Row[str, Any], call: Call[Any, Any]) -> tuple[int, dict[str, str], bytes]:
-        tree = self.encoded(row, call)
+        tree = self.encode(row, call)
         headers = self.headers(call)
         headers["Content-Type"] = "application/json"
         id_ = next(self._ids)
@@ -112,13 +110,13 @@ class JsonRpcClient(ClientSide):
         headers["Accept"] = "application/json"
         url = self._url
         url = url.with_path(wire.beside(url.raw_path, path), encoded=True)
-        timeout = self.exchanger.remaining(call.context, self.options.timeout)
+        timeout = self.exchanger.remaining_time(call.context, self.options.timeout)
         fetched = await self.exchanger.call("GET", url, headers, None, timeout)
-        self.answered(call, fetched.headers)
-        moved = redirected(fetched.status, fetched.headers, url)
+        self.copy_parameters(call, fetched.headers)
+        moved = redirect_error(fetched.status, fetched.headers, url)
         if moved is not None:
             raise moved
-        return await self.parsed(fetched.body, self._read_document, row, call, fetched.status, fetched.body)
+        return await self.parse(fetched.body, self._read_document, row, call, fetched.status, fetched.body)
 
     def _read_document(self, row: Row[str, Any], call: Call[Any, Any], status: int, data: bytes) -> Any:
         try:
@@ -129,14 +127,14 @@ class JsonRpcClient(ClientSide):
             tree = None
         if status >= 300:
             raise self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
-        return self.decoded(row, tree, call.context)
+        return self.decode(row, tree, call.context)
 
     def _read(self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, data: bytes) -> Any:
         """The result of a response. Raises its error, or INVALID_AGENT_RESPONSE."""
         if row.operation.response is Empty and not data.strip():
             # Agents made with a2a-go 0.3 answer deletions like this (a2asrv/jsonrpc.go, which writes a result
             # only if there is one).
-            return self.decoded(row, None, call.context)
+            return self.decode(row, None, call.context)
         answer = wire.answer(data)
         if answer.error is not None:
             raise self.form.decode_error(ErrorReply(status, answer.error, "", row.operation))
@@ -145,14 +143,14 @@ class JsonRpcClient(ClientSide):
             raise wire.not_a_response(f"its id is not that of request {id_}")
         if not answer.complete and row.operation.response is not Empty:
             raise wire.not_a_response("it has neither result nor error")
-        return self.decoded(row, answer.result, call.context)
+        return self.decode(row, answer.result, call.context)
 
     def _check_status(self, row: Row[str, Any], status: int, headers: Any, data: bytes) -> None:
         """Raises the error for an HTTP error without a JSON-RPC body."""
         if status < 300:
             return
         failed: Json = None
-        moved = redirected(status, headers, self._url)
+        moved = redirect_error(status, headers, self._url)
         if moved is not None:
             raise moved
         try:
@@ -169,5 +167,5 @@ async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
     """A client side with a separate session."""
-    async with opened(options, checked(options.resolve)) as session:
+    async with open_session(options, build_resolver(options.resolve)) as session:
         yield JsonRpcClient(interface, dialect, options, Exchanger(session, options))

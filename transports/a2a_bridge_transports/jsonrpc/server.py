@@ -13,7 +13,7 @@ from a2a_bridge.bindings import HostOptions
 from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
-from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members_error
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
@@ -33,7 +33,7 @@ from a2a_bridge_transports._http.exchange import (
     StreamReply,
     error_headers,
 )
-from a2a_bridge_transports._http.parameters import check_content_type, declared_version
+from a2a_bridge_transports._http.parameters import check_content_type, read_version
 from a2a_bridge_transports._http.rows import read_request, write_response
 from a2a_bridge_transports._http.serving import (
     A_REQUEST,
@@ -51,7 +51,7 @@ def _by_method(form: Form[Any, Any]) -> Rows:
     return {row.address: row for row in form.rows if wire.document(row.address) is None}
 
 
-def _existing(row: Row[str, Any] | None, params: Json) -> Row[str, Any]:
+def _find_row(row: Row[str, Any] | None, params: Json) -> Row[str, Any]:
     """The row of a method. Raises METHOD_NOT_FOUND, and INVALID_PARAMS if params is no object: separate from
     the frame, because other checks come before it.
     """
@@ -78,7 +78,7 @@ def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
 def _refuse_notification(message: Any) -> None:
     """Raises INVALID_PARAMS for a request that lacks members, else INVALID_REQUEST for one without an id."""
     missing = missing_required(message)
-    raise missing_members(missing) if missing else wire.not_a_request()
+    raise missing_members_error(missing) if missing else wire.not_a_request()
 
 
 def _place(message: Any, tenant: str) -> None:
@@ -125,14 +125,14 @@ class JsonRpcServer(ServerSide[Rows]):
             apart = len(body) > SMALL and await needs_worker(body, self.max_values)
             frame = await run_in_worker(wire.parse, body) if apart else wire.parse(body)
             token, name, params, identified = frame
-            candidate = self.usual.get(declared_version(request.headers, request.query))
+            candidate = self.usual.get(read_version(request.headers, request.query))
             row = candidate.index.get(name) if candidate is not None else None
             if row is None or candidate is None:
                 having = [known for known in self.tables if name in known.index]
                 candidate = self.table(request, having)
                 row = candidate.index.get(name)
             table = candidate
-            row = _existing(row, params)
+            row = _find_row(row, params)
             if row.extras.variant is not None:
                 row = row.extras.variant(params, request.headers)
             if apart:
@@ -161,11 +161,11 @@ class JsonRpcServer(ServerSide[Rows]):
             return Reply(200, JSON, data)
         except wire.MalformedRequestError as malformed:
             self.note_refused(request, None, name, malformed.error)
-            return self.error(request, self.presumed(request), None, malformed.id, malformed.error)
+            return self.error(request, self.presume(request), None, malformed.id, malformed.error)
         except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
             self.note_refused(request, context, name, failed)
-            return self.error(request, table or self.presumed(request, having), context, token, failed, row)
+            return self.error(request, table or self.presume(request, having), context, token, failed, row)
 
     def in_version(
         self, table: Table[Rows], row: Row[str, Any], reply: ResponseParameters

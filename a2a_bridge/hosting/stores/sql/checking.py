@@ -29,7 +29,7 @@ class Damaged(NamedTuple):
     task: str
 
 
-def damaged(connection: Connection) -> Iterator[Damaged]:
+def find_damaged(connection: Connection) -> Iterator[Damaged]:
     """All rows whose content does not match its checksum or cannot be decoded; and tasks without a body."""
     for table, rows, sound in _CHECKS:
         for row in connection.execution_options(stream_results=True).execute(rows):

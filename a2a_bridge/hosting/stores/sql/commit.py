@@ -29,7 +29,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from a2a_bridge.hosting.stores.records import TaskChange, TaskRow
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
-from a2a_bridge.hosting.stores.sql.database import Database, failed
+from a2a_bridge.hosting.stores.sql.database import Database, is_database_error
 from a2a_bridge.hosting.stores.sql.push import NewDelivery
 from a2a_bridge.hosting.stores.sql.schema import bodies, segments, task_counts, tasks
 from a2a_bridge.hosting.stores.sql.statements import insert
@@ -141,12 +141,12 @@ class Committer:
                     if self._execute(connection, group):
                         return True
                 except Exception as error:
-                    if not (_poison(error) or _deadlocked(error)):
+                    if not (_poison(error) or _is_deadlock(error)):
                         raise
                     refused = error
                 self._transaction.rollback()
                 self._transaction = None
-                if refused is not None and _deadlocked(refused):
+                if refused is not None and _is_deadlock(refused):
                     log.info("a group of writes was in a deadlock and is retried")
                     continue
                 if not self._remove_lost(connection, group) and refused is not None:
@@ -180,13 +180,13 @@ class Committer:
                 connection.invalidate()
                 connection.close()
             except Exception as error:
-                if not failed(error):
+                if not is_database_error(error):
                     raise
                 log.debug("a broken connection could not be closed: %s", error)
 
     def count(self, connection: Connection, changes: Iterable[Counted]) -> None:
         """Updates the counters for changed or deleted tasks, in the given transaction."""
-        self._inserting(connection)(task_counts, self._counters(changes))
+        self._insert_with(connection)(task_counts, self._counters(changes))
 
     def _open(self) -> Connection:
         if self._connection is None:
@@ -241,13 +241,13 @@ class Committer:
             (row, one.row) for row, one in zip(rows, changes, strict=True) if one.row.body is not None
         ]
         pairs = zip(changes, rows, strict=True)
-        write = self._inserting(connection)
+        write = self._insert_with(connection)
         with self._at_once(connection):
             # A separate statement for the transaction id took a tenth of the time of a small group.
             guarded = write(tasks, rows, returning="" if self._database.sqlite else _NUMBER)
             write(bodies, [(one[0], row.body, row.checksum) for one, row in with_body])
             write(segments, [(row[0], *one) for change, row in pairs for one in change.segments])
-            write(task_counts, self._counters(map(_counted, changes)))
+            write(task_counts, self._counters(map(_count, changes)))
         if not self._database.sqlite and (row := guarded[0].fetchone()):
             group.number = row[0]
         changed: int = sum(cursor.rowcount for cursor in guarded)
@@ -256,7 +256,7 @@ class Committer:
     def _counters(self, changes: Iterable[Counted]) -> list[tuple[Any, ...]]:
         return [(*key, self._stripe, number) for key, number in deltas(changes)]
 
-    def _inserting(self, connection: Connection) -> Callable[..., list[Any]]:
+    def _insert_with(self, connection: Connection) -> Callable[..., list[Any]]:
         driver = connection.connection.driver_connection
         if driver is None:
             raise RuntimeError("the connection is closed")
@@ -274,7 +274,7 @@ class Committer:
             job.result = job.work(connection)
             point.commit()
         except Exception as error:
-            if failed(error) and not _poison(error):
+            if is_database_error(error) and not _poison(error):
                 raise
             point.rollback()
             self._require_numbers(connection, error)
@@ -389,7 +389,7 @@ def _row(row: TaskRow) -> tuple[Any, ...]:
     )
 
 
-def _counted(change: TaskChange) -> Counted:
+def _count(change: TaskChange) -> Counted:
     scope = change.row.scope
     return Counted(storable(scope.tenant), storable(scope.owner), change.before, change.row.place)
 
@@ -428,10 +428,10 @@ def _poison(error: BaseException) -> bool:
     """True if the database refuses the values, and always will."""
     # Some errors come from the drivers' cursors directly; they have the same names as SQLAlchemy's (PEP 249).
     names = {one.__name__ for one in type(error).__mro__}
-    return failed(error) and (bool(names & _REFUSALS) or _too_large(error))
+    return is_database_error(error) and (bool(names & _REFUSALS) or _too_large(error))
 
 
-def _deadlocked(error: BaseException) -> bool:
+def _is_deadlock(error: BaseException) -> bool:
     """True if PostgreSQL has rolled back the transaction because of a deadlock."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     return getattr(origin, "sqlstate", None) == "40P01"

@@ -2,8 +2,8 @@
 
 Rules:
 1. SQLite: write-ahead log, and every commit is on the disk when it returns (synchronous=FULL).
-2. Errors of the database are those for which `failed` is true; callers get UNAVAILABLE, and the log the
-   cause. Anything else is a defect here.
+2. Errors of the database are those for which `is_database_error` is true; callers get UNAVAILABLE, and the log
+   the cause. Anything else is a defect here.
 3. No text of the database, and nothing of its URL, reaches a caller.
 4. After `anchor`, a connection neither creates the SQLite file nor opens another file at its path: SQLite
    would begin a new database there and destroy the log of the open one, and with it acknowledged commits.
@@ -179,7 +179,7 @@ class Database:
                 # The server had closed the idle connection: a new one is used.
                 return self._read_once(work, snapshot)
         except Exception as error:
-            if not failed(error):
+            if not is_database_error(error):
                 raise
             log.warning("the store cannot be read: %s", cause(error))
             raise unavailable() from error
@@ -210,7 +210,7 @@ def parse(url: str) -> URL:
     raise StoreOpenError(f"there is no store {backend}://", "--store sqlite:///PATH or postgresql://…")
 
 
-def inserting(connection: Connection, table: Table) -> Any:
+def build_insert(connection: Connection, table: Table) -> Any:
     """An INSERT that supports conflict clauses. Both databases spell these alike, but SQLAlchemy's plain
     INSERT lacks them.
     """
@@ -218,13 +218,13 @@ def inserting(connection: Connection, table: Table) -> Any:
     return dialect.insert(table)
 
 
-def shown(url: URL) -> str:
+def mask_url(url: URL) -> str:
     """The place of a database for messages: without anything in the URL that may be secret."""
     query = {name: value for name, value in url.query.items() if name in _PLACES}
     return url.set(drivername=url.get_backend_name(), password=None, query=query).render_as_string()
 
 
-def failed(error: BaseException) -> bool:
+def is_database_error(error: BaseException) -> bool:
     """True if an error comes from the database: lost, full, read-only, corrupted, locked."""
     if isinstance(error, SQLAlchemyError):
         return True

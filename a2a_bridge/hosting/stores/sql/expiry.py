@@ -53,7 +53,7 @@ async def _each(
     while found := await database.read(partial(following, after=after)):
         after = found[-1]
         # The deletion checks again whether they have ended; here most are only read.
-        due = await database.read(partial(_ended, task_ids=found, before=before))
+        due = await database.read(partial(_list_ended, task_ids=found, before=before))
         if due:
             await write(Job(partial(remove, task_ids=due)))
 
@@ -101,7 +101,7 @@ def _next_tasks(connection: Connection, after: str) -> list[str]:
     return list(connection.scalars(query))
 
 
-def _ended(connection: Connection, task_ids: Sequence[str], before: float) -> list[str]:
+def _list_ended(connection: Connection, task_ids: Sequence[str], before: float) -> list[str]:
     old = select(tasks.c.id).where(tasks.c.id.in_(task_ids), tasks.c.written < before)
     return list(connection.scalars(old.where(tasks.c.state.in_([int(state) for state in TERMINAL]))))
 

@@ -27,7 +27,14 @@ from a2a_bridge.hosting.cluster.bus import Bus
 from a2a_bridge.hosting.cluster.nats_login import NatsLogin
 from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, inserting, parse, shown
+from a2a_bridge.hosting.stores.sql.database import (
+    Database,
+    build_insert,
+    cause,
+    is_database_error,
+    mask_url,
+    parse,
+)
 from a2a_bridge.hosting.stores.sql.rows import ClusterMembership
 from a2a_bridge.hosting.stores.sql.schema import settings
 from a2a_bridge.hosting.stores.sql.single_node import SingleNode
@@ -42,7 +49,7 @@ _OLDEST = 13
 
 
 @asynccontextmanager
-async def opened(address: str, options: StoreOptions) -> AsyncIterator[SqlStore]:
+async def open_sql_store(address: str, options: StoreOptions) -> AsyncIterator[SqlStore]:
     """The store at `sqlite:///PATH` or `postgresql://…` while the context is open. Raises StoreOpenError."""
     url = parse(address)
     try:
@@ -60,7 +67,7 @@ async def opened(address: str, options: StoreOptions) -> AsyncIterator[SqlStore]
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock_file(path: Path) -> Iterator[None]:
     """Locks a SQLite file against other processes. Raises StoreOpenError if one has the lock."""
     # A missing folder is a mistyped path, or a disk that is not mounted; so it is not created.
     if not path.parent.is_dir():
@@ -95,19 +102,19 @@ def touch(path: Path) -> None:
 
 
 @contextmanager
-def reached(url: URL) -> Iterator[Database]:
+def report_errors(url: URL) -> Iterator[Database]:
     """A database. Turns its errors while the block runs into a StoreOpenError in plain words."""
     database = Database(url)
     try:
         yield database
     except Exception as error:
-        if not failed(error):
+        if not is_database_error(error):
             raise
-        place = url.database if database.sqlite else shown(url)
+        place = url.database if database.sqlite else mask_url(url)
         unreachable = not database.sqlite and isinstance(error, OperationalError)
         remedy = "--store sqlite:///ANOTHER, or a copy of the file that is whole"
         if unreachable:
-            remedy = f"a2a-bridge db check {shown(url)}, until the database answers"
+            remedy = f"a2a-bridge db check {mask_url(url)}, until the database answers"
         text = f"{place} cannot be used: {cause(error)}"
         raise StoreOpenError(text, remedy, unreachable=unreachable) from None
     finally:
@@ -117,15 +124,15 @@ def reached(url: URL) -> Iterator[Database]:
 @asynccontextmanager
 async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator[SqlStore]:
     path = Path(str(url.database))
-    with locked(path):
+    with lock_file(path):
         me = SingleNode()
         # Errors of the database while the store is open are not errors of opening it.
-        with reached(url) as database:
+        with report_errors(url) as database:
             page_key, token = await asyncio.to_thread(_prepare, database, path, me)
         database = Database(url)
         try:
             await asyncio.to_thread(database.anchor, token)
-            async with _running(database, me, options, page_key, vault) as store:
+            async with _run_store(database, me, options, page_key, vault) as store:
                 yield store
         finally:
             await database.finish()
@@ -134,7 +141,7 @@ async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator
 @asynccontextmanager
 async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator[SqlStore]:
     login = _login(options) if options.cluster else None
-    with reached(url) as database:
+    with report_errors(url) as database:
         page_key = await asyncio.to_thread(_look, database)
     # Imported here, because they need packages that SQLite does not.
     from a2a_bridge.hosting.cluster.cluster import Cluster, HeartThread
@@ -152,7 +159,7 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
     beside = Cluster(session, make_bus, HeartThread(), lease=options.lease)
     database = Database(url)
     try:
-        async with _running(database, beside, options, page_key, vault) as store:
+        async with _run_store(database, beside, options, page_key, vault) as store:
             try:
                 await beside.start(store)
             except SessionError as error:
@@ -174,7 +181,7 @@ def _login(options: StoreOptions) -> NatsLogin:
 
 
 @asynccontextmanager
-async def _running(
+async def _run_store(
     database: Database, beside: ClusterMembership, options: StoreOptions, page_key: bytes, vault: Vault
 ) -> AsyncIterator[SqlStore]:
     store = SqlStore(database, beside, options, page_key=page_key, vault=vault)
@@ -201,7 +208,7 @@ def _look(database: Database) -> bytes:
     with database.connect() as connection, connection.begin():
         version = connection.dialect.server_version_info
         if version is not None and int(version[0]) < _OLDEST:
-            place = shown(database.url)
+            place = mask_url(database.url)
             raise StoreOpenError(f"{place} is PostgreSQL {version[0]}", f"PostgreSQL {_OLDEST} or newer")
         _check(connection, database.url)
         return _page_key(connection)
@@ -211,7 +218,7 @@ def _check(connection: Connection, url: URL) -> None:
     found = revision(connection)
     if found == HEAD:
         return
-    place = shown(url)
+    place = mask_url(url)
     if found is None:
         raise StoreOpenError(f"{place} holds tables of something else", "--store with a database of its own")
     newer = found > HEAD
@@ -223,7 +230,7 @@ def _check(connection: Connection, url: URL) -> None:
 
 def _page_key(connection: Connection) -> bytes:
     """The key with which all replicas sign page tokens."""
-    fresh = inserting(connection, settings).values(name=_PAGE_KEY, value=secrets.token_bytes(32))
+    fresh = build_insert(connection, settings).values(name=_PAGE_KEY, value=secrets.token_bytes(32))
     connection.execute(fresh.on_conflict_do_nothing())
     return bytes(
         connection.execute(select(settings.c.value).where(settings.c.name == _PAGE_KEY)).scalar_one()
@@ -233,6 +240,6 @@ def _page_key(connection: Connection) -> bytes:
 def _token(connection: Connection) -> bytes:
     """Notes a token that no earlier copy of the file contains."""
     token = secrets.token_bytes(16)
-    noted = inserting(connection, settings).values(name=_OPENED_BY, value=token)
+    noted = build_insert(connection, settings).values(name=_OPENED_BY, value=token)
     connection.execute(noted.on_conflict_do_update(index_elements=["name"], set_={"value": token}))
     return token

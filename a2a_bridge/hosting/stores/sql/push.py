@@ -24,7 +24,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, ins
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Delivery, OutboxEntry, Registered, Scope
-from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, parsed
+from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, parse_checked
 from a2a_bridge.hosting.stores.sql import push_configs as configs
 from a2a_bridge.hosting.stores.sql.push_configs import Reads, SqlPushConfigStore, Writes, forget
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
@@ -337,7 +337,7 @@ class SqlOutbox:
             if row is None:
                 continue
             try:
-                registered = _registered(row, self._vault)
+                registered = _parse_registered(row, self._vault)
             except DecryptionError as error:
                 log.error("a push config of task %s: %s", row.task, configs.why(error))  # noqa: TRY400  the text says it
                 shut.setdefault(configs.why(error), []).append(row.number)
@@ -349,7 +349,7 @@ class SqlOutbox:
                 continue
             try:
                 key = event_key(row.task, row.config, row.sequence)
-                event = parsed(hub.StreamResponse.FromString, row.checksum, key, row.event)
+                event = parse_checked(hub.StreamResponse.FromString, row.checksum, key, row.event)
             except DamagedError:
                 log.error("notification %d of task %s is damaged in the store", row.number, row.task)  # noqa: TRY400
                 damaged.append((line, row.number))
@@ -368,11 +368,11 @@ class SqlOutbox:
             )
         for error_text, numbers in shut.items():
             statement = update(outbox).where(_O.number.in_(numbers)).values(error=error_text)
-            await self._writer.write(partial(_changed, change=statement))
+            await self._writer.write(partial(_change, change=statement))
         if damaged:  # it cannot be delivered, but those behind it can
             buried = update(outbox).where(_O.number.in_([number for _, number in damaged]))
             buried = buried.values(error=_DAMAGED, dead=True)
-            await self._writer.write(partial(_changed, change=buried))
+            await self._writer.write(partial(_change, change=buried))
             for line, _ in damaged:
                 self._lines.put(line, self._lines.target(line))
             self._notify()
@@ -420,7 +420,7 @@ class SqlOutbox:
 
     def _url(self, row: Row[Any]) -> str:
         try:
-            return _registered(row, self._vault).config.url
+            return _parse_registered(row, self._vault).config.url
         except DecryptionError:
             return ""
 
@@ -429,7 +429,7 @@ class SqlOutbox:
             callback()
 
 
-#: what `_registered` needs beside task and config
+#: what `_parse_registered` needs beside task and config
 _OF_CONFIG = (_C.tenant, _C.owner, _C.version, _C.data, _C.aside, _C.checksum.label("config_checksum"))
 
 _belongs = (_O.task == _C.task) & (_O.config == _C.id)
@@ -523,7 +523,7 @@ def entries(
     found: list[OutboxEntry] = []
     for row in connection.execute(wanted):
         try:
-            url = target_of(_registered(row, vault).config.url)
+            url = target_of(_parse_registered(row, vault).config.url)
         except DecryptionError:
             url = ""
         found.append(
@@ -556,15 +556,15 @@ def retry(connection: Connection, numbers: Sequence[int] | None) -> int:
     return count
 
 
-def _changed(connection: Connection, change: Any) -> int:
+def _change(connection: Connection, change: Any) -> int:
     count: int = connection.execute(change).rowcount
     return count
 
 
-def _registered(row: Row[Any], vault: Vault) -> Registered:
+def _parse_registered(row: Row[Any], vault: Vault) -> Registered:
     """The config of a notification. Raises DecryptionError."""
     key = (row.tenant, row.owner, row.task, row.config)
-    return configs.registered_of(row, key, vault, row.config_checksum)
+    return configs.parse_registered(row, key, vault, row.config_checksum)
 
 
 def _line_of(delivery: Delivery) -> _Line:

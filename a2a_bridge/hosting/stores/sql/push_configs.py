@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.hosting.ports import Registered, Scope
 from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, intact
-from a2a_bridge.hosting.stores.sql.database import inserting
+from a2a_bridge.hosting.stores.sql.database import build_insert
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
 from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -79,7 +79,7 @@ class SqlPushConfigStore:
         if row is None:
             return None
         try:
-            return registered_of(row, key, self._vault, row.checksum)
+            return parse_registered(row, key, self._vault, row.checksum)
         except DecryptionError as error:
             _complain(row, error)
             damaged = isinstance(error, DamagedConfigError)
@@ -92,7 +92,7 @@ class SqlPushConfigStore:
         for row in rows:
             try:
                 found.append(
-                    registered_of(row, key_of(scope, task_id, original(row.id)), self._vault, row.checksum)
+                    parse_registered(row, key_of(scope, task_id, original(row.id)), self._vault, row.checksum)
                 )
             except DecryptionError as error:
                 _complain(row, error)
@@ -134,7 +134,7 @@ def key_of(scope: Scope, task_id: str, config_id: str) -> tuple[str, ...]:
     return storable(scope.tenant), storable(scope.owner), storable(task_id), storable(config_id)
 
 
-def registered_of(row: Row[Any], key: Sequence[str], vault: Vault, checksum: int | None) -> Registered:
+def parse_registered(row: Row[Any], key: Sequence[str], vault: Vault, checksum: int | None) -> Registered:
     """The reverse of `row_of`. key: see `key_of`. Raises DecryptionError."""
     if not intact(checksum, key, row.data, row.aside):
         raise DamagedConfigError
@@ -157,7 +157,7 @@ def insert(connection: Connection, values: dict[str, Any], *, most: int | None, 
         known = select(_C.id).where(_C.task == task_id, _C.id == values["id"])
         if connection.execute(known).one_or_none() is None:
             raise A2AError(Reason.RESOURCE_EXHAUSTED, "the task has too many push notification configs")
-    putting = inserting(connection, push_configs).values(values | {"ordinal": last + 1})
+    putting = build_insert(connection, push_configs).values(values | {"ordinal": last + 1})
     key = [_C.task, _C.id]
     if replace:
         changed = {name: putting.excluded[name] for name in ("version", "data", "aside", "checksum")}

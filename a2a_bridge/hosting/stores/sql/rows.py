@@ -34,7 +34,7 @@ from a2a_bridge.hosting.stores.records import (
 from a2a_bridge.hosting.stores.segments import Segment
 from a2a_bridge.hosting.stores.sql import tasks as reading
 from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
-from a2a_bridge.hosting.stores.sql.database import Database, cause, failed, inserting
+from a2a_bridge.hosting.stores.sql.database import Database, build_insert, cause, is_database_error
 from a2a_bridge.hosting.stores.sql.expiry import delete_expired
 from a2a_bridge.hosting.stores.sql.push import post_events
 from a2a_bridge.hosting.stores.sql.schema import replicas, sends
@@ -63,7 +63,7 @@ class ClusterMembership(Protocol):
 
     def unfollow(self, task_id: str, /) -> None: ...
 
-    def committed(self, commits: Iterable[Committed], /, *, deliveries: bool) -> None: ...
+    def publish(self, commits: Iterable[Committed], /, *, deliveries: bool) -> None: ...
 
 
 class _Writing(NamedTuple):
@@ -126,7 +126,7 @@ class SqlRecords:
 
     async def held(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
         read = partial(self._database.read, snapshot=False)
-        found = await read(lambda connection: reading.orphaned(connection, limit))
+        found = await read(lambda connection: reading.list_orphans(connection, limit))
         if found:
             return found
         me = self.me
@@ -151,7 +151,7 @@ class SqlRecords:
         self._last = None
         if self._beside.remote is not None:
             commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]
-            self._beside.committed(commits, deliveries=group.deliveries > 0)
+            self._beside.publish(commits, deliveries=group.deliveries > 0)
         if group.deliveries:
             self.on_deliveries()
         plain = not (group.jobs or group.lost or group.refused)
@@ -175,7 +175,7 @@ class SqlRecords:
             except Exception as caught:  # noqa: BLE001  the engine logs it
                 # A new one for an outage: its traceback would keep the cursors of the broken connection, and
                 # with them the lock of SQLite.
-                error = OSError(cause(caught)) if failed(caught) else caught
+                error = OSError(cause(caught)) if is_database_error(caught) else caught
             writing.loop.call_soon_threadsafe(_finish, writing.done, error)
             del writing, error  # until the next group these may be the only references to their content
         self.committer.close()
@@ -222,7 +222,7 @@ def _results(changes: Sequence[Any], group: Group) -> list[Any]:
             continue
         job = next(jobs)
         error = job.error
-        if error is not None and failed(error):
+        if error is not None and is_database_error(error):
             log.error("a change cannot be stored: %s", cause(error))
             error = internal_error()
         found.append(job.result if error is None else error)
@@ -246,7 +246,7 @@ class _Sending:
             same = (sends.c.task == storable(before.task_id), sends.c.digest == before.digest)
             # Only this row: another replica may have replaced it since it was read.
             connection.execute(delete(sends).where(mine, *same, sends.c.answer == before.answer))
-        putting = inserting(connection, sends).values(
+        putting = build_insert(connection, sends).values(
             tenant=storable(scope.tenant),
             owner=storable(scope.owner),
             message=storable(message_id),

@@ -29,7 +29,7 @@ class SingleNode:
     def unfollow(self, task_id: str) -> None:
         """Does nothing."""
 
-    def committed(self, commits: Iterable[Committed], *, deliveries: bool) -> None:
+    def publish(self, commits: Iterable[Committed], *, deliveries: bool) -> None:
         """Does nothing: there is no other replica."""
 
     def on_death(self, callback: Callable[[], None]) -> None:

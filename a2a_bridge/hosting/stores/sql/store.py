@@ -1,5 +1,5 @@
 """SqlStore: the store on SQLite and PostgreSQL, with push configs and the outbox in the same transactions.
-`opened` opens it.
+`open_sql_store` opens it.
 """
 
 from __future__ import annotations

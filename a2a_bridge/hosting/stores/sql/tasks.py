@@ -202,18 +202,20 @@ def visible_to(scope: Scope) -> ColumnElement[bool]:
     return and_(tasks.c.tenant == storable(scope.tenant), tasks.c.owner == storable(scope.owner))
 
 
-def orphaned(connection: Connection, limit: int) -> list[tuple[Scope, str]]:
+def list_orphans(connection: Connection, limit: int) -> list[tuple[Scope, str]]:
     """Tasks whose holder is dead."""
-    return _named(connection, tasks.c.holder != "", tasks.c.holder.not_in(select(replicas.c.id)), limit=limit)
+    return _list_named(
+        connection, tasks.c.holder != "", tasks.c.holder.not_in(select(replicas.c.id)), limit=limit
+    )
 
 
 def at_work(connection: Connection, holder: str) -> list[tuple[Scope, str]]:
     """Working tasks that a replica holds."""
     running = tasks.c.state.in_([int(state) for state in RUNNING])
-    return _named(connection, tasks.c.holder == holder, tasks.c.holder != "", running)
+    return _list_named(connection, tasks.c.holder == holder, tasks.c.holder != "", running)
 
 
-def _named(
+def _list_named(
     connection: Connection, *where: ColumnElement[bool], limit: int | None = None
 ) -> list[tuple[Scope, str]]:
     newest = tasks.c.time.desc(), tasks.c.id.desc()
