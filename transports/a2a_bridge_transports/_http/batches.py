@@ -1,7 +1,7 @@
 """Batches of a stream: events that are ready together are sent together. For the HTTP hosts.
 
-`run_flushing` sends the written data at the moment when the writer has to wait, so that no event is delayed. A
-writer that never waits keeps to the bounds of number, size and time here.
+`run_flushing` sends the written data at the moment when the writer has to wait, so that no event is delayed.
+A writer that never waits keeps to the bounds of number, size and time here.
 """
 
 from __future__ import annotations
