@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 
-def _refuse_other_distribution() -> None:
+def _reject_other_distribution() -> None:
     """Raises ImportError if the distribution `a2a-bridge` of PyPI is installed beside this one: both write
     the files of this package, so each breaks the other.
     """
@@ -66,7 +66,7 @@ def _refuse_other_distribution() -> None:
             )
 
 
-_refuse_other_distribution()
+_reject_other_distribution()
 
 
 def __getattr__(name: str) -> Any:

@@ -44,16 +44,16 @@ class Admin:
     @property
     def is_ready(self) -> bool:
         """True while the server takes new work."""
-        return self.refusal() is None
+        return self.rejection() is None
 
-    def refusal(self) -> A2AError | None:
+    def rejection(self) -> A2AError | None:
         """Why the server takes no new work; None while it does."""
         options = self._host_options
         if options is None:
             return A2AError(Reason.UNAVAILABLE, "starting", blame=Blame.SELF)
         if self._is_draining():
             return A2AError(Reason.UNAVAILABLE, "draining", blame=Blame.SELF)
-        return options.refusal() if options.refusal is not None else None
+        return options.rejection() if options.rejection is not None else None
 
     def status(self) -> dict[str, int]:
         """Figures for `/readyz?verbose`."""
@@ -69,7 +69,7 @@ async def admin_listener(options: ServeOptions) -> AsyncIterator[Admin | None]:
         return
     admin = Admin(options.admin)
     # No CORS: a web page must not learn who calls.
-    host_options = HostOptions(cors="", refusal=admin.refusal, status=admin.status)
+    host_options = HostOptions(cors="", rejection=admin.rejection, status=admin.status)
     host = cast("DocumentHost", find("JSONRPC").host(options.admin, host_options))
     metrics, usage = options.metrics, options.usage
     if metrics is not None:

@@ -80,7 +80,7 @@ class HostOptions:
     #: a bound socket that an HTTP host listens on; None: it opens one
     listener: InheritedListener | None = None
     #: why the server takes no new work, None while it does; readiness probes ask this
-    refusal: Callable[[], A2AError | None] | None = None
+    rejection: Callable[[], A2AError | None] | None = None
     #: open connections of the listener; further ones are closed at once. 0: no limit
     max_connections: int = 10_000
     #: open streams of one gRPC connection; clients wait before they open a further one
@@ -115,7 +115,7 @@ class Frame:
 
 
 #: (host, port) → the addresses that may be connected to. Raises OSError when there are none, A2AError to
-#: refuse.
+#: reject.
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
@@ -150,7 +150,7 @@ class TlsFiles:
 IMPERSONAL = frozenset({"a2a-extensions", "traceparent", "tracestate", "baggage", SIDE_CHANNEL})
 
 
-#: (a card as it was received, where) → the part of it that may be read. Raises A2AError to refuse the card
+#: (a card as it was received, where) → the part of it that may be read. Raises A2AError to reject the card
 CheckCard = Callable[[bytes, str], Awaitable[bytes]]
 
 
@@ -186,8 +186,8 @@ class DialOptions:
     #: base64 text for an unknown agent; files that arrived in one form keep it
     base64_files: bool | None = None
     #: URL that the operator named, from which the card came. Interfaces at other hosts get no `parameters`,
-    #: only IMPERSONAL of `forward`, and may be refused (see gateway.destinations). Empty: the interfaces were
-    #: named
+    #: only IMPERSONAL of `forward`, and may be rejected (see gateway.destinations). Empty: the interfaces
+    #: were named
     named: str = ""
     #: further origins (URLs or `host:port`) that get all parameters
     credentials_for: frozenset[str] = frozenset()
@@ -237,7 +237,7 @@ class Host(Protocol):
         ...
 
     async def drain(self, grace: float) -> None:
-        """Refuses new work, lets running calls finish for `grace` seconds, ends the rest as UNAVAILABLE,
+        """Rejects new work, lets running calls finish for `grace` seconds, ends the rest as UNAVAILABLE,
         closes.
         """
         ...
@@ -246,7 +246,7 @@ class Host(Protocol):
 #: (base URL the caller used for the mount, without a trailing slash) → a JSON document, or a page
 Document = Callable[[str], bytes]
 
-#: (the same, the query as it was sent, the value of A2A-Version) → a JSON document. Raises A2AError to refuse
+#: (the same, the query as it was sent, the value of A2A-Version) → a JSON document. Raises A2AError to reject
 #: the query.
 Variant = Callable[[str, str, str], bytes]
 
@@ -265,11 +265,11 @@ class Page:
 #: (value of the header Accept, empty if there is none) → a page, which nobody caches
 Render = Callable[[str], Awaitable[Page]]
 
-#: the query for readers that refuse a whole card because of gRPC; without effect on a card of gRPC alone
+#: the query for readers that reject a whole card because of gRPC; without effect on a card of gRPC alone
 HTTP_ONLY = "bindings=JSONRPC,HTTP%2BJSON"
 
 
-#: (path below the receiver's, header names in lower case, body) → HTTP status. Raises A2AError to refuse.
+#: (path below the receiver's, header names in lower case, body) → HTTP status. Raises A2AError to reject.
 Receive = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
 
 
@@ -435,12 +435,12 @@ def grpc_attach(
     *,
     health: bool,
     reflection: bool,
-    refusal: Callable[[], A2AError | None] | None = None,
+    rejection: Callable[[], A2AError | None] | None = None,
     authenticate: Authenticate | None = None,
 ) -> None:
     """Adds the gRPC service of every known version to a grpc.aio server of the application.
 
-    refusal, authenticate: see HostOptions; `refusal` is for the health service.
+    rejection, authenticate: see HostOptions; `rejection` is for the health service.
     """
     module = importlib.import_module(f"{PACKAGE}.grpc.host")
     dialects = [dialect for dialect in KNOWN if dialect.form(GRPC) is not None]
@@ -450,7 +450,7 @@ def grpc_attach(
         dialects,
         health=health,
         reflection=reflection,
-        refusal=refusal,
+        rejection=rejection,
         authenticate=authenticate,
     )
 

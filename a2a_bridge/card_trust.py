@@ -2,7 +2,7 @@
 
 Rules:
 1. Without `required`, a card without a valid signature is used, with one warning. With it, such a card is
-   refused.
+   rejected.
 2. Of a card with a valid signature only what the signature covers is read.
 3. Keys come from the configured sources. A key set that a signature names (`jku`) counts only if it is an
    https URL of an allowed host.
@@ -31,7 +31,7 @@ _MOST_SETS, _MOST_WARNINGS = 16, 64
 class CardTrust:
     """Checks the signatures of cards; `check` is for `DialOptions.check_card`.
 
-    keys: files or URLs of key sets (JWKS). required: refuse cards without a valid signature. jku_hosts: hosts
+    keys: files or URLs of key sets (JWKS). required: reject cards without a valid signature. jku_hosts: hosts
     (or `host:port`) whose key sets signatures may name. ca: PEM file of trusted authorities for https. now:
     seconds since the epoch. Raises ValueError without any keys, MissingExtraError without joserfc.
     """

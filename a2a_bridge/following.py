@@ -143,7 +143,7 @@ def _is_temporary(error: A2AError, *, begun: bool) -> bool:
 
 
 async def _fetch_ended(service: Service, seen: _Seen, call: Call[Any, Any]) -> Event | None:
-    """The task if it has ended: agents without ids refuse to subscribe to it then."""
+    """The task if it has ended: agents without ids reject to subscribe to it then."""
     request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
     try:
         task = await service.unary(

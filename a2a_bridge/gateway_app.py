@@ -27,7 +27,7 @@ from a2a_bridge.gateway.cards import OpenExtendedCard, without_security
 from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.owners import MemoryOwners, Owners, StoredOwners
 from a2a_bridge.gateway.ownership import Ownership
-from a2a_bridge.gateway.reachability import ask_while_gone, refusal
+from a2a_bridge.gateway.reachability import ask_while_gone, rejection
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay, pass_unchanged
@@ -70,9 +70,9 @@ class GatewayApp:
     #: of the relay; None without a store
     outbox: Outbox | None = None
 
-    def refusal(self) -> A2AError | None:
+    def rejection(self) -> A2AError | None:
         """Why the gateway takes no new work; see HostOptions."""
-        return refusal(self.connections.failover)
+        return rejection(self.connections.failover)
 
 
 @asynccontextmanager

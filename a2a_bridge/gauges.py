@@ -18,7 +18,7 @@ from a2a_bridge.hosting.ports import MeasuresWrites, Outbox, Store
 from a2a_bridge.memory import MemoryAccount, in_work
 from a2a_bridge.middleware.metrics import PREFIX, Gather, label
 from a2a_bridge.push.ports import CountsBacklog
-from a2a_bridge.refused import refused_connections, refused_requests
+from a2a_bridge.rejected import rejected_connections, rejected_requests
 from a2a_bridge.traffic import received_bytes, sent_bytes
 
 if TYPE_CHECKING:
@@ -74,19 +74,19 @@ def process_gauges(is_ready: Callable[[], bool]) -> Gather:
     build = {(version(DISTRIBUTION), platform.python_version()): 1.0}
 
     async def read() -> Sequence[Metric]:
-        refused = CounterMetricFamily(
-            f"{PREFIX}refused_requests",
-            "Requests of this process that were refused before they became calls.",
+        rejected = CounterMetricFamily(
+            f"{PREFIX}rejected_requests",
+            "Requests of this process that were rejected before they became calls.",
             labels=("binding", "version", "code"),
         )
-        for labels, count in refused_requests.items():
-            refused.add_metric(labels, count)
+        for labels, count in rejected_requests.items():
+            rejected.add_metric(labels, count)
         closed = CounterMetricFamily(
-            f"{PREFIX}refused_connections",
+            f"{PREFIX}rejected_connections",
             "Connections of this process beyond the limit of a listener.",
             labels=("family",),
         )
-        closed.add_metric(("http",), refused_connections["http"])
+        closed.add_metric(("http",), rejected_connections["http"])
         traffic = []
         for what, explanation, counted in (
             ("received_bytes", "Bytes of requests that this process has read.", received_bytes),
@@ -100,7 +100,7 @@ def process_gauges(is_ready: Callable[[], bool]) -> Gather:
             _gauge("build_info", "Always 1.", build, ("version", "python")),
             _gauge("ready", "1 while the server takes new work.", {(): float(is_ready())}, ()),
             _gauge("memory_in_work_bytes", "Large requests and answers in work.", {(): in_work.held}, ()),
-            refused,
+            rejected,
             closed,
             *traffic,
         ]
@@ -111,7 +111,7 @@ def process_gauges(is_ready: Callable[[], bool]) -> Gather:
 def _store(name: str, store: Store) -> Iterable[Metric]:
     from prometheus_client.metrics_core import CounterMetricFamily, SummaryMetricFamily
 
-    available = float(store.refusal() is None)
+    available = float(store.rejection() is None)
     yield _gauge("store_available", "1 while the store can be written.", _of(name, available))
     if isinstance(store, MeasuresWrites):
         writes = store.writes()

@@ -5,7 +5,7 @@ Rules:
    responses in work count in every account.
 2. Above the limit, idle data is freed first, from the largest holder: it is in the store, or no longer
    needed.
-3. The rest is in use. New work is refused above 7/8 of the limit, so that running work can finish. Above the
+3. The rest is in use. New work is rejected above 7/8 of the limit, so that running work can finish. Above the
    limit runs wait or fail; see `pressure`.
 """
 
@@ -78,7 +78,7 @@ class MemoryAccount:
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
-        #: bytes above which new work is refused
+        #: bytes above which new work is rejected
         self._admits = limit - limit // 8
         self.used = 0
         #: True if the limit was exceeded when bytes were added, at any time until `exceeded` found otherwise
@@ -105,8 +105,8 @@ class MemoryAccount:
         if self._freed > _MUCH and self._trimming is None:
             self._trim_later()
 
-    def refusal(self) -> A2AError | None:
-        """RESOURCE_EXHAUSTED while new work is refused, else None."""
+    def rejection(self) -> A2AError | None:
+        """RESOURCE_EXHAUSTED while new work is rejected, else None."""
         if not self.limit or self.used + in_work.held <= self._admits:
             return None
         self._shrink(self._admits)

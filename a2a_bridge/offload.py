@@ -2,7 +2,7 @@
 
 Rules:
 1. Small documents stay on the loop: SMALL bytes cannot hold enough values to block it.
-2. Values are counted before decoding (codec.budget), and too many are refused. Encoding counts on the way
+2. Values are counted before decoding (codec.budget), and too many are rejected. Encoding counts on the way
    (codec.meter).
 3. All servers and clients of the process share a few threads. More would not be faster: Python runs one at a
    time, and the loop would wait longer.

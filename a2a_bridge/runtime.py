@@ -186,9 +186,9 @@ async def serve_gateway(
 
 def _ready_with(options: ServeOptions, app: GatewayApp) -> ServeOptions:
     """Options whose readiness depends on the agent behind a gateway."""
-    if options.host.refusal is not None:
+    if options.host.rejection is not None:
         return options
-    return replace(options, host=replace(options.host, refusal=app.refusal))
+    return replace(options, host=replace(options.host, rejection=app.rejection))
 
 
 def check_credentials(card: hub.AgentCard, options: ServeOptions) -> None:
@@ -212,7 +212,7 @@ def asgi(
 ) -> Any:
     """An agent as an ASGI 3 application: all bindings and the card, to be mounted anywhere.
 
-    gRPC needs a server that sends HTTP trailers, and no mount path; without them it is refused, and the card
+    gRPC needs a server that sends HTTP trailers, and no mount path; without them it is rejected, and the card
     does not list it. gRPC-Web needs neither. The application starts at the lifespan's startup, or before the
     first request if there is no lifespan. Addresses in the card follow the mount path and trusted forwarded
     headers, also in an extended card without addresses. Only the paths of `interfaces` count. Raises
@@ -292,7 +292,7 @@ def add_to_server(
         server,
         health=health,
         reflection=reflection,
-        refusal=host.refusal,
+        rejection=host.rejection,
         authenticate=host.authenticate,
     )
     return one.engine
@@ -356,12 +356,12 @@ async def locate_agent(
     destinations = Destinations(options)
     found = await destinations.check(select(target, known=names(), binding=binding, version=version))
     candidates = destinations.fallbacks(found)
-    refused = [one for one in found if one.refusal]
-    for other in refused:
+    rejected = [one for one in found if one.rejection]
+    for other in rejected:
         url = other.candidate.interface.url
-        _log.warning("the card's interface %s is not used: it leads to %s", url, other.refusal)
+        _log.warning("the card's interface %s is not used: it leads to %s", url, other.rejection)
     if not candidates:
-        text = f"no interface of the card may be used: {'; '.join(other.refusal for other in refused)}"
+        text = f"no interface of the card may be used: {'; '.join(other.rejection for other in rejected)}"
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
     return target, candidates, options
 

@@ -69,8 +69,8 @@ class ServerTls:
 
     certificate: with its chain. key: empty if it is in the file of the certificate. client_ca: authorities of
     client certificates; empty: callers are not asked for one. cert_reqs: whether callers without one are
-    refused. gRPC has no optional ones: it does not ask then. clock, now: seconds, and the date in UTC. Raises
-    TlsFileError for files that cannot be used, ValueError for another `cert_reqs`.
+    rejected. gRPC has no optional ones: it does not ask then. clock, now: seconds, and the date in UTC.
+    Raises TlsFileError for files that cannot be used, ValueError for another `cert_reqs`.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class ServerTls:
             made = self._read()
             before, after = self._invalidity(self._material), self._invalidity(made)
             if after and not before:
-                _refuse("certificate", self._paths["certificate"], after)
+                _reject("certificate", self._paths["certificate"], after)
         except TlsFileError as error:
             if str(error) != self._problem:
                 _log.warning(
@@ -170,30 +170,30 @@ class ServerTls:
         authorities = self._bytes("client_ca") if self.asks_clients else b""
         paths = self._paths
         if _CERTIFICATE not in certificate:
-            _refuse("certificate", paths["certificate"], "holds no certificate as PEM")
+            _reject("certificate", paths["certificate"], "holds no certificate as PEM")
         if _PRIVATE_KEY not in key:
             holder: Part = "key" if paths["key"] != paths["certificate"] else "certificate"
-            _refuse(holder, paths["key"], "holds no private key as PEM")
+            _reject(holder, paths["key"], "holds no private key as PEM")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
 
         def locked() -> NoReturn:
-            _refuse("key", paths["key"], "is encrypted: write the key without a password")
+            _reject("key", paths["key"], "is encrypted: write the key without a password")
 
         try:
             context.load_cert_chain(paths["certificate"], paths["key"], locked)
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
-                _refuse("key", paths["key"], f"is not the key of the certificate in {paths['certificate']}")
-            _refuse("certificate", paths["certificate"], f"cannot be used: {error.reason or error}")
+                _reject("key", paths["key"], f"is not the key of the certificate in {paths['certificate']}")
+            _reject("certificate", paths["certificate"], f"cannot be used: {error.reason or error}")
         except OSError as error:
-            _refuse("certificate", paths["certificate"], f"cannot be read: {error.strerror}")
+            _reject("certificate", paths["certificate"], f"cannot be read: {error.strerror}")
         if authorities:
             try:
                 context.load_verify_locations(cadata=authorities.decode("ascii", "replace"))
             except ssl.SSLError as error:
-                _refuse("client_ca", paths["client_ca"], f"holds no certificate as PEM: {error.reason}")
+                _reject("client_ca", paths["client_ca"], f"holds no certificate as PEM: {error.reason}")
             optional = self.cert_reqs == "optional"
             context.verify_mode = ssl.CERT_OPTIONAL if optional else ssl.CERT_REQUIRED
         return Material(certificate, key, authorities, context, _dates(certificate))
@@ -203,8 +203,8 @@ class ServerTls:
         try:
             found = path.read_bytes()
         except OSError as error:
-            _refuse(part, path, f"cannot be read: {error.strerror}")
-        return found or _refuse(part, path, "is empty")
+            _reject(part, path, f"cannot be read: {error.strerror}")
+        return found or _reject(part, path, "is empty")
 
     def _invalidity(self, material: Material) -> str:
         """Why a certificate is not valid now; empty if it is, or if that is not known."""
@@ -252,7 +252,7 @@ class _Following(ssl.SSLContext):
         return self._current().context.wrap_socket(*arguments, **options)
 
 
-def _refuse(part: Part, path: Path, text: str) -> NoReturn:
+def _reject(part: Part, path: Path, text: str) -> NoReturn:
     raise TlsFileError(part, f"{path} {text}")
 
 

@@ -158,7 +158,7 @@ class Server:
         self._replace_card(card)
 
     async def drain(self, grace: float) -> None:
-        """Refuses new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
+        """Rejects new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
         repeated.
         """
         if self._drained:

@@ -1,5 +1,5 @@
 """Notices that several worker processes of one ASGI server serve an agent, as `uvicorn --workers` and
-gunicorn start them. It refuses nothing: a SQLite file has a lock of its own.
+gunicorn start them. It rejects nothing: a SQLite file has a lock of its own.
 
 Such workers have one parent, and listen on sockets that it has bound: each process locks a file for each of
 these addresses, and the second finds it locked. A server in one process has bound nothing when it starts, or

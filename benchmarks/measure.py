@@ -308,7 +308,7 @@ def codec_rows() -> list[dict[str, Any]]:
 
 
 def values_rows() -> list[dict[str, Any]]:
-    """The cost of many small values, accepted and refused, and the time that they hold the loop. It uses
+    """The cost of many small values, accepted and rejected, and the time that they hold the loop. It uses
     real sockets.
     """
     return [{"suite": "values", **row} for row in values.rows()]

@@ -1,5 +1,5 @@
 """The cost of many small values: microseconds of a call for each accepted value, milliseconds for each
-refused MB, and the longest time that the event loop is held. `python -m benchmarks.values` runs it alone,
+rejected MB, and the longest time that the event loop is held. `python -m benchmarks.values` runs it alone,
 `--quick` with a few cells.
 
 The agent's server and the gateways are two processes, and each is measured alone; the client that sends and
@@ -31,7 +31,7 @@ from a2a_bridge.runtime import ServeOptions, serve_gateway
 
 VALUES = 90_000
 REFUSED_BYTES = 8 * 1024 * 1024
-#: goals: microseconds for each value, milliseconds for each MB refused, milliseconds that the loop is held
+#: goals: microseconds for each value, milliseconds for each MB rejected, milliseconds that the loop is held
 GOALS = (4.0, 40.0, 50.0)
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 VERSIONS = ("1.0", "0.3", "0.2.5")
@@ -141,7 +141,7 @@ class Target:
             try:
                 await call(body, metadata=declared, timeout=_TIMEOUT)
             except grpc.aio.AioRpcError as error:
-                _expect(error.code() in _REFUSALS, f"{error.code()} {error.details()}")
+                _expect(error.code() in _REJECTIONS, f"{error.code()} {error.details()}")
                 return False
             return True
         path = "/" if binding == "JSONRPC" else "/message:send" if version == "1.0" else "/v1/message:send"
@@ -153,7 +153,7 @@ class Target:
         return taken
 
 
-_REFUSALS = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT)
+_REJECTIONS = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT)
 
 
 def _expect(condition: bool, what: str) -> None:
@@ -340,14 +340,14 @@ async def measure(
                     )
                     await measured(target, process, binding, version, warm)
                     taken, spent, hold = await measured(target, process, binding, version, body)
-                    refused, cost, other = await measured(target, process, binding, version, many)
+                    rejected, cost, other = await measured(target, process, binding, version, many)
                     found.append(
                         {
                             "title": f"{version} {binding} {name}: {shape}{', unknown' if unknown else ''}",
                             "direct": name == DIRECT,
                             "taken": taken,
                             "value_us": round(spent / VALUES * 1e6, 2),
-                            "refused": not refused,
+                            "rejected": not rejected,
                             "mb_ms": round(cost / (len(many) / 2**20) * 1e3, 1),
                             "hold_ms": round(max(hold, other) * 1e3, 1),
                         }
@@ -362,7 +362,7 @@ def rows() -> list[dict[str, Any]]:
     value, megabyte, hold = GOALS
     worst = {
         "values: each one taken": ("us", max(one["value_us"] for one in found if one["direct"]), value),
-        "values: each MB refused": ("ms", max(one["mb_ms"] for one in found), megabyte),
+        "values: each MB rejected": ("ms", max(one["mb_ms"] for one in found), megabyte),
         "values: the loop held": ("ms", max(one["hold_ms"] for one in found), hold),
     }
     return [
@@ -373,8 +373,8 @@ def rows() -> list[dict[str, Any]]:
 
 def _show(row: dict[str, Any]) -> None:
     taken = f"{'' if row['taken'] else 'not '}taken {row['value_us']:6} us/value"
-    refused = f"{'' if row['refused'] else 'not '}refused {row['mb_ms']:5} ms/MB"
-    print(f"{row['title']:52} {taken:26} {refused:26} hold {row['hold_ms']:5} ms", flush=True)
+    rejected = f"{'' if row['rejected'] else 'not '}rejected {row['mb_ms']:5} ms/MB"
+    print(f"{row['title']:52} {taken:26} {rejected:26} hold {row['hold_ms']:5} ms", flush=True)
 
 
 if __name__ == "__main__":

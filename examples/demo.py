@@ -34,7 +34,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from demo_clients import Refused, official, ours
+from demo_clients import Rejected, official, ours
 from demo_oddities import ODDITIES, at, there_and_back, written
 from demo_steps import all_steps, in_words, unlike
 from demo_survival import Story, kill_in_mid_stream
@@ -252,7 +252,7 @@ def main() -> int:
     logging.getLogger("a2a_bridge").setLevel(logging.ERROR)
     try:
         return 0 if asyncio.run(in_time()) else 1
-    except Refused as error:
+    except Rejected as error:
         print(f"✗ {error}")
         return 1
     except NotStarted as error:

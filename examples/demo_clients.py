@@ -26,7 +26,7 @@ class Caller(Protocol):
     def stream(self, operation: str, request: Any) -> AsyncIterator[Any]: ...
 
 
-class Refused(Exception):  # noqa: N818  a plain word for the output
+class Rejected(Exception):  # noqa: N818  a plain word for the output
     """The error of a client: the name of the A2A error, and its text."""
 
 
@@ -57,7 +57,7 @@ class Official:
         try:
             yield
         except OfficialError as error:
-            raise Refused(A2A_ERROR_REASONS[type(error)], error.message) from None
+            raise Rejected(A2A_ERROR_REASONS[type(error)], error.message) from None
 
 
 class Ours:
@@ -70,7 +70,7 @@ class Ours:
         try:
             return _theirs(await getattr(self._peer, operation)(_ours(request)))
         except a2a_bridge.A2AError as error:
-            raise Refused(error.name, error.message) from None
+            raise Rejected(error.name, error.message) from None
 
     async def stream(self, operation: str, request: Any) -> AsyncIterator[Any]:
         try:
@@ -78,7 +78,7 @@ class Ours:
                 async for event in events:
                     yield _theirs(event)
         except a2a_bridge.A2AError as error:
-            raise Refused(error.name, error.message) from None
+            raise Rejected(error.name, error.message) from None
 
 
 def _ours(message: Any) -> Any:

@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 import httpx
-from demo_clients import Refused
+from demo_clients import Rejected
 
 #: the placeholders are the ids that the agent gave the task and its context
 MESSAGE = """{
@@ -47,7 +47,7 @@ async def there_and_back(gateway: str) -> tuple[Any, Any]:
             response = await http.post(gateway, content=body, headers={"Content-Type": "application/json"})
             answer = read(response.text)
             if "result" not in answer:
-                raise Refused(f"{method}: {written(answer)}")
+                raise Rejected(f"{method}: {written(answer)}")
             return answer["result"]
 
         parts = '[{"kind": "text", "text": "ask me"}]'

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from a2a.types import a2a_pb2 as a2a
-from demo_clients import Caller, Refused
+from demo_clients import Caller, Rejected
 from google.protobuf.json_format import MessageToDict
 
 from a2a_bridge.cli.canonical import canonical, differences
@@ -149,11 +149,11 @@ async def all_steps(client: Caller, version: str) -> dict[str, Any]:
             continue
         try:
             result = await step(client, memory)
-        except Refused as error:
+        except Rejected as error:
             reason, text = error.args
-            results[name] = {"refused": reason, "text": text.replace(memory.get("ended", "none"), "<id>")}
+            results[name] = {"rejected": reason, "text": text.replace(memory.get("ended", "none"), "<id>")}
         except KeyError as missing:
-            results[name] = {"refused": "not tried", "text": f"an earlier step gave no {missing}"}
+            results[name] = {"rejected": "not tried", "text": f"an earlier step gave no {missing}"}
         else:
             results[name] = canonical([_tree(one) for one in _listed(result)])
     return results
@@ -181,7 +181,7 @@ def _tree(message: Any) -> Any:
 def in_words(result: Any) -> str:
     """A result in a few words, for the table."""
     if isinstance(result, dict):
-        return str(result["refused"])
+        return str(result["rejected"])
     if len(result) > 1:
         return f"{len(result)} {'events' if 'task' in result[0] else 'answers'}"
     (answer,) = result

@@ -166,5 +166,5 @@ async def main(port: int = 9999, binding: str = "JSONRPC", version: str = "1.0")
 
 
 if __name__ == "__main__":
-    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # it would log every refusal that a test provokes
+    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # it would log every rejection that a test provokes
     asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 9999, *sys.argv[2:4]))

@@ -73,7 +73,7 @@ def stub_text(texts: list[str]) -> str:
             body.append(line)
         elif (private := PROTOC_IMPORT.sub(PRIVATE_IMPORT, line)) not in imports:
             imports.append(private)
-    # protoc leaves the parameters of Mapping open, which mypy --strict refuses.
+    # protoc leaves the parameters of Mapping open, which mypy --strict rejects.
     code = re.sub(r"_Mapping\b(?!\[| as)", "_Mapping[str, _Any]", "\n".join(body).strip())
     imports.append("from typing import Any as _Any")
     # Only a package of one file has "the" file descriptor.

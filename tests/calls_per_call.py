@@ -223,7 +223,7 @@ async def measure(
     """The frames of one call. served: an agent; None for a gateway. first: a call whose task is named by the
     counted ones.
 
-    Raises RuntimeError for an answer that `check` refuses.
+    Raises RuntimeError for an answer that `check` rejects.
     """
     loop = asyncio.get_running_loop()
     profile = _Profile()

@@ -86,7 +86,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "stream-unsupported",
             "Streams are UnsupportedOperationError where the card declares none.",
-            "equivalence/test_refusals.py::test_streams_that_are_not_supported",
+            "equivalence/test_rejections.py::test_streams_that_are_not_supported",
         ),
     ),
     *_rows(
@@ -132,7 +132,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "list-token",
             "A page token that the agent did not give is InvalidParams.",
-            "hosting/test_reading.py::test_a_token_that_was_not_given_is_refused",
+            "hosting/test_reading.py::test_a_token_that_was_not_given_is_rejected",
         ),
     ),
     *_rows(
@@ -187,7 +187,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "push-unsupported",
             "Without the capability: PushNotificationNotSupportedError.",
-            "equivalence/test_refusals.py::test_push_notifications_that_are_not_supported",
+            "equivalence/test_rejections.py::test_push_notifications_that_are_not_supported",
         ),
     ),
     *_rows(
@@ -216,12 +216,12 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "extended-card-missing",
             "A declared card that is not configured: ExtendedAgentCardNotConfiguredError.",
-            "equivalence/test_refusals.py::test_an_extended_card_that_is_promised_and_not_there",
+            "equivalence/test_rejections.py::test_an_extended_card_that_is_promised_and_not_there",
         ),
         (
             "extended-card-unsupported",
             "Without the capability: UnsupportedOperationError.",
-            "equivalence/test_refusals.py::test_an_extended_card_that_is_not_supported",
+            "equivalence/test_rejections.py::test_an_extended_card_that_is_not_supported",
         ),
     ),
     *_rows(
@@ -239,7 +239,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "output-modes",
             "Output modes that the agent does not have: ContentTypeNotSupportedError.",
-            "hosting/test_send.py::test_output_modes_that_the_agent_has_none_of_are_refused",
+            "hosting/test_send.py::test_output_modes_that_the_agent_has_none_of_are_rejected",
         ),
         (
             "push-in-message",
@@ -257,7 +257,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "history-negative",
             "A negative historyLength is InvalidParams.",
-            "hosting/test_reading.py::test_a_negative_history_length_is_refused",
+            "hosting/test_reading.py::test_a_negative_history_length_is_rejected",
         ),
         (
             "history-stream",
@@ -315,8 +315,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         ),
         (
             "context-mismatch",
-            "A context other than that of the task is refused.",
-            "hosting/test_follow_ups.py::test_another_context_than_the_tasks_is_refused",
+            "A context other than that of the task is rejected.",
+            "hosting/test_follow_ups.py::test_another_context_than_the_tasks_is_rejected",
         ),
     ),
     *_rows(
@@ -353,7 +353,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "version-unsupported",
             "Another version: VersionNotSupportedError.",
-            "equivalence/test_bad_input.py::test_a_bad_version_is_refused_on_every_binding",
+            "equivalence/test_bad_input.py::test_a_bad_version_is_rejected_on_every_binding",
         ),
         (
             "version-absent",
@@ -393,7 +393,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "extension-required",
             "A required extension that is not declared: ExtensionSupportRequiredError.",
-            "equivalence/test_refusals.py::test_an_extension_that_is_required",
+            "equivalence/test_rejections.py::test_an_extension_that_is_required",
         ),
     ),
     *_rows(
@@ -529,7 +529,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             "scope",
             "Callers see their own tasks only.",
             "a2a_bridge/testing/store_writing.py::test_other_scopes_see_nothing",
-            "equivalence/test_refusals.py::test_tenants_do_not_see_each_other",
+            "equivalence/test_rejections.py::test_tenants_do_not_see_each_other",
         ),
     ),
     *_rows(
@@ -537,7 +537,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "webhook-ssrf",
             "Webhooks cannot reach private addresses.",
-            "push/test_ssrf_policy.py::test_addresses_that_are_not_global_are_refused",
+            "push/test_ssrf_policy.py::test_addresses_that_are_not_global_are_rejected",
             "push/test_webhook_resolver.py::test_a_name_that_changes_its_meaning_is_not_connected_to",
         ),
     ),

@@ -94,8 +94,8 @@ class Member:
     #: gRPC on the common address: the service, and its versions
     service: Service | None = None
     versions: tuple[Dialect, ...] = ()
-    #: why it does not take calls; see HostOptions.refusal
-    refusal: Callable[[], A2AError | None] | None = None
+    #: why it does not take calls; see HostOptions.rejection
+    rejection: Callable[[], A2AError | None] | None = None
     task: asyncio.Task[None] | None = None
     #: seconds for running calls when it leaves
     grace: float = 0.0

@@ -70,12 +70,12 @@ class Agents:
         self._drained = False
         self._http: Any = host
         self._grpc: Any = host
-        http = replace(options.host_of("http"), refusal=self.refusal)
+        http = replace(options.host_of("http"), rejection=self.rejection)
         if host is None:
             self._http = find("JSONRPC").host(options.http, http)
             self._grpc = None
             if grpc:
-                own = replace(options.host_of("grpc"), refusal=self.refusal)
+                own = replace(options.host_of("grpc"), rejection=self.rejection)
                 self._grpc = find("GRPC").host(options.grpc, own)
         else:
             host.options = http
@@ -184,7 +184,7 @@ class Agents:
                 logger.debug("agent %s ended with an error", name, exc_info=error)
 
     async def drain(self, grace: float) -> None:
-        """Refuses new work; running calls of all agents get `grace` seconds. May be repeated."""
+        """Rejects new work; running calls of all agents get `grace` seconds. May be repeated."""
         if self._drained:
             return
         self._drained = True
@@ -235,7 +235,7 @@ class Agents:
             return None
         if family == "http":
             member.site.options = replace(options, authenticate=self._http.options.authenticate)
-            member.refusal = options.refusal
+            member.rejection = options.rejection
             found: Host = member.site
             return found
         return GrpcPart(member, self._grpc, member.site.start)
@@ -273,10 +273,10 @@ class Agents:
 
     # ------------------------------------------------------------------ all agents
 
-    def refusal(self) -> A2AError | None:
+    def rejection(self) -> A2AError | None:
         """Why the server is not ready: the first agent of this process whose store does not take work."""
         for member in self._members.values():
-            if member.refusal is not None and (error := member.refusal()) is not None:
+            if member.rejection is not None and (error := member.rejection()) is not None:
                 return error
         return None
 
@@ -312,7 +312,7 @@ async def serve_agents(
     """
     options = add_metrics(options or ServeOptions())
     server = Agents(options, host=host, grpc=grpc)
-    known = replace(options, host=replace(options.host, refusal=server.refusal))
+    known = replace(options, host=replace(options.host, rejection=server.rejection))
     async with admin_listener(options) as admin:
         try:
             await server.open(entries)

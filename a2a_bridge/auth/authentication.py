@@ -2,7 +2,7 @@
 
 Rules:
 1. A caller needs one of the methods. The first method whose credential a request presents decides; an invalid
-   credential is refused even if another one of the request is valid.
+   credential is rejected even if another one of the request is valid.
 2. The credential of the edge stays here: a gateway forwards its parameters only where the operator names
    them.
 3. The card shows the methods of the edge in place of the agent's own security, which is behind it.

@@ -3,13 +3,13 @@
 Rules:
 1. The algorithm comes from a list of the operator's, which has no symmetric one and no `none`, and a key
    verifies with the algorithms of its own kind only.
-2. Header members that name a key (`jku`, `x5u`, `jwk`, `x5c`) are ignored. An unknown `crit` is refused.
+2. Header members that name a key (`jku`, `x5u`, `jwk`, `x5c`) are ignored. An unknown `crit` is rejected.
 3. Issuer, audience and expiry are required; `exp`, `nbf` and `iat` have `LEEWAY` seconds. A member that
-   stands twice is refused, because readers differ on which one counts.
+   stands twice is rejected, because readers differ on which one counts.
 4. Verified tokens are remembered until they expire, for as long as the keys stay the same.
 5. A token that is bound to a key of its sender (`cnf`, RFC 7800) is no bearer token. It counts on a
    connection with the client certificate that it names (RFC 8705). Other proofs, such as DPoP (RFC 9449),
-   are not checked here, so tokens that need them are refused.
+   are not checked here, so tokens that need them are rejected.
 6. The caller learns that its token is not valid; the log (debug) has the reason. Neither has the token.
 """
 
@@ -48,7 +48,7 @@ LEEWAY = 60
 _LONGEST = 16 * 1024
 #: verified tokens that are remembered
 _REMEMBERED = 4096
-#: media types of tokens that are for other purposes are refused, such as `dpop+jwt` and `logout+jwt`
+#: media types of tokens that are for other purposes are rejected, such as `dpop+jwt` and `logout+jwt`
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 #: keys that are tried for a token without a key id
 _MOST_TRIED = 8
@@ -197,7 +197,7 @@ class BearerTokens:
         raise self._rejection("no key of the issuer verifies it" if keys else "its key is unknown")
 
     def _rejection(self, reason: str) -> UnauthenticatedError:
-        _log.debug("a token was refused: %s", reason)
+        _log.debug("a token was rejected: %s", reason)
         return UnauthenticatedError(
             "The bearer token is not valid", (f'{self.challenge}, error="invalid_token"',)
         )
@@ -225,13 +225,13 @@ def _members(segment: str) -> dict[str, Any]:
 
 def _object(data: bytes) -> dict[str, Any]:
     """A JSON object whose members stand once. Raises ValueError."""
-    found = json.loads(data, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    found = json.loads(data, object_pairs_hook=_unique, parse_constant=_reject_constant)
     if not isinstance(found, dict):
         raise ValueError("no object")  # noqa: TRY004  a token is at fault
     return found
 
 
-def _refuse_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 

@@ -62,7 +62,7 @@ class Rule:
 
 
 def authorise(rules: Sequence[Rule], agent: str = "") -> Middleware:
-    """Middleware that refuses calls which no rule allows. It has to be inside of the authentication.
+    """Middleware that rejects calls which no rule allows. It has to be inside of the authentication.
 
     agent: the name of the agent on a server with several.
     """

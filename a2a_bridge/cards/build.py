@@ -13,12 +13,12 @@ Rules:
    path of 0.2. `url` is the first interface of the newest 0.x version. `additionalInterfaces` lists the
    interfaces of 0.x, including that one (A2A 0.3, 5.6.2): per transport those of the newest 0.x version,
    without duplicates. With interfaces of 1.0 only it is a card of 1.0.
-5. Some readers refuse a whole card because of one interface. So a reader can select bindings
+5. Some readers reject a whole card because of one interface. So a reader can select bindings
    (`?bindings=JSONRPC,HTTP+JSON`), a host does it for readers whose peer profile says so, and an operator
    can leave bindings out of the card while they are served.
 6. The document for all versions is not valid under the schema of one. A reader that names a version, by
    `?version=1.0` or by the header A2A-Version, gets the card of that version with the interfaces of that
-   version. A version that is not served is refused in a query and ignored in a header, because clients send
+   version. A version that is not served is rejected in a query and ignored in a header, because clients send
    the header with every request. `versions` limits the document to these versions for all readers.
 """
 
@@ -214,7 +214,7 @@ class Advertisement:
         return self._build_cached(base_url, WHOLE)
 
     def document_for_0_2(self, base_url: str) -> bytes:
-        """The document at the path of 0.2: without schemes for which readers of 0.2 refuse a card."""
+        """The document at the path of 0.2: without schemes for which readers of 0.2 reject a card."""
         return self._build_cached(base_url, FOR_0_2)
 
     def at(self, path: str) -> Document:

@@ -10,7 +10,7 @@ Rules:
 3. All known readers ignore unknown members. The older members do not change the meaning for a reader of 1.0;
    those that would are left out.
 4. Signatures stay unchanged. They cover the document that was signed, which is not this one.
-5. Readers of 0.2 refuse a whole card with a scheme of a later type, mutual TLS. At their path such schemes
+5. Readers of 0.2 reject a whole card with a scheme of a later type, mutual TLS. At their path such schemes
    are left out: the other schemes of a requirement remain, and the TLS handshake enforces the rest.
 """
 

@@ -9,7 +9,7 @@ Rules:
    `https://` of gRPC addresses, which have no scheme in 1.0.
 3. An interface of `supportedInterfaces` without a version has the card's `protocolVersion`, else 1.0. In a
    card with members of 0.x, `protocolVersion` is one of those and does not apply to `supportedInterfaces`.
-4. A card without interfaces is refused.
+4. A card without interfaces is rejected.
 """
 
 from __future__ import annotations

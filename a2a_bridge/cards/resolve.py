@@ -63,8 +63,8 @@ class _Entry:
     body: bytes = b""
 
 
-class _RefusedError(Exception):
-    """A card was found and refused: no other place is tried."""
+class _RejectedError(Exception):
+    """A card was found and rejected: no other place is tried."""
 
     def __init__(self, error: A2AError) -> None:
         super().__init__(error)
@@ -107,8 +107,8 @@ class Resolver:
                 entry.fresh_until = 0.0
         try:
             return await self._search(url, exact=exact)
-        except _RefusedError as refused:
-            raise refused.error from None
+        except _RejectedError as rejected:
+            raise rejected.error from None
 
     async def _search(self, url: str, *, exact: bool) -> Located:
         tried: list[str] = []
@@ -175,7 +175,7 @@ class Resolver:
         try:
             return await self._check(body, location)
         except A2AError as error:
-            raise _RefusedError(error) from None
+            raise _RejectedError(error) from None
 
 
 async def resolve(url: str, fetch: Fetch) -> hub.AgentCard:

@@ -2,7 +2,7 @@
 
 Rules:
 1. A scheme of 0.x of unknown type, or an OAuth 2 scheme without a flow that 1.0 has, is a scheme without
-   content in 1.0: `"odd": {}`, `"flows": {}`. Readers in Rust and Go refuse the whole card for one.
+   content in 1.0: `"odd": {}`, `"flows": {}`. Readers in Rust and Go reject the whole card for one.
 2. Requirements that name such a scheme stay: without them the card would say that no credentials are needed.
 3. Cards of 0.x keep the scheme.
 """

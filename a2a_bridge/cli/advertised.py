@@ -5,7 +5,7 @@ Rules:
 2. It begins after the ready line, in the background, and ends with the server. Of several workers, the first
    one does it.
 3. One harmless call for each URL, without credentials: a question for a task that nobody has. Every answer of
-   A2A is right, a refusal included.
+   A2A is right, a rejection included.
 4. A balancer in front learns only now that this process is ready. So only a fault that lasts is a warning.
 """
 
@@ -32,7 +32,7 @@ from a2a_bridge.planning import ServeOptions
 QUESTION = 5.0
 #: seconds before each further call to a URL that does not answer as an agent
 _PAUSES = (1.0, 2.0, 4.0, 8.0)
-#: reasons that no agent has to refuse the question for a task
+#: reasons that no agent has to reject the question for a task
 FAULTS = frozenset({Reason.METHOD_NOT_FOUND, Reason.INVALID_AGENT_RESPONSE})
 #: answers in whatever words: a proxy may ask who calls, and agents of 0.3 have no form for errors over HTTP
 _ANSWERS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED, Reason.TASK_NOT_FOUND})

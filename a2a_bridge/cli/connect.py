@@ -102,7 +102,7 @@ async def found_at(
         if found.fallback:
             print_message(
                 f"note: {target.place} shows no card of its own; this is the agent {found.card.name!r} of "
-                f"{found.location}; --exact refuses it",
+                f"{found.location}; --exact rejects it",
                 "yellow",
             )
         return found.card, options.with_profile(found.profile)

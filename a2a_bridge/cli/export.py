@@ -52,7 +52,7 @@ class EnvoyExportFlags:
     )
     ssl_keyfile: Path | None = flag(None, "Private key, if it is not in the same file.", "FILE", variable="")
     ssl_ca_certs: Path | None = flag(
-        None, "Refuse callers without a client certificate of these authorities.", "FILE", variable=""
+        None, "Reject callers without a client certificate of these authorities.", "FILE", variable=""
     )
     replica_name: str = flag(
         "",

@@ -294,7 +294,7 @@ class CardTrustFlags:
         group="Security",
     )
     require_signed_card: bool = flag(
-        False, "Refuse a card without a valid signature, at the start and later.", group="Security"
+        False, "Reject a card without a valid signature, at the start and later.", group="Security"
     )
 
 
@@ -389,7 +389,7 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
     )
     ssl_cert_reqs: ClientCertificate = flag(
         ClientCertificate.REQUIRED,
-        "Whether --ssl-ca-certs refuses callers without a certificate; optional: not over HTTP.",
+        "Whether --ssl-ca-certs rejects callers without a certificate; optional: not over HTTP.",
         group="Security",
     )
     print_envoy_config: bool = flag(

@@ -118,8 +118,8 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
     for one in found:
         interface = one.candidate.interface
         words = f"{interface.protocol_binding} {interface.protocol_version} {interface.url}"
-        if one.refusal:
-            print_message(f"warning: {words} is not used: the card leads to {one.refusal}", "yellow")
+        if one.rejection:
+            print_message(f"warning: {words} is not used: the card leads to {one.rejection}", "yellow")
             continue
         usable.append(one.candidate)
         sent = ""

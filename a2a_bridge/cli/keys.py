@@ -96,7 +96,7 @@ def list_(*, file: KeysFile, flags: OutputFlags) -> None:
 @app.command(cls=Command)
 @with_flags
 def revoke(*, file: KeysFile, key_id: KeyId, flags: OutputFlags) -> None:
-    """Revoke a key; servers refuse it within a second. Its record stays in the file.
+    """Revoke a key; servers reject it within a second. Its record stays in the file.
 
     For example:
 

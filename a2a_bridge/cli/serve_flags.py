@@ -58,5 +58,5 @@ class ServeFlags(ServerFlags):
     max_tasks: int = flag(10000, "Running tasks of one principal; 0: no limit.", "N", least=0, group="Limits")
     agents: Mapping[str, ServedAgent] = table(dict, "The agents, by name.", live=True)
     max_history: int = flag(
-        10000, "Messages of one task; further ones are refused; 0: no limit.", "N", least=0, group="Limits"
+        10000, "Messages of one task; further ones are rejected; 0: no limit.", "N", least=0, group="Limits"
     )

@@ -65,7 +65,7 @@ def with_upstream(
 def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> UpstreamCredentials | None:
     kind = flags.upstream_auth
     if kind not in _TOKENS:
-        _refuse_token_flags(flags)
+        _reject_token_flags(flags)
     if kind is None:
         return None
     if "authorization" in parameters and kind is not UpstreamAuth.STATIC:
@@ -131,7 +131,7 @@ def _read(path: str) -> str:
     return Path(path).read_text("utf-8").strip()
 
 
-def _refuse_token_flags(flags: ReachFlags) -> None:
+def _reject_token_flags(flags: ReachFlags) -> None:
     for name in ("token_url", "issuer", "client_id", "client_secret", "scope", "audience", "resource"):
         if getattr(flags, f"upstream_{name}"):
             raise typer.BadParameter(

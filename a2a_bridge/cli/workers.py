@@ -391,12 +391,12 @@ class _Supervisor:
             try:
                 await self._start(slot)
             except _NotReadyError as error:
-                self._refuse(slot)
+                self._reject(slot)
                 logger.error("worker %d does not start (%s); next attempt in %g s", slot.number, error, wait)  # noqa: TRY400
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, _LONGEST)
 
-    def _refuse(self, slot: _Slot) -> None:
+    def _reject(self, slot: _Slot) -> None:
         """Ends the connections that wait for a worker which does not start."""
         if slot.listener is not None:
             slot.listener.close()

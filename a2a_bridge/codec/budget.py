@@ -1,4 +1,4 @@
-"""Counts the values of a document before it is decoded, so that refusing a large one is cheap.
+"""Counts the values of a document before it is decoded, so that rejecting a large one is cheap.
 
 A value is a JSON value; names of members do not count. In protobuf each present field is one, and so is each
 item of a list or a Struct. The time to decode, store and encode a document grows with their number. The

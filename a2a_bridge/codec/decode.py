@@ -65,7 +65,7 @@ def decoder(cls: type[M], *, strict_numbers: bool = False, keeps: bool = False) 
     Unknown members are left out, or with `keeps` kept in the message (see `unknown`).
 
     An integer inside Struct or Value that a double cannot hold is rounded as protobuf does and counted in
-    `rounded`, or refused with `strict_numbers`.
+    `rounded`, or rejected with `strict_numbers`.
 
     The function raises `DecodeError`.
     """

@@ -1,6 +1,6 @@
 """The depth limit of free JSON (Struct, Value, ListValue) for messages that were not decoded from JSON.
 
-JSON decoders refuse content that is nested deeper than `structs.LEVELS`, so that it fits into any other
+JSON decoders reject content that is nested deeper than `structs.LEVELS`, so that it fits into any other
 message. Protobuf itself accepts deeper content; the functions here apply the limit of the JSON decoders to
 it.
 

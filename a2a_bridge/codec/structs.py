@@ -6,7 +6,7 @@ protobuf serializes it at a fraction of the cost of one Python object per value,
 unpacked as a whole.
 
 Numbers are doubles on the wire. Integral ones within 64 bits become integers in JSON. An integer that equals
-no double is passed to a function of the caller, which rounds or refuses it. The JSON parser has already
+no double is passed to a function of the caller, which rounds or rejects it. The JSON parser has already
 rounded integers beyond 64 bits; doubles of that size are counted in `rounded`.
 """
 
@@ -26,7 +26,7 @@ from a2a_bridge.codec.wire import VARINT, read_varint
 LEVELS = 90
 """Maximum number of protobuf levels of a Struct or Value: an object takes three, an array two.
 
-Protobuf refuses messages of more than 100 levels. The limit here does not depend on the place of the Struct,
+Protobuf rejects messages of more than 100 levels. The limit here does not depend on the place of the Struct,
 so that received content can be sent again inside any other message of A2A, which nest up to eight levels
 around it.
 """

@@ -3,10 +3,10 @@ r"""JSON text to Python trees and back, strictly by the grammar of RFC 8259. It 
 Policy where RFC 8259 leaves a choice:
 
 * duplicate keys of one object: the last one wins;
-* nesting: refused beyond 1024 levels by `loads`, and beyond `DEEPEST_EXACT` levels by `loads_exact`;
-* a byte order mark: refused;
+* nesting: rejected beyond 1024 levels by `loads`, and beyond `DEEPEST_EXACT` levels by `loads_exact`;
+* a byte order mark: rejected;
 * numbers too large for a double (1e400) and half surrogate pairs (`"\ud800"`): accepted, the number as an
-  `ExactFloat`. Decoders for messages that cannot hold them refuse them, with their path.
+  `ExactFloat`. Decoders for messages that cannot hold them reject them, with their path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BELOW_64_BITS = -(2.0**63)
 DEEPEST_EXACT = 500
 
 _MOST_DIGITS = 4000
-"""Python refuses to parse longer integers, since the time grows with the square of the length."""
+"""Python rejects to parse longer integers, since the time grows with the square of the length."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
@@ -70,20 +70,20 @@ def loads(data: bytes | bytearray | memoryview | str) -> Json:
     try:
         tree: Json = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        refused = error
+        rejected = error
     else:
         return tree
     # Outside of the handler: the error of the fast parser says nothing about the thorough one.
-    if "surrogate" in refused.msg or "infinity" in refused.msg or "hex escape" in refused.msg:
+    if "surrogate" in rejected.msg or "infinity" in rejected.msg or "hex escape" in rejected.msg:
         return _thorough(data)
-    raise _syntax_error(refused, empty=not len(data))
+    raise _syntax_error(rejected, empty=not len(data))
 
 
 def loads_exact(data: bytes | bytearray | memoryview | str) -> Json:
     """Parses one JSON document as `loads` does, but keeps numbers exact.
 
     Integers of any size are integers, and a number with a fraction or an exponent is an `ExactFloat`. About
-    ten times slower than `loads`. Text with more than `DEEPEST_EXACT` levels is refused on every Python
+    ten times slower than `loads`. Text with more than `DEEPEST_EXACT` levels is rejected on every Python
     version.
     """
     return _thorough(data)
@@ -171,7 +171,7 @@ _COMMA, _COLON = map(_Text, ",:")
 
 def _thorough(data: bytes | bytearray | memoryview | str) -> Json:
     """Parses with the standard library, which follows RFC 8259 strictly once NaN and infinities
-    are refused.
+    are rejected.
     """
     try:
         text = data if isinstance(data, str) else bytes(data).decode()
@@ -214,7 +214,7 @@ class _NoConstant(Exception):  # noqa: N818 - control flow, never seen outside
     """NaN, Infinity or -Infinity, which are JavaScript and not JSON."""
 
 
-def _refuse(_: str) -> NoReturn:
+def _reject(_: str) -> NoReturn:
     raise _NoConstant
 
 
@@ -223,7 +223,7 @@ def _integer(text: str) -> float:
 
 
 _parse: Callable[[str], Any] = json.JSONDecoder(
-    parse_float=ExactFloat, parse_int=_integer, parse_constant=_refuse
+    parse_float=ExactFloat, parse_int=_integer, parse_constant=_reject
 ).decode
 
 

@@ -106,7 +106,7 @@ def _unsupported_error(call: Call[Any, Any]) -> A2AError:
 
 
 def service_of(agent: A2AService) -> Service:
-    """The agent as a service with two methods. Calls of methods that it lacks are refused with
+    """The agent as a service with two methods. Calls of methods that it lacks are rejected with
     UNSUPPORTED_OPERATION.
     """
     return _AgentService(agent)
@@ -155,7 +155,7 @@ class Client:
         self, request: hub.CancelTaskRequest, context: CallContext | None = None, /
     ) -> hub.Task:
         """Cancels a task and returns it as it is then (spec 3.1.5). Raises A2AError, TASK_NOT_CANCELABLE if
-        it has ended or the agent refuses.
+        it has ended or the agent rejects.
         """
         return await self.service.unary(Call(ops.CANCEL_TASK, request, context or CallContext()))
 

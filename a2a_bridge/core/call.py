@@ -19,7 +19,7 @@ NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 
 
 def _no_parameters() -> Mapping[str, str]:
-    # Python 3.11 refuses the mapping itself as a default, because it cannot be hashed there.
+    # Python 3.11 rejects the mapping itself as a default, because it cannot be hashed there.
     return NO_PARAMETERS
 
 

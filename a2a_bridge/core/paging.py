@@ -17,7 +17,7 @@ from a2a_bridge.core.messages import cut_history
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: bytes of the tasks in a page: gRPC clients refuse answers of more than 4 MiB unless told otherwise
+#: bytes of the tasks in a page: gRPC clients reject answers of more than 4 MiB unless told otherwise
 PAGE_BYTES = 3_500_000
 
 _MAC_BYTES = 12

@@ -8,7 +8,7 @@ Rules:
    sequence. The annotation contains its id, for bindings that send only the first id.
 3. A snapshot has the id of the last event that it includes, so that a caller can resume after it too.
 4. A requested id that is no longer kept, or never existed, causes a gap: it is reported in the response
-   parameters and in the snapshot that replaces the lost events. Text that cannot be an id is refused.
+   parameters and in the snapshot that replaces the lost events. Text that cannot be an id is rejected.
 """
 
 from __future__ import annotations

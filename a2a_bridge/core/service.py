@@ -62,11 +62,11 @@ def _check(wrapped: Any, wrap: Middleware) -> Service:
 
 
 async def reject(error: A2AError) -> Any:
-    """The answer to a refused call: a coroutine that raises `error`."""
+    """The answer to a rejected call: a coroutine that raises `error`."""
     raise error
 
 
 async def reject_stream(error: A2AError) -> Events:
-    """The stream of a refused call: a generator that raises `error` when iterated."""
+    """The stream of a rejected call: a generator that raises `error` when iterated."""
     raise error
     yield  # type: ignore[unreachable]  # makes this a generator

@@ -70,7 +70,7 @@ def params_required() -> NoReturn:
 def request_decoder(conversion: Conversion) -> Coder:
     """Raises INVALID_PARAMS with the members at fault, and PARSE_ERROR for bytes that are no such message."""
     _, decode, wire_class, absent = conversion
-    # JSON refuses such times by itself.
+    # JSON rejects such times by itself.
     times = [] if wire_class is None else _times(wire_class)
 
     def decode_request(wire: Any) -> Any:

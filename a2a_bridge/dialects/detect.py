@@ -2,7 +2,7 @@
 
 Rules (spec 3.6, 5.1):
 1. The service parameter `A2A-Version` decides; over HTTP a query parameter of that name may replace it.
-   Entries that differ are refused: none of them counts more.
+   Entries that differ are rejected: none of them counts more.
 2. Major and minor count, the patch does not. Anything but `Major.Minor[.Patch]` is not supported.
 3. Absent or empty means 0.3 or older, because callers of those versions send no version. Of the offered
    versions of that kind, the newest one that has the requested address (method, route) is used.

@@ -22,7 +22,7 @@ from a2a_bridge.codec.errors import Violation
 from a2a_bridge.codec.structs import read_value
 from a2a_bridge.codec.values import describe
 from a2a_bridge.dialects import scalars, unmapped
-from a2a_bridge.dialects.reader import Reader, Refused
+from a2a_bridge.dialects.reader import Reader, Rejected
 from a2a_bridge.dialects.unmapped import EMPTY, HUB, KEY, KIND
 
 M = TypeVar("M", bound=Message)
@@ -67,7 +67,7 @@ class Shape:
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
     def text(self, tree: Any) -> str:
-        """The wire text of any tree, fast for canonical ones. Raises Refused."""
+        """The wire text of any tree, fast for canonical ones. Raises Rejected."""
         try:
             return self.write(tree)
         except (ValueError, LookupError, AttributeError, TypeError):
@@ -77,22 +77,22 @@ class Shape:
         """The message of a tree. Raises DecodeError."""
         try:
             return self.cls.FromString(self.text(tree).encode("latin-1"))
-        except (Refused, ValueError, RecursionError, ProtobufDecodeError):
+        except (Rejected, ValueError, RecursionError, ProtobufDecodeError):
             pass
         raise explain(self, tree)
 
 
 def text_of(shape: Shape, source: Any) -> str:
-    """The wire text of any tree, with unmapped content in the message's metadata. Raises Refused."""
+    """The wire text of any tree, with unmapped content in the message's metadata. Raises Rejected."""
     if type(source) is not dict:
-        raise Refused
+        raise Rejected
     reader = read(shape, source)
     if reader.problems:
-        raise Refused
+        raise Rejected
     try:
         text = shape.write(reader.tree)
     except ValueError:
-        raise Refused from None  # free JSON that no Value can hold
+        raise Rejected from None  # free JSON that no Value can hold
     if reader.facts:
         message = shape.cls.FromString(text.encode("latin-1"))
         for name, value in reader.facts.items():

@@ -2,7 +2,7 @@
 delivered. Version-independent.
 
 JSON has no NaN, and receivers reject free JSON that is nested too deeply. Requests with such content are
-refused, but stores and agents may still hold it.
+rejected, but stores and agents may still hold it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[An
 def decode_list(row: Row[Any, Any], wire: Any) -> tuple[hub.ListTasksResponse, int]:
     """A list from the wire, and the number of tasks left out because they cannot be decoded.
 
-    For an answer that `row.decode_response` has refused. Raises the same errors if the cause is not in a
+    For an answer that `row.decode_response` has rejected. Raises the same errors if the cause is not in a
     task.
     """
     rows, rest = _split(wire)

@@ -72,7 +72,7 @@ class Member:
     chosen: Callable[[list[str]], str] | None = None
     #: whether a canonical tree includes it even if it is empty
     always: bool = False
-    #: whether a tree without it is refused
+    #: whether a tree without it is rejected
     required: bool = False
     #: the spellings of an enum
     names: Names | None = None

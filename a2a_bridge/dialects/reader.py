@@ -22,7 +22,7 @@ from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.unmapped import KEY
 
 
-class Refused(Exception):  # noqa: N818 - control flow, never seen outside: `explained` lists the errors
+class Rejected(Exception):  # noqa: N818 - control flow, never seen outside: `explained` lists the errors
     """A tree cannot be decoded."""
 
 
@@ -47,7 +47,7 @@ class Reader:
     def __init__(self, source: JsonObject, path: str = "", *, explains: bool = False) -> None:
         self.source = source
         self.path = path
-        #: whether errors in free JSON are reported; otherwise the writer refuses it
+        #: whether errors in free JSON are reported; otherwise the writer rejects it
         self.explains = explains
         self.tree: JsonObject = {}
         #: content of the hub that no canonical tree can express (see `irregular`)
@@ -210,7 +210,7 @@ class Reader:
             self.problems += error.problems
             return None
         except OverflowError:
-            raise Refused from None
+            raise Rejected from None
         return made
 
     def inner(self, name: str, source: JsonObject) -> Reader:

@@ -16,7 +16,7 @@ from a2a_bridge.codec.wire import VARINT
 SHORTEST, LONGEST = -(2**31), 2**31 - 1
 
 
-#: as in the codec, but integers that would be rounded are refused
+#: as in the codec, but integers that would be rounded are rejected
 struct, value_of, array = structs.writers(structs.exactly)
 
 

@@ -42,7 +42,7 @@ _KEY_BYTES = KEY.encode()
 #: encoded in a thread
 OCTETS_PER_VALUE = 256
 _NUMERIC = {int, float}
-#: an index in a pointer (RFC 6901, 4). Not every text of digits: `int` refuses very long ones
+#: an index in a pointer (RFC 6901, 4). Not every text of digits: `int` rejects very long ones
 _INDEX = re.compile("0|[1-9][0-9]{0,17}")
 
 

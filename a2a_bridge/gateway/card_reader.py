@@ -29,8 +29,8 @@ class CardReader:
         found = await self._resolver.locate(self._url, exact=self._options.exact, revalidate=True)
         offered = select(found.card, known=names(), binding=self._binding, version=self._version)
         settled = await Destinations(self._options).check_and_connect(offered)
-        candidates = [one.candidate for one in settled if not one.refusal]
+        candidates = [one.candidate for one in settled if not one.rejection]
         if not candidates:
-            text = f"no interface of the card may be used: {'; '.join(one.refusal for one in settled)}"
+            text = f"no interface of the card may be used: {'; '.join(one.rejection for one in settled)}"
             raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
         return CardReading(found.card, candidates, found.fresh_for)

@@ -138,7 +138,7 @@ class _RewriteExtendedCard:
 def synthesise_card(interface: hub.AgentInterface) -> hub.AgentCard:
     """The smallest card for an agent without one (spec 4.4.1 REQUIRED members, honest texts).
 
-    Streaming is declared, because clients do not use it otherwise; the agent itself refuses it if necessary.
+    Streaming is declared, because clients do not use it otherwise; the agent itself rejects it if necessary.
     Push notifications are not declared: a client that waits for lost notifications is worse off than one that
     polls.
     """

@@ -8,8 +8,8 @@ The content of a card is not trusted. Rules:
 2. Other hosts get no parameters of the options. They are not dialled if they are link-local or a metadata
    service; if they are this machine and the named host is not; or if they are in a private network and the
    named host is public. All addresses of a host count. They are checked again for each connection.
-3. An interface that is refused or does not answer is replaced by the named host: same path, or the named path
-   if the card has none; for gRPC the same port. `trust_card_urls` uses the card's URLs unchanged.
+3. An interface that is rejected or does not answer is replaced by the named host: same path, or the named
+   path if the card has none; for gRPC the same port. `trust_card_urls` uses the card's URLs unchanged.
 4. Forwarded parameters of callers (`forward`) go to the same hosts as the parameters of the options, except
    those that do not identify the caller.
 """
@@ -88,7 +88,7 @@ class Destination:
 
     candidate: Candidate
     #: why it is not dialled; empty if it may be dialled
-    refusal: str = ""
+    rejection: str = ""
     #: why it did not answer; empty if it did, or was not tried
     silence: str = ""
     #: the URL of the card that this one replaces, and the reason; empty for none
@@ -166,7 +166,7 @@ class Destinations:
         self._origins = [_origin(text) for text in options.credentials_for]
 
     async def check(self, candidates: Sequence[Candidate]) -> list[Destination]:
-        """The interfaces that may be dialled, with or without credentials, and the refused ones. Makes no
+        """The interfaces that may be dialled, with or without credentials, and the rejected ones. Makes no
         connection.
         """
         if self._named is None:
@@ -174,7 +174,7 @@ class Destinations:
         return [await self._vet(one, self._named) for one in candidates]
 
     async def check_and_connect(self, candidates: Sequence[Candidate]) -> list[Destination]:
-        """`check` after test connections: interfaces that are refused or silent are replaced if the
+        """`check` after test connections: interfaces that are rejected or silent are replaced if the
         replacement works.
         """
         found = await self.check(candidates)
@@ -182,7 +182,7 @@ class Destinations:
 
     def fallbacks(self, found: Sequence[Destination]) -> list[Candidate]:
         """The interfaces that may be dialled, followed by the same interfaces at the named host."""
-        usable = [one.candidate for one in found if not one.refusal]
+        usable = [one.candidate for one in found if not one.rejection]
         if self._named is None or self._options.trust_card_urls:
             return usable
         known = {one.interface.url for one in usable}
@@ -208,21 +208,21 @@ class Destinations:
         if self._agent_reach is None:
             self._agent_reach = await self._reach_of(named)
         try:
-            refusal = _refusal(await self._reach_of(place), self._agent_reach)
+            rejection = _rejection(await self._reach_of(place), self._agent_reach)
         except OSError:
-            refusal = ""  # no connection is possible either, unless a proxy can resolve it
-        if not refusal and not _is_proxied(candidate, place):
+            rejection = ""  # no connection is possible either, unless a proxy can resolve it
+        if not rejection and not _is_proxied(candidate, place):
             candidate = replace(candidate, resolve=self._build_lookup(self._agent_reach))
-        return Destination(candidate, refusal)
+        return Destination(candidate, rejection)
 
     async def _settle(self, one: Destination) -> Destination:
-        silence = one.refusal or await self._silence(one.candidate)
+        silence = one.rejection or await self._silence(one.candidate)
         if not silence or self._named is None or self._options.trust_card_urls:
-            return one if one.refusal else replace(one, silence=silence)
+            return one if one.rejection else replace(one, silence=silence)
         other = self._move(one.candidate, self._named)
         if other is not None and not await self._silence(other):
             return Destination(other, instead_of=f"{one.candidate.interface.url} ({silence})")
-        return one if one.refusal else replace(one, silence=silence)
+        return one if one.rejection else replace(one, silence=silence)
 
     def _move(self, candidate: Candidate, named: Place) -> Candidate | None:
         """See `move_to`. The replacement gets credentials under the same rules."""
@@ -283,7 +283,7 @@ class Destinations:
             literal = _reach(host)
             addresses = [host] if literal is not None else await self._lookup(host, port)
             for text in addresses:
-                reason = _refusal(_reach(text) or Reach.NEVER, named)
+                reason = _rejection(_reach(text) or Reach.NEVER, named)
                 if reason:
                     raise A2AError(
                         Reason.UNAVAILABLE,
@@ -296,7 +296,7 @@ class Destinations:
         return resolve
 
 
-def _refusal(found: Reach, named: Reach) -> str:
+def _rejection(found: Reach, named: Reach) -> str:
     if found is Reach.NEVER:
         return "an address that is never an agent's (link-local, metadata)"
     if found is Reach.LOOPBACK and named is not Reach.LOOPBACK:

@@ -4,14 +4,14 @@ messages.
 Rules for a call of 0.1 (calls of other versions pass after one check of the version, or of the task id):
 1. A message with an unknown task name begins a task; the agent's answer contains the id. Until then further
    calls with that name wait for it.
-2. A session's name is sent to the agent unchanged; if the agent refuses it or answers with another context
+2. A session's name is sent to the agent unchanged; if the agent rejects it or answers with another context
    id, that id is mapped to the name.
 3. Any other call with an unknown name is about the task with exactly that id, as in other versions. If there
    is none, the error says that names can be forgotten.
 4. Answers, events and errors use the caller's names again (see `identity_names`).
 5. A message without an id gets one that differs from those of answered messages of the same task. A repeated
    message that had no answer gets the same id again.
-6. A name has at most LONGEST characters: longer names are refused.
+6. A name has at most LONGEST characters: longer names are rejected.
 7. Three methods have the same name in 0.1 and later. A caller that declares no version and uses a task name
    of a 0.1 caller is treated as a caller of 0.1, and answered as one (see SPELLING_PARAMETER).
 """
@@ -323,7 +323,7 @@ class _Sending:
         self._settle()
 
     def attempts(self) -> Iterable[hub.SendMessageRequest]:
-        """The request with the agent's ids; then one without a session, if the agent refused the first."""
+        """The request with the agent's ids; then one without a session, if the agent rejected the first."""
         request = hub.SendMessageRequest()
         request.CopyFrom(self._request)
         message = request.message
@@ -349,7 +349,7 @@ class _Sending:
             yield again
 
     def may_retry(self, error: A2AError, request: hub.SendMessageRequest) -> bool:
-        """True if the agent refused only the session's name, so that the request may be sent without it."""
+        """True if the agent rejected only the session's name, so that the request may be sent without it."""
         if self._answered or self._without_session or self.name is not None or not request.message.context_id:
             return False
         if error.reason is not Reason.INVALID_PARAMS:

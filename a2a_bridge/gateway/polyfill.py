@@ -1,4 +1,4 @@
-"""Makes an agent of an older version answer like 1.0: missing operations are emulated here, or refused.
+"""Makes an agent of an older version answer like 1.0: missing operations are emulated here, or rejected.
 
 Agents whose dialect lacks nothing are not wrapped. Rules:
 1. ListTasks is answered from the tasks that have passed through this process (see `task_lists`).
@@ -120,7 +120,7 @@ class _Polyfill:
         if older and call.operation is not ops.SUBSCRIBE_TO_TASK:
             source = self._service.stream(call)
         else:
-            source = begun_by_a_task(self._service, call, self._is_final, refuses_ended=not older)
+            source = begun_by_a_task(self._service, call, self._is_final, rejects_ended=not older)
         async with aclosing(source) as events:
             async for event in events:
                 if self._index is not None and scope is not None:

@@ -24,7 +24,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 PAUSE, _LIMIT = 2.0, 10.0
 
 
-def refusal(failover: Failover) -> A2AError | None:
+def rejection(failover: Failover) -> A2AError | None:
     """Why a gateway takes no new work; None while its agent can be reached."""
     if not failover.is_gone:
         return None

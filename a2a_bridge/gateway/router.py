@@ -5,7 +5,7 @@ Rules for tenants (spec 3.2.3, 4.4.6):
    interface.
 2. Any other tenant belongs to the upstream and is forwarded, if the gateway has a default route.
 3. If the upstream's interface has a tenant, the gateway gives access to that tenant only: a caller with
-   another tenant is refused, so that callers reach only tenants that the operator opened.
+   another tenant is rejected, so that callers reach only tenants that the operator opened.
 """
 
 from __future__ import annotations

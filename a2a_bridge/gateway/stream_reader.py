@@ -6,11 +6,11 @@ Rules:
 2. A stream that the agent ended is over, and so is one that broke after the task had come to rest. Any other
    break is followed by a subscription: after the last event if the agent resumes; else its snapshot replaces
    the lost events, and is marked as a gap.
-3. Readers get an error only if all attempts failed, the agent refuses, or it skips ids.
+3. Readers get an error only if all attempts failed, the agent rejects, or it skips ids.
 4. Only UNAVAILABLE, and DEADLINE_EXCEEDED because of the first caller's deadline, count as a break. So does a
    stream of 0.x that ends while the task works and no event was final.
-5. The agent may refuse the subscription although it has the task (some forget the streams of a task). Then
-   GetTask decides, and readers get the break, not the refusal.
+5. The agent may reject the subscription although it has the task (some forget the streams of a task). Then
+   GetTask decides, and readers get the break, not the rejection.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _QUIET = 5.0
 #: states after which a stream has come to rest
 _RESTING = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
 #: errors with which an agent may answer a subscription although it has the task
-_REFUSALS = (
+_REJECTIONS = (
     Reason.UNSUPPORTED_OPERATION,
     Reason.TASK_NOT_FOUND,
     Reason.METHOD_NOT_FOUND,
@@ -241,7 +241,7 @@ class StreamReader:
             return None
         except A2AError as failure:
             await source.aclose()
-            if failure.reason not in _REFUSALS:
+            if failure.reason not in _REJECTIONS:
                 raise
             unsupported = failure.reason is Reason.UNSUPPORTED_OPERATION
             await self._settle(failure if unsupported else self._break or LostEventsError())
@@ -282,23 +282,23 @@ class StreamReader:
         # Without an id of its own, unless the ids are the agent's: the agent cannot resume after it.
         log.add(Event(snapshot, id_ if log.agents_ids else "", gap=True))
 
-    async def _has_settled(self, refused: A2AError) -> bool:
+    async def _has_settled(self, rejected: A2AError) -> bool:
         """True if the task has come to rest; then readers get it. Asks the agent once."""
         try:
-            await self._settle(refused)
+            await self._settle(rejected)
         except A2AError as failure:
-            if failure is not refused:
+            if failure is not rejected:
                 logger.debug("how task %s ended is not known: %s", self._log.task_id, failure)
             return False
         return True
 
-    async def _settle(self, refused: A2AError) -> None:
-        """Passes the task to readers, if it has come to rest. Raises `refused` if not, and the errors of
+    async def _settle(self, rejected: A2AError) -> None:
+        """Passes the task to readers, if it has come to rest. Raises `rejected` if not, and the errors of
         GetTask.
         """
         task = await self._get_task()
         if task.status.state not in _RESTING:
-            raise refused
+            raise rejected
         self._add_gap(task)
 
     async def _get_task(self) -> hub.Task:

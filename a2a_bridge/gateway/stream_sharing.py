@@ -81,7 +81,7 @@ class StreamSharing:
 
     forward: names of the forwarded parameters. is_final: which status event ends a stream, for an agent of a
     version whose streams mark it and need not begin with a task; None for 1.0. resumes: True if the agent's
-    card offers to resume after its ids. memory: the account for the bytes; new messages are refused when it
+    card offers to resume after its ids. memory: the account for the bytes; new messages are rejected when it
     is full.
     """
 
@@ -117,7 +117,7 @@ class StreamSharing:
         return self._streams.held
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
-        if call.operation is ops.SEND_MESSAGE and (full := self._memory.refusal()) is not None:
+        if call.operation is ops.SEND_MESSAGE and (full := self._memory.rejection()) is not None:
             return reject(full)
         return self._cancel(call) if call.operation is ops.CANCEL_TASK else self._service.unary(call)
 
@@ -129,7 +129,7 @@ class StreamSharing:
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is ops.SEND_STREAMING_MESSAGE:
-            if (full := self._memory.refusal()) is not None:
+            if (full := self._memory.rejection()) is not None:
                 return reject_stream(full)
             return self._follow(cast("Any", call), self._sent)
         if call.operation is ops.SUBSCRIBE_TO_TASK:
@@ -276,7 +276,7 @@ class StreamSharing:
         return self._join(call, stream, log.last, _Opened([first]))
 
     async def _accept(self, call: Call[Any, Any], stream: Stream) -> None:
-        """Has the agent accept a request of this caller, unless it did recently. Raises its refusal."""
+        """Has the agent accept a request of this caller, unless it did recently. Raises its rejection."""
         now = asyncio.get_running_loop().time
         if now() - stream.accepted < self._revalidate:
             return
@@ -323,13 +323,13 @@ class StreamSharing:
             opened.first = [Event(_mark(message, known, after, id_), id_, gap=True)]
         return opened
 
-    async def _read_ended(self, call: Call[Any, Any], after: str, refused: A2AError) -> _Opened:
-        """The task in place of its lost last events. Raises the agent's error if it refused for another
+    async def _read_ended(self, call: Call[Any, Any], after: str, rejected: A2AError) -> _Opened:
+        """The task in place of its lost last events. Raises the agent's error if it rejected for another
         reason.
         """
         task = await fetch_task(self._service, call, call.request.id, seconds=None)
         if task.status.state not in TERMINAL:
-            raise refused
+            raise rejected
         mark_gap(task, after, after)
         return _Opened([Event(hub.StreamResponse(task=task), gap=True)])
 

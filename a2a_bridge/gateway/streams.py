@@ -38,14 +38,14 @@ _UPDATES = ("status_update", "artifact_update")
 
 
 async def begun_by_a_task(
-    service: Service, call: Call[Any, Any], is_final: Finality, *, refuses_ended: bool = True
+    service: Service, call: Call[Any, Any], is_final: Finality, *, rejects_ended: bool = True
 ) -> Events:
-    """The stream of a call in the form of 1.0, from a `service` that answers like 0.x. refuses_ended: see
+    """The stream of a call in the form of 1.0, from a `service` that answers like 0.x. rejects_ended: see
     rule 4.
     """
     subscribes = call.operation is ops.SUBSCRIBE_TO_TASK
     resumes = subscribes and bool(resume_id(call.context))
-    if subscribes and not resumes and refuses_ended:
+    if subscribes and not resumes and rejects_ended:
         await _check_running(service, call)
     begun = False
     async with aclosing(service.stream(call)) as events:
@@ -62,7 +62,7 @@ async def begun_by_a_task(
             yield event
             if which == "status_update" and is_final(message.status_update):
                 return
-    if resumes and not begun and refuses_ended:
+    if resumes and not begun and rejects_ended:
         # An agent that cannot resume ends the stream of a finished task, which does not mean that no event is
         # missing.
         await _check_running(service, call)

@@ -1,9 +1,9 @@
-"""Answers streams with SendMessage for an agent that declares streaming and refuses it. Implements Service.
+"""Answers streams with SendMessage for an agent that declares streaming and rejects it. Implements Service.
 
 Rules:
-1. Only a refusal of streaming before the first event counts: METHOD_NOT_FOUND, or UNSUPPORTED_OPERATION with
-   a text that mentions streams. Any other refusal may be about the message, which the agent must not get
-   twice.
+1. Only a rejection of streaming before the first event counts: METHOD_NOT_FOUND, or UNSUPPORTED_OPERATION
+   with a text that mentions streams. Any other rejection may be about the message, which the agent must not
+   get twice.
 2. The stream has one event: the message or the task that SendMessage returns.
 3. After the first such answer a warning is logged, and streams are not requested from this agent again.
 
@@ -47,16 +47,16 @@ class Unstreamed:
         try:
             return await open_stream(self._service.stream(call))
         except A2AError as error:
-            if not _refuses_streams(error):
+            if not _rejects_streams(error):
                 raise
-            refusal = error.message
+            rejection = error.message
         answer = await self._sent(call)
-        # Not earlier: an agent that refuses the message itself says nothing about streams.
+        # Not earlier: an agent that rejects the message itself says nothing about streams.
         if self._streams:
             text = (
-                "the agent declares streaming and refuses it (%s); its streams are answered from SendMessage"
+                "the agent declares streaming and rejects it (%s); its streams are answered from SendMessage"
             )
-            logger.warning(text, refusal)
+            logger.warning(text, rejection)
         self._streams = False
         return answer, no_events()
 
@@ -73,7 +73,7 @@ class Unstreamed:
         return Event(hub.StreamResponse(task=answer.task))
 
 
-def _refuses_streams(error: A2AError) -> bool:
+def _rejects_streams(error: A2AError) -> bool:
     if error.reason is Reason.UNSUPPORTED_OPERATION:
         return "stream" in error.message.lower()
     return error.reason is Reason.METHOD_NOT_FOUND

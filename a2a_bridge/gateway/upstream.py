@@ -6,7 +6,7 @@ Rules:
 2. Closing a stream closes the one below it; so does cancelling a call.
 3. Answers that show a fault of the agent (`_FAULTS`) are warnings with their cause, at most one in
    `QUIET` seconds.
-4. An interface that its binding refuses to dial (an invalid URL, a version without that binding) counts as
+4. An interface that its binding rejects to dial (an invalid URL, a version without that binding) counts as
    one that accepts no connection.
 """
 
@@ -174,7 +174,7 @@ class Upstream:
         return stream
 
     async def open(self) -> Service:
-        """Creates the client side, which does not connect yet. Raises UNAVAILABLE if its binding refuses."""
+        """Creates the client side, which does not connect yet. Raises UNAVAILABLE if its binding rejects."""
         if self._service is not None:
             return self._service
         try:

@@ -4,7 +4,7 @@ version.
 Without the relay a config goes to the agent unchanged, and the agent posts in its own version. Rules:
 1. The agent gets a random address and a random token of the gateway, never the caller's token and
    credentials. It may send the token under any of the names in use, or as a Bearer token. A notification
-   without the token is refused.
+   without the token is rejected.
 2. Without a store the agent gets the receiver's answer: a notification is acknowledged only after the
    receiver has acknowledged it. With a store it is acknowledged once it is durable there.
 3. A caller gets its own config back: the gateway's address and token in an answer are replaced by the values
@@ -85,7 +85,7 @@ class _Relayed:
     named: _Name | None = None
 
 
-#: the reason to refuse a config; None if it is allowed
+#: the reason to reject a config; None if it is allowed
 Check = Callable[[hub.TaskPushNotificationConfig], Awaitable[A2AError | None]]
 
 
@@ -106,7 +106,7 @@ class Relay:
     """The relay of a gateway: `wrap` is its middleware, `receive` takes the agents' posts below PATH.
 
     webhook: posts notifications that are not stored. public_url: where agents reach this gateway; may be set
-    once it is known. check: which configs are refused. store: keeps configs and notifications beyond this
+    once it is known. check: which configs are rejected. store: keeps configs and notifications beyond this
     process; already open. most: configs that are remembered here; beyond that they are evicted in LRU order,
     and without a store a notification for an evicted one is answered with 404. at_once: maximum concurrent
     notifications; more are answered with 503. agent_version: the version of agents' posts, if the posts do
@@ -156,8 +156,8 @@ class Relay:
 
     # ------------------------------------------------------------------ calls of callers
 
-    async def refusal(self, config: hub.TaskPushNotificationConfig) -> A2AError | None:
-        """Why a config is refused: INVALID_PARAMS with the member at fault; None if it is allowed."""
+    async def rejection(self, config: hub.TaskPushNotificationConfig) -> A2AError | None:
+        """Why a config is rejected: INVALID_PARAMS with the member at fault; None if it is allowed."""
         if config.ByteSize() > LARGEST:
             return invalid_params("", f"a push notification config may have {LARGEST} bytes")
         return await self._check(config)
@@ -215,9 +215,9 @@ class Relay:
         _, known = await self._find_registered(call, task_id, config.id, service)
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
-        refusal = unredact(made, None if known is None else known.registration.config)
-        if refusal is not None:
-            raise refusal
+        rejection = unredact(made, None if known is None else known.registration.config)
+        if rejection is not None:
+            raise rejection
         return made
 
     async def deletable(self, call: Call[Any, Any], service: Service) -> str:
@@ -307,7 +307,7 @@ class Relay:
         """Accepts a notification and passes it on. Returns the HTTP status. Raises INVALID_PARAMS,
         UNAVAILABLE, and TASK_NOT_FOUND for a task of another caller than that of the address.
 
-        Each refusal is logged as a warning, because few agents report that their notifications are lost.
+        Each rejection is logged as a warning, because few agents report that their notifications are lost.
         """
         relay_id = path.strip("/")
         relayed = await self._recall(relay_id) if len(relay_id) <= _LONGEST_ID else None
@@ -324,7 +324,7 @@ class Relay:
             trace = {name: text for name in _TRACE if (text := headers.get(name))}
             taken = await self._pass_on(relay_id, relayed, event, trace)
         except A2AError as error:
-            logger.warning("a notification of the agent was refused: %s", error)
+            logger.warning("a notification of the agent was rejected: %s", error)
             raise
         finally:
             self._free += 1
@@ -383,7 +383,7 @@ def _carries(headers: Mapping[str, str], token: str) -> bool:
 
 
 def _reject(status: int, reason: str) -> int:
-    logger.warning("a notification of the agent was refused with %d: %s", status, reason)
+    logger.warning("a notification of the agent was rejected with %d: %s", status, reason)
     return status
 
 
@@ -403,9 +403,9 @@ class _Relaying:
             request: Any = await self._relay.restore_credentials(
                 call, original, original.task_id, self._service
             )
-            refusal = await self._relay.refusal(request)
-            if refusal is not None:
-                raise refusal
+            rejection = await self._relay.rejection(request)
+            if rejection is not None:
+                raise rejection
             made = cast("Req", await self._relay.relay_config(call, request, self._service))
             call = Call(operation, made, call.context)
         elif operation is ops.DELETE_PUSH_CONFIG:
@@ -436,13 +436,13 @@ class _Relaying:
             config = await self._relay.restore_credentials(
                 call, config, original.message.task_id, self._service
             )
-            refusal = await self._relay.refusal(config)
+            rejection = await self._relay.rejection(config)
         except A2AError as error:
-            refusal = error
-        if refusal is not None:
-            if not refusal.violations:
-                raise refusal
-            wrong = refusal.violations[0]
+            rejection = error
+        if rejection is not None:
+            if not rejection.violations:
+                raise rejection
+            wrong = rejection.violations[0]
             raise invalid_params((_INLINE + wrong.field).rstrip("."), wrong.description)
         request: Any = type(original)()
         request.CopyFrom(original)

@@ -62,7 +62,7 @@ class Agent:
         """Takes a whole `card` (its interfaces are ignored), or the members of one.
 
         input_modes: the media types of parts that are accepted, beside a whole card too, whose modes alone
-        refuse nothing because every card has some. Without any, all are, and a card made here says
+        reject nothing because every card has some. Without any, all are, and a card made here says
         text/plain. security: schemes by name, of which a caller needs one. The card only describes them.
         Raises TypeError for an executor without an `execute` of one argument, such as those of other SDKs.
         """
@@ -70,7 +70,7 @@ class Agent:
         self.executor = executor
         self.extended_card = extended_card
         self._function = function
-        #: media types of parts; a part of another one is refused. Empty: all are accepted
+        #: media types of parts; a part of another one is rejected. Empty: all are accepted
         self.input_modes = frozenset(input_modes)
         if card is None:
             name = name or type(executor).__name__
@@ -267,7 +267,7 @@ class _Working(AgentExecutor):
         self._call = call
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
-        given = self._arguments(run)  # before the first event, so that a refused message makes no task
+        given = self._arguments(run)  # before the first event, so that a rejected message makes no task
         if run.task is None:
             yield run.start()
         yield run.status(hub.TASK_STATE_WORKING)
@@ -291,7 +291,7 @@ class _Yielding(AgentExecutor):
         self._call = call
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
-        given = self._arguments(run)  # before the first event, so that a refused message makes no task
+        given = self._arguments(run)  # before the first event, so that a rejected message makes no task
         if run.task is None:
             yield run.start()
         yield run.status(hub.TASK_STATE_WORKING)

@@ -43,7 +43,7 @@ from a2a_bridge.hosting.ports import PushSender, Scope, Store, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader, EventReaders
 from a2a_bridge.hosting.recovery import Recovery, can_continue
-from a2a_bridge.hosting.refusals import broken_protocol_error, closing_error, not_cancelable
+from a2a_bridge.hosting.rejections import broken_protocol_error, closing_error, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import RunRegistry
 from a2a_bridge.hosting.run_timer import TOO_LONG, too_late
@@ -397,7 +397,7 @@ class Engine:
         live = None if run is None else run.live
         # While the store does not work, only its content may be shown. Without the lease the task may be
         # another process's.
-        if live is not None and live.held and not (live.pending and self._store.refusal()):
+        if live is not None and live.held and not (live.pending and self._store.rejection()):
             try:
                 return await live.durable_snapshot()
             except OwnershipLostError:
@@ -429,7 +429,7 @@ class Engine:
         return offer_resume(copy)
 
     async def close(self, grace: float = 0) -> None:
-        """Refuses new work, lets runs finish for `grace` seconds, stops the rest, and informs subscribers.
+        """Rejects new work, lets runs finish for `grace` seconds, stops the rest, and informs subscribers.
 
         Runs that another process can resume are not waited for, unless a caller waits for them.
         """

@@ -1,4 +1,4 @@
-"""Completes and checks the events of executors: adds ids and times, refuses foreign ids. It applies nothing.
+"""Completes and checks the events of executors: adds ids and times, rejects foreign ids. It applies nothing.
 
 Each function changes its event in place, which is the engine's own copy.
 """
@@ -97,7 +97,7 @@ def _complete_status(status: hub.TaskStatus, task_id: str, context_id: str, cloc
 
 
 def _check_depth(event: Message, wire: bytes) -> None:
-    """Refuses free JSON that is nested too deeply: otherwise the task, and lists with it, would be
+    """Rejects free JSON that is nested too deeply: otherwise the task, and lists with it, would be
     unreadable. Needed only if the serialized event has more line feeds than SHALLOW.
     """
     if may_be_deep(wire) and (deep := too_deep(event)):

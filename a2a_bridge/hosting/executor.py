@@ -26,7 +26,7 @@ class AgentExecutor(Protocol):
     def execute(self, run: Run, /) -> AsyncIterator[Event]:
         """Answers a message: an async generator of events.
 
-        Raise A2AError to refuse before anything was yielded, or to fail the task after that. Any other
+        Raise A2AError to reject before anything was yielded, or to fail the task after that. Any other
         exception fails the task, or the call when there is no task, without its text.
         """
         ...
@@ -34,13 +34,13 @@ class AgentExecutor(Protocol):
 
 @runtime_checkable
 class CancellingExecutor(Protocol):
-    """An executor that cleans up, or refuses, when a caller cancels a task. Other executors are stopped."""
+    """An executor that cleans up, or rejects, when a caller cancels a task. Other executors are stopped."""
 
     def cancel(self, run: Run, /) -> AsyncIterator[Event]:
         """An async generator of events, often of none.
 
         It runs beside `execute`, which is cancelled after it. If the task has not ended then, the engine sets
-        it to CANCELED. Raise A2AError TASK_NOT_CANCELABLE to refuse.
+        it to CANCELED. Raise A2AError TASK_NOT_CANCELABLE to reject.
         """
         ...
 

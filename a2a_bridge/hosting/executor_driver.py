@@ -25,7 +25,7 @@ from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.pressure import MemoryUser, Pressure
-from a2a_bridge.hosting.refusals import broken_protocol_error
+from a2a_bridge.hosting.rejections import broken_protocol_error
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import RunTimer
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -77,7 +77,7 @@ class ExecutorDriver:
                     await engine.turns.next()
                 if live.task is not None:
                     send.run.task = task_for_agent(live.snapshot().task)
-                elif memory.limit and (full := memory.refusal()) is not None:
+                elif memory.limit and (full := memory.rejection()) is not None:
                     # Hundreds may be admitted before the first of them has added anything.
                     raise full
                 events = self._executor_events(send)
@@ -214,7 +214,7 @@ class ExecutorDriver:
             if not live.ended:
                 live.fail(text)
         elif self._phase.now is Phase.CANCELING and live.state not in RUNNING:
-            for one in send.all():  # a refused cancellation leaves the task as it is
+            for one in send.all():  # a rejected cancellation leaves the task as it is
                 live.settle(one)
 
     async def clean_up(self, clean_up: CleanUp, run: Run) -> None:

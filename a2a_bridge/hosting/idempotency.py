@@ -2,7 +2,7 @@
 
 Rules:
 1. A message is a repetition if the same caller sends the same id with the same content, over any binding or
-   version. The same id with other content is refused.
+   version. The same id with other content is rejected.
 2. An id is reserved durably before the executor sees the message. If the process dies before anything was
    stored, the next sender of the message takes over the reservation.
 3. Within one process, further senders of a message wait with the first one. If its run is being stopped,
@@ -42,7 +42,7 @@ class AlreadySentError(Exception):
 
 
 class _First:
-    """A message that this process works on. accepted: its run, or the error that refused it."""
+    """A message that this process works on. accepted: its run, or the error that rejected it."""
 
     def __init__(self, digest: bytes) -> None:
         self.digest = digest
@@ -115,9 +115,9 @@ class Idempotency:
         context: CallContext,
         wants: Wants,
     ) -> Accepted:
-        refusal = self._store.refusal()
-        if refusal is not None:
-            raise refusal
+        rejection = self._store.rejection()
+        if rejection is not None:
+            raise rejection
         first = self._firsts[key] = _First(digest)
         try:
             task_id = await self._reserve(key, digest, request)
@@ -167,7 +167,7 @@ class Idempotency:
         try:
             await self._store.sends.forget(*key)
         except A2AError as error:
-            log.warning("the id of a refused message could not be deleted: %s", error)
+            log.warning("the id of a rejected message could not be deleted: %s", error)
 
     async def _reserve(self, key: _Key, digest: bytes, request: hub.SendMessageRequest) -> str:
         """The id of the task that the message belongs to or creates.

@@ -25,7 +25,7 @@ from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer, own_ar
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
-from a2a_bridge.hosting.refusals import already_ended
+from a2a_bridge.hosting.rejections import already_ended
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.views import AT_REST, TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -432,7 +432,7 @@ class LiveTask:
             elif send.wants is not Wants.OUTCOME:
                 send.settle(hub.SendMessageResponse(task=task) if send.wants is Wants.TASK else None)
 
-    def refuse(self, error: A2AError) -> None:
+    def reject(self, error: A2AError) -> None:
         """Accepts no more changes (further ones raise OwnershipLostError), and gives up with this error."""
         self._shut = True
         self.give_up(error)

@@ -38,7 +38,7 @@ def check_parts(message: hub.Message, accepted: frozenset[str]) -> None:
 def overlap(accepted: Iterable[str], offered: Iterable[str]) -> bool:
     """True if any offered type is accepted.
 
-    A value that is no media type, on either side (old peers say "text"), cannot be judged: no refusal.
+    A value that is no media type, on either side (old peers say "text"), cannot be judged: no rejection.
     """
     wanted, available = (_media_ranges(modes) for modes in (accepted, offered))
     if wanted is None or available is None:

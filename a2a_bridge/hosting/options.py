@@ -17,7 +17,7 @@ class EngineOptions:
     queue: int = 16
     #: tasks of one scope that may be worked on at once; more are RESOURCE_EXHAUSTED
     tasks: int = 10_000
-    #: messages that a task may have before it refuses further ones with RESOURCE_EXHAUSTED
+    #: messages that a task may have before it rejects further ones with RESOURCE_EXHAUSTED
     history: int = 10_000
     #: duration of one run; a run that takes longer is stopped, and its task fails
     run_timeout: float = 0

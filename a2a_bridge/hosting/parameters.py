@@ -4,7 +4,7 @@ its parameter, which is read from the message's data part and whose JSON schema 
 Rules:
 1. Annotations decide, and without one the name `run`. Only the first positional parameter is passed.
 2. An annotation that is no text and no Run is a type for pydantic. One that cannot be read from JSON is
-   refused when the agent is made, and so is one that cannot be resolved: it would be misread at each call.
+   rejected when the agent is made, and so is one that cannot be resolved: it would be misread at each call.
 3. A value that does not fit is INVALID_PARAMS naming the member, before anything of the agent runs.
 """
 
@@ -114,7 +114,7 @@ class _Typed:
                 f"{name}: {annotation!r} cannot be read from JSON; write `run: Run`, and read `run.parts`, or"
                 f" use a pydantic model, a dataclass, or a type of JSON ({str(error).partition(chr(10))[0]})"
             ) from error
-        #: what it gets from a message without a data part; None if the message is refused
+        #: what it gets from a message without a data part; None if the message is rejected
         self._else: Callable[[Run], Arguments] | None = None
         if str in _members(annotation):
             self._else = lambda run: (run.text,)

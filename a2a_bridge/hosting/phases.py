@@ -21,7 +21,7 @@ class Phase(StrEnum):
     WORKING = "working"
     #: the same, while the push config that came with the message is stored; the sender cannot abandon it now
     REGISTERING = "registering"
-    #: the executor's `cancel` runs, beside its `execute` or alone; it may refuse
+    #: the executor's `cancel` runs, beside its `execute` or alone; it may reject
     CANCELING = "canceling"
     #: the run was stopped for good: by a cancellation, a timeout, the engine's close, or because all senders
     #: left

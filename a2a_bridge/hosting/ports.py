@@ -209,7 +209,7 @@ class SendRegister(Protocol):
         ...
 
     async def forget(self, scope: Scope, message_id: str, /) -> None:
-        """Deletes an id: the message was refused and may be sent again."""
+        """Deletes an id: the message was rejected and may be sent again."""
         ...
 
 
@@ -320,10 +320,10 @@ class Store(Protocol):
     sends: SendRegister
     #: the other replicas on this store; None where there can be none
     remote: Remote | None
-    #: counts the memory that the store uses; above its limit the engine refuses new work
+    #: counts the memory that the store uses; above its limit the engine rejects new work
     memory: MemoryAccount
 
-    def refusal(self) -> A2AError | None:
+    def rejection(self) -> A2AError | None:
         """UNAVAILABLE, with a retry time, while the store cannot take new work; otherwise None."""
         ...
 

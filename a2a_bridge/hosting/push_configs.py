@@ -54,9 +54,9 @@ class PushConfigs:
 
         path: of the config within the request.
         """
-        refusal = await self._sender.check(config) if self._sender is not None else None
-        if refusal is not None:
-            raise _below(path, refusal)
+        rejection = await self._sender.check(config) if self._sender is not None else None
+        if rejection is not None:
+            raise _below(path, rejection)
 
     async def accept(self, request: hub.SendMessageRequest) -> None:
         """Checks the config within a message, if there is one. Raises the errors of the operations."""
@@ -168,9 +168,9 @@ class PushConfigs:
         elif is_redacted(config):
             found = await self._configs.get(scope, task_id, config.id)
             known = None if found is None else found.config
-        refusal = unredact(config, known)
-        if refusal is not None:
-            raise _below(path, refusal)
+        rejection = unredact(config, known)
+        if rejection is not None:
+            raise _below(path, rejection)
         return Registered(config, version, unmapped)
 
 
@@ -187,9 +187,9 @@ def _for_caller(registered: Registered, context: CallContext) -> hub.TaskPushNot
     return redact(registered.config)
 
 
-def _below(path: str, refusal: A2AError) -> A2AError:
-    """A refusal of a config, with paths within the enclosing request."""
-    if not path or not refusal.violations:
-        return refusal
-    wrong = refusal.violations[0]
+def _below(path: str, rejection: A2AError) -> A2AError:
+    """A rejection of a config, with paths within the enclosing request."""
+    if not path or not rejection.violations:
+        return rejection
+    wrong = rejection.violations[0]
     return invalid_params(f"{path}.{wrong.field}", wrong.description)

@@ -13,7 +13,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
-from a2a_bridge.hosting.refusals import changed_hands_error, closing_error, too_many_tasks
+from a2a_bridge.hosting.rejections import changed_hands_error, closing_error, too_many_tasks
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -51,7 +51,7 @@ class RunRegistry:
         return iter(list(self._live.values()))
 
     def close(self) -> list[TaskRun]:
-        """Refuses further task runs. Returns the live ones, for the caller to stop."""
+        """Rejects further task runs. Returns the live ones, for the caller to stop."""
         self._closed = True
         return list(self._live.values())
 
@@ -68,7 +68,7 @@ class RunRegistry:
         """
         if self._closed:
             raise closing_error()
-        full = self._engine.store.memory.refusal()
+        full = self._engine.store.memory.rejection()
         if full is not None:
             raise full
         most = self._engine.options.tasks
@@ -97,7 +97,7 @@ class RunRegistry:
         the lease may come with its failure. Raises TASK_NOT_FOUND, the result of `ended` for a task that has
         ended, NotOwnerError, and UNAVAILABLE.
         """
-        refusal = self._engine.store.refusal()
+        rejection = self._engine.store.rejection()
         orphaned = known is not None
         for _ in range(_LOOKS):
             run = await self._found(scope, task_id, known)
@@ -105,8 +105,8 @@ class RunRegistry:
             if run.live.ended:
                 await run.wait_settled()
                 raise ended(run)
-            if refusal is not None:
-                raise refusal
+            if rejection is not None:
+                raise rejection
             if self._closed:
                 raise closing_error()
             self._add(run)

@@ -23,7 +23,7 @@ from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, Stored, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader
-from a2a_bridge.hosting.refusals import already_ended, history_full, too_many_tasks, too_many_waiting
+from a2a_bridge.hosting.rejections import already_ended, history_full, too_many_tasks, too_many_waiting
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
 from a2a_bridge.hosting.task_run import TaskRun
@@ -115,9 +115,9 @@ class Sending:
         message = request.message
         if message.task_id:
             return await self._go_on(request, context, wants)
-        refusal = self._engine.store.refusal()
-        if refusal is not None:
-            raise refusal
+        rejection = self._engine.store.rejection()
+        if rejection is not None:
+            raise rejection
         scope = scope_of(request, context)
         made, context_id = two_ids()
         task_id = task_id or made
@@ -158,7 +158,7 @@ class Sending:
             task_run.leave()
 
     async def _admit(self, task_run: TaskRun, message: hub.Message) -> None:
-        """Raises the reason why a further message is refused."""
+        """Raises the reason why a further message is rejected."""
         options = self._engine.options
         wrong = _wrong_context(task_run, message)
         if wrong is not None:
@@ -170,7 +170,7 @@ class Sending:
             raise history_full(options.history)
         if task_run.producer is None and self._runs.is_crowded(task_run):
             raise too_many_tasks(options.tasks)
-        full = self._engine.store.memory.refusal()
+        full = self._engine.store.memory.rejection()
         if full is not None:
             raise full
 

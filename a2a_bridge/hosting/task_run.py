@@ -31,7 +31,7 @@ from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.recovery import can_continue, resume_run
-from a2a_bridge.hosting.refusals import already_ended, changed_hands_error, closing_error, not_cancelable
+from a2a_bridge.hosting.rejections import already_ended, changed_hands_error, closing_error, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import RunTimer, too_late
 from a2a_bridge.hosting.views import TaskSnapshot
@@ -190,7 +190,7 @@ class TaskRun:
         Raises UNSUPPORTED_OPERATION for a task that has ended, A2AError UNAVAILABLE.
         """
         while self.at_work and self._producer is None and self._ender is not None:
-            await asyncio.wait({self._ender})  # no run is active, and the cancellation may be refused
+            await asyncio.wait({self._ender})  # no run is active, and the cancellation may be rejected
         if self.at_work:
             self.resume_or_fail()
         if self.live.ended:
@@ -322,7 +322,7 @@ class TaskRun:
     def _on_timeout(self, send: PendingSend, timer: RunTimer) -> None:
         if self._phase.stopped or not timer.expired:
             return
-        if self._ender is not None:  # a cancellation, which the executor may refuse
+        if self._ender is not None:  # a cancellation, which the executor may reject
             self._ender.add_done_callback(lambda _: self._on_timeout(send, timer))
             return
         log.warning("task %s: %s", self.task_id, timer.expired)
@@ -345,7 +345,7 @@ class TaskRun:
         await self._stop_producer()
         if self.live.task is None:
             send.direct_answer = None
-            self.live.refuse(error)
+            self.live.reject(error)
             send.finish()  # the run may ignore its cancellation; a repeated message need not wait for it
         else:
             self.live.fail(error.message)
@@ -406,7 +406,7 @@ class TaskRun:
                 await self._driver.clean_up(clean_up, run)
             except BaseException as error:
                 if isinstance(error, A2AError) and producer is not None and producer.done():
-                    self.live.fail_unfinished(UNFINISHED)  # it ended because of the refused cancellation
+                    self.live.fail_unfinished(UNFINISHED)  # it ended because of the rejected cancellation
                 if self._phase.now is Phase.CANCELING:
                     self._phase.to(Phase.IDLE if self._producer is None else Phase.WORKING)
                 raise
@@ -442,12 +442,12 @@ class TaskRun:
         task = self.live.task
         if task is None or self.live.lost or self.live.writer is None:
             # There is no task to end, or it is another process's, or may become so.
-            self.live.refuse(closing_error())
+            self.live.reject(closing_error())
             return
         self.live.give_up(closing_error(), only_queued=True)
         if resumes and not self.live.ended and can_continue(task):
             self._phase.to(Phase.HANDED_OVER)
-            self.live.refuse(closing_error())
+            self.live.reject(closing_error())
         elif task.status.state in RUNNING:
             log.warning("task %s failed: %s", self.task_id, STOPPED_TEXT)
             self.live.fail(STOPPED_TEXT)

@@ -1,4 +1,4 @@
-"""Negotiates protocol extensions (spec 4.6): refuses callers without a required one, echoes the active ones.
+"""Negotiates protocol extensions (spec 4.6): rejects callers without a required one, echoes the active ones.
 
 Executors act on `context.extensions` themselves.
 """
@@ -52,14 +52,14 @@ class _Extensions:
         # Most callers declare nothing, and most agents require nothing.
         offer = self._offer
         if offer.required or (offer.uris and call.context.parameters.get(EXTENSIONS_PARAMETER)):
-            refusal = self._negotiate(call)
-            if refusal is not None:
-                return reject(refusal)
+            rejection = self._negotiate(call)
+            if rejection is not None:
+                return reject(rejection)
         return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
-        refusal = self._negotiate(call)
-        return self._service.stream(call) if refusal is None else reject_stream(refusal)
+        rejection = self._negotiate(call)
+        return self._service.stream(call) if rejection is None else reject_stream(rejection)
 
     def _negotiate(self, call: Call[Any, Any]) -> A2AError | None:
         declared = call.context.extensions

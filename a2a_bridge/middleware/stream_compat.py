@@ -102,7 +102,7 @@ class _OlderCallers:
                 which = known.note(message)
                 resumed = False
                 if event.gap and begun and which == "task":
-                    # Clients of 0.x refuse a second task in one stream.
+                    # Clients of 0.x reject a second task in one stream.
                     *artifacts, status = _as_updates(event)
                     for artifact in artifacts:
                         yield artifact

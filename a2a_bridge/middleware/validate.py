@@ -1,4 +1,4 @@
-"""Refuses requests without REQUIRED members of the schema, the same on every binding."""
+"""Rejects requests without REQUIRED members of the schema, the same on every binding."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Quirks:
     max_event_line: int = 0
     #: a historyLength of 0 in tasks/get of 0.3 over JSON-RPC requests no history; others mean all of it
     zero_history: bool = False
-    #: a card with an interface that is no HTTP URL of the card's own origin is refused as a whole
+    #: a card with an interface that is no HTTP URL of the card's own origin is rejected as a whole
     http_cards: bool = False
 
 

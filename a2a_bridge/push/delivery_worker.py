@@ -1,9 +1,9 @@
 """Delivers the notifications of an outbox: at least once, in order per config, independently per receiver.
 
 Rules:
-1. 2xx acknowledges. Redirects and refusals (4xx except 408, 409, 425, 429) are final: dead letters. All other
-   failures are retried after a random pause below a bound that doubles (see `pause`), or after the time of
-   Retry-After.
+1. 2xx acknowledges. Redirects and rejections (4xx except 408, 409, 425, 429) are final: dead letters. All
+   other failures are retried after a random pause below a bound that doubles (see `pause`), or after the time
+   of Retry-After.
 2. A notification whose target's circuit is open waits; that counts as no attempt. Once a target has failed
    for longer than `age`, its pending notifications get one attempt each and then become dead letters.
 3. Reports to the outbox are repeated until they succeed. If the process dies before, or cannot report, the

@@ -4,7 +4,7 @@ Rules:
 1. The token is sent under both names in use, and `Authorization` whenever there are credentials (spec 4.3.2
    of 0.3, 4.3.3 of 1.0): receivers of every version know one of them. A token that is a signing secret is not
    sent.
-2. Values that are not allowed in a header, are too long, or are no http(s) URL are refused when a config is
+2. Values that are not allowed in a header, are too long, or are no http(s) URL are rejected when a config is
    registered, not when it is used.
 """
 

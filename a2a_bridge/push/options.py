@@ -11,7 +11,7 @@ from a2a_bridge.push.ssrf_policy import PORTS, SCHEMES, Allowed, SsrfPolicy
 class PushOptions:
     """How notifications are delivered. Times in seconds."""
 
-    #: hosts, addresses and networks that the policy would refuse, but may be posted to: see `Allowed.parse`
+    #: hosts, addresses and networks that the policy would reject, but may be posted to: see `Allowed.parse`
     allow: tuple[str, ...] = ()
     #: the ports of all other webhooks
     ports: frozenset[int] = PORTS

@@ -112,7 +112,7 @@ class SsrfPolicy:
         """True if URLs of a scheme are allowed."""
         return scheme.lower() in self.schemes
 
-    def refusal(self, host: str, port: int, addresses: Iterable[str]) -> str:
+    def rejection(self, host: str, port: int, addresses: Iterable[str]) -> str:
         """Why a host must not be connected to, given all its addresses; empty if allowed. The text is for
         callers.
 

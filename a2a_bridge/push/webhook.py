@@ -3,7 +3,7 @@
 Rules:
 1. No redirects; only http(s) URLs. `post` decides which targets are allowed (see WebhookResolver).
 2. All attempts of a notification have the same `webhook-id`.
-3. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a refusal, and neither a refusal nor a
+3. 2xx is an acknowledgement (spec 4.3). 4xx except 408 and 429 is a rejection, and neither a rejection nor a
    forbidden target is retried; all other failures are.
 4. Logs name hosts. Paths and queries of webhooks are often secrets.
 """

@@ -4,7 +4,7 @@ Rules:
 1. The policy is checked when a config is registered and when a connection is made. Only the second check
    protects, because DNS may change in between: connections use the addresses given here and no others.
 2. A name that cannot be resolved at present may be registered: DNS changes can be slow.
-3. Addresses of this machine are refused, public ones too: the system names the source address of a
+3. Addresses of this machine are rejected, public ones too: the system names the source address of a
    connection to them.
 """
 
@@ -56,9 +56,9 @@ class WebhookResolver:
 
     async def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
         """INVALID_PARAMS naming the member that prevents delivery; None if delivery is possible."""
-        refusal = deliverable(config)
-        if refusal is not None:
-            return refusal
+        rejection = deliverable(config)
+        if rejection is not None:
+            return rejection
         parts = urlsplit(config.url)
         if not self._guard.scheme(parts.scheme):
             return invalid_params("url", "has a scheme that is not allowed")
@@ -70,7 +70,7 @@ class WebhookResolver:
                 addresses = await self._addresses(host, port)
         except (OSError, TimeoutError):
             logger.debug("a webhook's host is not known at present")
-        reason = self._refusal(host, port, addresses)
+        reason = self._rejection(host, port, addresses)
         return invalid_params("url", reason) if reason else None
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
@@ -79,7 +79,7 @@ class WebhookResolver:
         Raises PERMISSION_DENIED when one of them may not, OSError when there are none.
         """
         addresses = await self._addresses(host, port)
-        reason = self._refusal(host, port, addresses)
+        reason = self._rejection(host, port, addresses)
         if reason:
             raise A2AError(Reason.PERMISSION_DENIED, f"the webhook's host {reason}", blame=Blame.SELF)
         return addresses
@@ -100,11 +100,11 @@ class WebhookResolver:
             found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         except UnicodeError as error:  # a label that is no label
             raise OSError("no such host") from error
-        # An IPv6 address with a zone keeps it, and is refused for that.
+        # An IPv6 address with a zone keeps it, and is rejected for that.
         return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
-    def _refusal(self, host: str, port: int, addresses: Sequence[str]) -> str:
-        reason = self._guard.refusal(host, port, addresses)
+    def _rejection(self, host: str, port: int, addresses: Sequence[str]) -> str:
+        reason = self._guard.rejection(host, port, addresses)
         if reason or self._guard.admits(host, port):
             return reason
         if any(self._own(text) for text in addresses if not self._guard.allows(text, port)):

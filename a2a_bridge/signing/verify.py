@@ -2,16 +2,16 @@
 clock.
 
 Rules:
-1. The document is parsed strictly: an object with a member twice is refused, because two readers may take
+1. The document is parsed strictly: an object with a member twice is rejected, because two readers may take
    different ones.
 2. The algorithm comes from a list of asymmetric ones, and has to be that of the key.
 3. `kid` is compared with the ids of the given keys and used for nothing else; a signature without one is
-   refused. `jku` is only told to the caller, who decides whether it is one of his; `x5u`, `x5c` and `jwk`
+   rejected. `jku` is only told to the caller, who decides whether it is one of his; `x5u`, `x5c` and `jwk`
    are ignored.
-4. A header with `crit` is refused, because no extension is understood, as is one with `b64`.
+4. A header with `crit` is rejected, because no extension is understood, as is one with `b64`.
 5. A key with a member `exp` (seconds since the epoch) counts until then.
 6. One valid signature is enough. The result is the part of the document that it covers, and only that may be
-   read. Members outside of it are refused unless they are those of 0.x beside 1.0 (see `canonical`).
+   read. Members outside of it are rejected unless they are those of 0.x beside 1.0 (see `canonical`).
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class ReceivedCard:
         self.problems: list[str] = []
         rows = self._card.get(SIGNATURES)
         if rows is not None and type(rows) is not list:
-            _refuse("`signatures` is no list")
+            _reject("`signatures` is no list")
         self._count = len(rows or ())
         if self._count > _MOST:
-            _refuse(f"it has more than {_MOST} signatures")
+            _reject(f"it has more than {_MOST} signatures")
         for row in rows or ():
             try:
                 self.signatures.append(_signature(row))
@@ -131,20 +131,20 @@ class ReceivedCard:
             parts = [keep_known(card), keep_filled(card)]
             return [*all_of_it, *((canonical(one), {**one, SIGNATURES: card[SIGNATURES]}) for one in parts)]
         except (ValueError, RecursionError) as error:
-            _refuse(f"it has no canonical form: {error}")
+            _reject(f"it has no canonical form: {error}")
 
     def _document(
         self, one: Signature, keys: Sequence[Any], forms: Sequence[tuple[bytes, JsonObject]], now: float
     ) -> JsonObject:
         """The part of the card that a signature covers. Raises UnverifiedCardError."""
         if not keys:
-            _refuse(f"the key {one.kid[:64]!r} is not one of the configured keys")
+            _reject(f"the key {one.kid[:64]!r} is not one of the configured keys")
         suitable = [key for key in keys if suits(key, one.algorithm)]
         if not suitable:
-            _refuse(f"the key {one.kid[:64]!r} is not one for {one.algorithm}")
+            _reject(f"the key {one.kid[:64]!r} is not one for {one.algorithm}")
         valid = [key for key in suitable if not _is_over(key, now)]
         if not valid:
-            _refuse(f"the key {one.kid[:64]!r} has expired")
+            _reject(f"the key {one.kid[:64]!r} has expired")
         model: Any = load("joserfc.jws", "signing").JWSRegistry.algorithms[one.algorithm]
         for key in valid:
             for text, covered in forms:
@@ -156,38 +156,38 @@ class ReceivedCard:
     def _check(self, covered: JsonObject) -> JsonObject:
         outside = [] if covered is self._card else foreign(self._card)
         if outside:
-            _refuse(f"the signature does not cover {', '.join(outside[:5])[:200]}")
+            _reject(f"the signature does not cover {', '.join(outside[:5])[:200]}")
         return covered
 
 
 def _signature(row: Any) -> Signature:
     """A signature with a header that can be used. Raises UnverifiedCardError."""
     if type(row) is not dict:
-        _refuse("a signature is no object")
+        _reject("a signature is no object")
     protected, signature, beside = row.get("protected"), row.get("signature"), row.get("header") or {}
     if type(protected) is not str or type(signature) is not str or type(beside) is not dict:
-        _refuse("a signature has no `protected` or `signature`, or a `header` that is no object")
+        _reject("a signature has no `protected` or `signature`, or a `header` that is no object")
     header = _parse(_decode(protected), "a header")
     for name in _UNDERSTOOD_NOT:
         if name in header or name in beside:
-            _refuse(f"a header has `{name}`, which is not understood")
+            _reject(f"a header has `{name}`, which is not understood")
     if header.keys() & beside.keys():
-        _refuse("a header has a member both protected and not")
+        _reject("a header has a member both protected and not")
     algorithm, kid, jku = header.get("alg"), header.get("kid"), header.get("jku", "")
     if type(algorithm) is not str or algorithm not in ALGORITHMS:
-        _refuse(f"the algorithm {algorithm!r:.40} is not allowed")
+        _reject(f"the algorithm {algorithm!r:.40} is not allowed")
     if type(kid) is not str or not kid:
-        _refuse("a header has no `kid`")
+        _reject("a header has no `kid`")
     return Signature(algorithm, kid, jku if type(jku) is str else "", protected, _decode(signature))
 
 
 def _decode(text: str) -> bytes:
     if len(text) > _LONGEST or not _BASE64URL.fullmatch(text):
-        _refuse("a signature or its header is not base64url")
+        _reject("a signature or its header is not base64url")
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error:
-        _refuse("a signature or its header is not base64url")
+        _reject("a signature or its header is not base64url")
 
 
 def _parse(document: bytes, what: str) -> JsonObject:
@@ -198,22 +198,22 @@ def _parse(document: bytes, what: str) -> JsonObject:
         if len(made) < len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            _refuse(f"{what} has the member {twice[:64]!r} twice")
+            _reject(f"{what} has the member {twice[:64]!r} twice")
         return made
 
     def constant(_: str) -> NoReturn:
-        _refuse(f"{what} is not JSON")
+        _reject(f"{what} is not JSON")
 
     try:
         found = json.loads(document.decode("utf-8"), object_pairs_hook=members, parse_constant=constant)
     except UnverifiedCardError:
         raise
     except RecursionError:
-        _refuse(f"{what} is nested too deeply")
+        _reject(f"{what} is nested too deeply")
     except ValueError:
-        _refuse(f"{what} is not JSON")
+        _reject(f"{what} is not JSON")
     if type(found) is not dict:
-        _refuse(f"{what} is no object")
+        _reject(f"{what} is no object")
     return found
 
 
@@ -224,5 +224,5 @@ def _is_over(key: Any, now: float) -> bool:
     return type(end) not in (int, float) or now >= end
 
 
-def _refuse(text: str) -> NoReturn:
+def _reject(text: str) -> NoReturn:
     raise UnverifiedCardError(text)

@@ -3,7 +3,7 @@ format.
 
 Rules:
 1. All of ServiceContract holds between a dialled client and a mounted service.
-2. Waiting callers are informed in time: deadlines, dead peers, refused connections, drained hosts.
+2. Waiting callers are informed in time: deadlines, dead peers, rejected connections, drained hosts.
 3. Callers are isolated: a slow reader costs bounded memory, a fast producer does not starve others.
 4. Internal details of a service stay inside: defects reach the log, not the wire.
 """
@@ -448,15 +448,15 @@ class BindingContract(ServiceContract):
         await invoke(near, ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), context)
         assert probe.last.context.parameters[LAST_EVENT_PARAMETER] == "run_1-7"
 
-    async def test_invalid_ids_are_refused(self, probe: Probe) -> None:
+    async def test_invalid_ids_are_rejected(self, probe: Probe) -> None:
         if not self.numbered:
             return
         # The client side does not check parameters of the options.
         options = DialOptions(parameters={LAST_EVENT_PARAMETER: "1 or 2"})
         async with self.listen(probe) as there, self.dial(there.interface, options) as near:
-            refused = await failure(near, ops.SUBSCRIBE_TO_TASK)
-        assert refused.reason is Reason.INVALID_PARAMS
-        assert [one.field for one in refused.violations] == ["Last-Event-ID"]
+            rejected = await failure(near, ops.SUBSCRIBE_TO_TASK)
+        assert rejected.reason is Reason.INVALID_PARAMS
+        assert [one.field for one in rejected.violations] == ["Last-Event-ID"]
         assert probe.calls == []
 
     async def test_silence_is_filled(self, probe: Probe) -> None:

@@ -159,21 +159,21 @@ class ListContract(OpensStores):
             assert list(task.history) == list(wanted)
 
     @pytest.mark.parametrize("token", ["x", "AAAA", "é", "a.b.c", "=" * 8, "0" * 500])
-    async def test_bad_tokens_are_refused(self, store: Store, token: str) -> None:
+    async def test_bad_tokens_are_rejected(self, store: Store, token: str) -> None:
         await Author(store).begin("t").sync()
-        await _assert_refused(store, HERE, TaskQuery(page_token=token))
+        await _assert_rejected(store, HERE, TaskQuery(page_token=token))
 
     async def test_tokens_are_for_their_query_and_scope(self, store: Store) -> None:
         for scope in (HERE, ELSEWHERE[0]):
             await self._several(store, 0, 1, 2, scope=scope)
         token = (await store.list(HERE, TaskQuery(page_size=1))).next_page_token
         assert token
-        await _assert_refused(store, ELSEWHERE[0], TaskQuery(page_size=1, page_token=token))
-        await _assert_refused(store, HERE, TaskQuery(page_size=1, page_token=token, context_id="c"))
-        await _assert_refused(store, HERE, TaskQuery(page_size=1, page_token=token + "A"))
+        await _assert_rejected(store, ELSEWHERE[0], TaskQuery(page_size=1, page_token=token))
+        await _assert_rejected(store, HERE, TaskQuery(page_size=1, page_token=token, context_id="c"))
+        await _assert_rejected(store, HERE, TaskQuery(page_size=1, page_token=token + "A"))
 
 
-async def _assert_refused(store: Store, scope: Scope, query: TaskQuery) -> None:
+async def _assert_rejected(store: Store, scope: Scope, query: TaskQuery) -> None:
     with pytest.raises(A2AError) as caught:
         await store.list(scope, query)
     assert caught.value.reason is Reason.INVALID_PARAMS

@@ -41,7 +41,7 @@ class SendsContract(OpensStores):
         await store.sends.store_response(HERE, "m", b"\x00answer")
         assert await store.sends.reserve(HERE, "m", b"1", "u") == Sent(b"1", "t", b"\x00answer")
 
-    async def test_a_refused_message_may_be_repeated(self, store: Store) -> None:
+    async def test_a_rejected_message_may_be_repeated(self, store: Store) -> None:
         await store.sends.reserve(HERE, "m", b"1", "t")
         await store.sends.forget(HERE, "m")
         await store.sends.forget(HERE, "m")

@@ -51,8 +51,8 @@ class WritingContract(OpensStores):
         assert await store.list(HERE, TaskQuery()) == TaskPage([], "", 0)
         assert await store.task_at(HERE, "t", 1) is None
 
-    async def test_a_store_that_works_refuses_nothing(self, store: Store) -> None:
-        assert store.refusal() is None
+    async def test_a_store_that_works_rejects_nothing(self, store: Store) -> None:
+        assert store.rejection() is None
 
     async def test_a_writer_without_changes_leaves_nothing(self, store: Store) -> None:
         writer = store.create(HERE, "t", lambda: None)

@@ -58,7 +58,7 @@ def messages(cls: type[M], *, complete: bool = False) -> st.SearchStrategy[M]:
     """Messages of a class with any fields set to any values; enums have only named values.
 
     `complete`: all members marked REQUIRED are set and not empty, and each part has content, so that a server
-    does not refuse them.
+    does not reject them.
     """
     return _strategy(plan_of(cls), DEEPEST, complete=complete)
 

@@ -27,7 +27,7 @@ async def hold_sse(target: Target) -> Any:
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     writer.write(f"POST {target.path} HTTP/1.1\r\n{head}\r\n".encode() + target.body)
     if b" 200 " not in await reader.readline():
-        raise RuntimeError("the stream was refused")
+        raise RuntimeError("the stream was rejected")
     for _ in range(EVENTS):
         while not (await reader.readline()).startswith(b"data:"):
             if reader.at_eof():

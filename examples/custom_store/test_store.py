@@ -109,7 +109,7 @@ async def test_a_failing_disk_delays_answers_and_loses_nothing(
     writer.append(hub.StreamResponse(task=task), task)
     assert writer.pending
     await writer.sync()
-    assert (attempts, writer.pending, store.refusal()) == (3, False, None)
+    assert (attempts, writer.pending, store.rejection()) == (3, False, None)
     await store.close()
 
 

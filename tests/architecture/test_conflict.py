@@ -13,11 +13,11 @@ import a2a_bridge
 
 
 @pytest.mark.parametrize(
-    ("other", "refused"),
+    ("other", "rejected"),
     [("a2a_bridge-0.2.0.dist-info", True), ("a2a_transport_bridge-0.1.0.dist-info", False)],
 )
-def test_two_distributions_with_this_package_are_refused_with_the_remedy(
-    tmp_path: Path, other: str, refused: bool
+def test_two_distributions_with_this_package_are_rejected_with_the_remedy(
+    tmp_path: Path, other: str, rejected: bool
 ) -> None:
     (tmp_path / "a2a_bridge").mkdir()
     shutil.copy(a2a_bridge.__file__, tmp_path / "a2a_bridge")
@@ -29,5 +29,5 @@ def test_two_distributions_with_this_package_are_refused_with_the_remedy(
         text=True,
         check=False,
     )
-    assert (done.returncode != 0) is refused
-    assert ("pip uninstall -y a2a-bridge" in done.stderr) is refused
+    assert (done.returncode != 0) is rejected
+    assert ("pip uninstall -y a2a-bridge" in done.stderr) is rejected

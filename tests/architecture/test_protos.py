@@ -1,4 +1,4 @@
-"""`buf` accepts our protos, and refuses changes that would break a peer; tests/pb checks the facts."""
+"""`buf` accepts our protos, and rejects changes that would break a peer; tests/pb checks the facts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_buf_lint_accepts_the_protos(workspace: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_buf_lint_still_refuses_other_faults(workspace: Path) -> None:
+def test_buf_lint_still_rejects_other_faults(workspace: Path) -> None:
     edit(workspace, "message StringList", "message string_list {}\n\nmessage StringList")
     done = run(BIN / "buf", "lint", "proto", cwd=workspace)
     assert done.returncode != 0
@@ -79,7 +79,7 @@ def test_buf_lint_still_refuses_other_faults(workspace: Path) -> None:
     ],
     ids=["renamed", "retyped", "repeated", "removed", "json renamed", "enum value renamed"],
 )
-def test_a_planted_break_is_refused(workspace: Path, old: str, new: str) -> None:
+def test_a_planted_break_is_rejected(workspace: Path, old: str, new: str) -> None:
     commit(workspace)
     edit(workspace, old, new)
     commit(workspace)

@@ -36,7 +36,7 @@ async def identified(keys: ApiKeys, text: str, header: str = "x-api-key") -> Pri
     return await keys.identify(Presented({header: text}))
 
 
-async def refusal(keys: ApiKeys, text: str) -> str:
+async def rejection(keys: ApiKeys, text: str) -> str:
     with pytest.raises(UnauthenticatedError) as failed:
         await identified(keys, text)
     return failed.value.message
@@ -74,9 +74,9 @@ async def test_the_file_has_no_key_and_is_private(file: KeyFile) -> None:
 @pytest.mark.parametrize(
     "wrong", ["", ".", "ci", "ci.", "ci.x", "x.y", "CI.{}", "ci.{}x", " ci.{}", "ci.\udcff", "é.é"]
 )
-async def test_any_other_key_is_refused_with_one_text(file: KeyFile, wrong: str) -> None:
+async def test_any_other_key_is_rejected_with_one_text(file: KeyFile, wrong: str) -> None:
     secret = file.create("ci").text.partition(".")[2]
-    assert await refusal(ApiKeys(file), wrong.format(secret)) == "The API key is not valid"
+    assert await rejection(ApiKeys(file), wrong.format(secret)) == "The API key is not valid"
 
 
 async def test_expired_and_revoked_keys(file: KeyFile) -> None:
@@ -86,11 +86,11 @@ async def test_expired_and_revoked_keys(file: KeyFile) -> None:
     keys = ApiKeys(file, now=clock, clock=clock)
     assert await identified(keys, short.text) is not None
     clock.now += 61
-    assert await refusal(keys, short.text) == "The API key is not valid"
+    assert await rejection(keys, short.text) == "The API key is not valid"
     assert await identified(keys, other.text) is not None
     assert file.revoke("other").revoked == file.revoke("other").revoked != ""
     clock.now += 2
-    assert await refusal(keys, other.text) == "The API key is not valid"
+    assert await rejection(keys, other.text) == "The API key is not valid"
     with pytest.raises(LookupError, match="no key 'nobody'"):
         file.revoke("nobody")
 

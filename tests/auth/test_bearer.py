@@ -42,7 +42,7 @@ async def identified(tokens: BearerTokens, token: str) -> Principal | None:
     return await tokens.identify(Presented({"authorization": f"Bearer {token}"}))
 
 
-async def is_refused(tokens: BearerTokens, token: str) -> bool:
+async def is_rejected(tokens: BearerTokens, token: str) -> bool:
     try:
         return await identified(tokens, token) is None
     except UnauthenticatedError as error:
@@ -112,14 +112,14 @@ async def test_other_credentials_are_none(provider: Provider, header: str) -> No
     ids=str,
 )
 async def test_claims_have_to_fit(provider: Provider, claims: dict[str, Any]) -> None:
-    assert await is_refused(tokens_of(provider), provider.token(**claims))
+    assert await is_rejected(tokens_of(provider), provider.token(**claims))
 
 
 async def test_clocks_may_differ_by_a_minute(provider: Provider) -> None:
     now = int(time.time())
     tokens = tokens_of(provider)
-    assert not await is_refused(tokens, provider.token(exp=now - 30, nbf=now + 30, iat=now + 30))
-    assert await is_refused(tokens, provider.token(exp=now - 90))
+    assert not await is_rejected(tokens, provider.token(exp=now - 30, nbf=now + 30, iat=now + 30))
+    assert await is_rejected(tokens, provider.token(exp=now - 90))
 
 
 async def test_the_principal_can_be_another_claim(provider: Provider) -> None:
@@ -140,8 +140,8 @@ async def test_headers_have_to_fit(provider: Provider, header: dict[str, Any]) -
     head = {"alg": "ES256", "kid": key.kid, **header}
     body = base64.urlsafe_b64decode(payload + "==")
     token = jws.serialize_compact(head, body, key, registry=registry, algorithms=["ES256"])
-    refused = await is_refused(tokens_of(provider), token)
-    assert refused is (header != {"b64": True})
+    rejected = await is_rejected(tokens_of(provider), token)
+    assert rejected is (header != {"b64": True})
 
 
 def segment(value: Any) -> str:
@@ -194,12 +194,12 @@ def forged(provider: Provider) -> dict[str, str]:
 
 async def test_forged_tokens(provider: Provider) -> None:
     tokens = tokens_of(provider)
-    assert not await is_refused(tokens, provider.token())
-    accepted = [name for name, token in forged(provider).items() if not await is_refused(tokens, token)]
+    assert not await is_rejected(tokens, provider.token())
+    accepted = [name for name, token in forged(provider).items() if not await is_rejected(tokens, token)]
     assert accepted == []
 
 
-async def test_two_headers_are_refused(provider: Provider) -> None:
+async def test_two_headers_are_rejected(provider: Provider) -> None:
     token = provider.token()
     both = Joined([f"Bearer {token}", f"Bearer {token}"])
     with pytest.raises(UnauthenticatedError):
@@ -211,27 +211,27 @@ async def test_rotation(provider: Provider) -> None:
     clock = Clock()
     tokens = tokens_of(provider, clock)
     before = provider.token()
-    assert not await is_refused(tokens, before)
+    assert not await is_rejected(tokens, before)
     provider.keys = [new_key(), *provider.keys]
-    assert not await is_refused(tokens, provider.token())
-    assert not await is_refused(tokens, before)
+    assert not await is_rejected(tokens, provider.token())
+    assert not await is_rejected(tokens, before)
     provider.keys = [new_key()]
-    assert await is_refused(tokens, provider.token())  # the second unknown id within a minute
-    assert not await is_refused(tokens, before)
+    assert await is_rejected(tokens, provider.token())  # the second unknown id within a minute
+    assert not await is_rejected(tokens, before)
     clock.now += 61
-    assert not await is_refused(tokens, provider.token())
-    assert await is_refused(tokens, before)
+    assert not await is_rejected(tokens, provider.token())
+    assert await is_rejected(tokens, before)
 
 
 async def test_unknown_ids_do_not_ask_the_provider_each_time(provider: Provider) -> None:
     tokens = tokens_of(provider)
     for number in range(20):
-        assert await is_refused(tokens, provider.token(header={"kid": f"none {number}"}))
+        assert await is_rejected(tokens, provider.token(header={"kid": f"none {number}"}))
     assert provider.asked.count("/keys") == 2
 
 
 async def test_a_provider_that_is_down(provider: Provider) -> None:
-    """Without keys the answer is UNAVAILABLE and never a refusal; known keys stay good."""
+    """Without keys the answer is UNAVAILABLE and never a rejection; known keys stay good."""
     clock = Clock()
     tokens = tokens_of(provider, clock)
     provider.answers = {"/keys": (500, b"")}
@@ -241,10 +241,10 @@ async def test_a_provider_that_is_down(provider: Provider) -> None:
     assert failed.value.retry_after
     provider.answers.clear()
     clock.now += 3
-    assert not await is_refused(tokens, provider.token())
+    assert not await is_rejected(tokens, provider.token())
     provider.answers = {"/keys": (500, b"")}
     clock.now += 1000
-    assert not await is_refused(tokens, provider.token(sub="bob"))
+    assert not await is_rejected(tokens, provider.token(sub="bob"))
 
 
 @pytest.mark.parametrize(
@@ -284,8 +284,8 @@ async def test_bad_keys_in_a_set_do_not_hide_good_ones(provider: Provider, row: 
     rows = [row, small.as_dict(private=False), good | {"use": "enc"}, good]
     provider.answers = {"/keys": (200, json.dumps({"keys": rows}).encode())}
     tokens = tokens_of(provider)
-    assert not await is_refused(tokens, provider.token())
-    assert await is_refused(tokens, provider.token(small))
+    assert not await is_rejected(tokens, provider.token())
+    assert await is_rejected(tokens, provider.token(small))
 
 
 @pytest.mark.parametrize("algorithms", [["none"], ["HS256"], [], ["RS256", "HS512"]])
@@ -295,7 +295,7 @@ def test_symmetric_algorithms_cannot_be_allowed(algorithms: list[str]) -> None:
 
 
 async def test_only_allowed_algorithms_count(provider: Provider) -> None:
-    assert await is_refused(tokens_of(provider, algorithms=["RS256"]), provider.token())
+    assert await is_rejected(tokens_of(provider, algorithms=["RS256"]), provider.token())
 
 
 def test_issuer_and_audience_are_required() -> None:
@@ -310,5 +310,5 @@ async def test_keys_from_a_file(provider: Provider, tmp_path: Any) -> None:
     path.write_text(json.dumps({"keys": [provider.keys[0].as_dict(private=False)]}))
     tokens = BearerTokens("me", [AUDIENCE], KeySetSource("me", str(path)), discovery=False)
     provider.issuer = "me"
-    assert not await is_refused(tokens, provider.token())
+    assert not await is_rejected(tokens, provider.token())
     assert provider.asked == []

@@ -68,7 +68,7 @@ def tokens_of(provider: Provider) -> BearerTokens:
     ],
     ids=str,
 )
-async def test_proofs_that_are_not_checked_are_refused(provider: Provider, bound: Any) -> None:
+async def test_proofs_that_are_not_checked_are_rejected(provider: Provider, bound: Any) -> None:
     """With the certificate, too: a token that needs two proofs has not got both."""
     tokens = tokens_of(provider)
     token = provider.token(cnf=json.loads(json.dumps(bound).replace("OWN", BOUND["x5t#S256"])))

@@ -260,14 +260,14 @@ async def test_access_rules(edge: Edge, binding: str) -> None:
     async with serve(agent(), options=replace(edge.options, access_rules=rules)) as server:
         async with connect(server.card, binding=binding, options=with_key(edge.key)) as ann:
             assert (await ann.send("hi")).text == "ann"
-            refused = [await refusal(ann.cancel_task(hub.CancelTaskRequest(id="x")))]
+            rejected = [await rejection(ann.cancel_task(hub.CancelTaskRequest(id="x")))]
         async with connect(server.card, binding=binding, options=with_key(edge.other)) as bob:
-            refused += [
-                await refusal(bob.send("hi")),
-                await refusal(bob.get_task(hub.GetTaskRequest(id="x"))),
+            rejected += [
+                await rejection(bob.send("hi")),
+                await rejection(bob.get_task(hub.GetTaskRequest(id="x"))),
             ]
-            missing = await refusal(bob.cancel_task(hub.CancelTaskRequest(id="x")))
-    assert [(error.reason, error.message) for error in refused] == [
+            missing = await rejection(bob.cancel_task(hub.CancelTaskRequest(id="x")))
+    assert [(error.reason, error.message) for error in rejected] == [
         (Reason.PERMISSION_DENIED, "CancelTask is not allowed for this caller"),
         (Reason.PERMISSION_DENIED, "SendMessage is not allowed for this caller"),
         (Reason.PERMISSION_DENIED, "GetTask is not allowed for this caller"),
@@ -275,7 +275,7 @@ async def test_access_rules(edge: Edge, binding: str) -> None:
     assert missing.reason is Reason.TASK_NOT_FOUND
 
 
-async def refusal(call: Any) -> A2AError:
+async def rejection(call: Any) -> A2AError:
     with pytest.raises(A2AError) as failed:
         await call
     return failed.value
@@ -317,7 +317,7 @@ async def test_a_proxy_that_names_the_caller(
         if name is not None:
             assert (await peer.send("hi")).text == name
             return
-        assert (await refusal(peer.send("hi"))).reason is Reason.UNAUTHENTICATED
+        assert (await rejection(peer.send("hi"))).reason is Reason.UNAUTHENTICATED
 
 
 def test_a_proxy_header_needs_trusted_proxies() -> None:
@@ -431,7 +431,7 @@ def asking() -> Agent:
     return made
 
 
-async def test_a_card_that_asks_for_credentials_which_nothing_checks_is_refused(edge: Edge) -> None:
+async def test_a_card_that_asks_for_credentials_which_nothing_checks_is_rejected(edge: Edge) -> None:
     with pytest.raises(UncheckedCredentialsError, match=r"'shows' asks for credentials \(token\)"):
         async with serve(asking()):
             pass

@@ -62,7 +62,7 @@ async def texts(running: Running, token: str, binding: str = "JSONRPC") -> list[
     return await texts_of(running.http, binding, {"bearer": token})
 
 
-async def is_refused(running: Running, token: str, binding: str = "JSONRPC") -> bool:
+async def is_rejected(running: Running, token: str, binding: str = "JSONRPC") -> bool:
     try:
         await texts(running, token, binding)
     except A2AClientError:
@@ -83,10 +83,10 @@ async def test_client_credentials(provider: RealProvider, tmp_path: Path) -> Non
         for binding in BINDINGS:
             assert await texts(running, token, binding) == ["service"]
             assert await texts(other, elsewhere, binding) == ["service"]
-            assert await is_refused(running, elsewhere, binding)
-            assert await is_refused(other, token, binding)
+            assert await is_rejected(running, elsewhere, binding)
+            assert await is_rejected(other, token, binding)
         head, body, signature = token.split(".")
-        assert await is_refused(running, f"{head}.{body}.{signature[::-1]}")
+        assert await is_rejected(running, f"{head}.{body}.{signature[::-1]}")
         running.signal()
         assert token not in (await running.ended()).err
 
@@ -101,8 +101,8 @@ async def test_a_user_of_a_device_and_refreshed_tokens(provider: RealProvider, t
         assert again["access_token"] != first["access_token"]
         assert await texts(running, again["access_token"]) == ["ann"]
         # What is for the client itself is no credential here.
-        assert await is_refused(running, first["id_token"])
-        assert await is_refused(running, first["refresh_token"])
+        assert await is_rejected(running, first["id_token"])
+        assert await is_rejected(running, first["refresh_token"])
 
 
 async def test_keys_rotate(provider: RealProvider, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_keys_rotate(provider: RealProvider, tmp_path: Path) -> None:
             assert await texts(running, token) == ["service"]
     await provider.rotate(keep=False)
     async with served(tmp_path, provider) as running:
-        assert await is_refused(running, after)
+        assert await is_rejected(running, after)
         assert await texts(running, (await provider.credentials(AUDIENCE))["access_token"]) == ["service"]
 
 
@@ -135,7 +135,7 @@ async def test_a_token_of_dpop_is_no_bearer_token(provider: RealProvider, tmp_pa
     assert (answer["token_type"], list(claims_of(token)["cnf"])) == ("DPoP", ["jkt"])
     async with served(tmp_path, provider) as running:
         for binding in BINDINGS:
-            assert await is_refused(running, token, binding)
+            assert await is_rejected(running, token, binding)
 
 
 async def test_a_token_for_a_certificate_is_no_bearer_token(provider: RealProvider, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_a_token_for_a_certificate_is_no_bearer_token(provider: RealProvid
     assert list(claims_of(token)["cnf"]) == ["x5t#S256"]
     async with served(tmp_path, provider) as running:
         for binding in BINDINGS:
-            assert await is_refused(running, token, binding)
+            assert await is_rejected(running, token, binding)
 
 
 async def test_a_gateway_gets_its_tokens_itself(provider: RealProvider, tmp_path: Path) -> None:

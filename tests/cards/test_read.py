@@ -52,7 +52,7 @@ def spoken(tree: Any, **options: str) -> list[str]:
     return [one.dialect.version for one in found]
 
 
-def refused(body: bytes) -> A2AError:
+def rejected(body: bytes) -> A2AError:
     with pytest.raises(A2AError) as caught:
         parse_bytes(body, HERE)
     assert (caught.value.reason, caught.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
@@ -227,8 +227,8 @@ def test_older_members_that_are_none_leave_a_card_of_1_0() -> None:
         ([], "is not an agent card"),
     ],
 )
-def test_an_invalid_card_is_refused_with_the_reason(tree: Any, text: str) -> None:
-    assert text in refused(dumps(tree)).message
+def test_an_invalid_card_is_rejected_with_the_reason(tree: Any, text: str) -> None:
+    assert text in rejected(dumps(tree)).message
 
 
 def test_numbers_of_a_card_are_read_as_they_are_written() -> None:

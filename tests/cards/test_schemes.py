@@ -1,4 +1,4 @@
-"""Security schemes that 1.0 cannot express: left out for its readers, with a warning. SDKs refuse them."""
+"""Security schemes that 1.0 cannot express: left out for its readers, with a warning. SDKs reject them."""
 
 from __future__ import annotations
 

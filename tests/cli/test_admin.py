@@ -188,7 +188,7 @@ CANARY = "s3cr3t-canary"
 
 
 async def _with_secrets(place: str) -> None:
-    """Calls with secrets in headers, bodies, names and URLs; good, refused and broken ones."""
+    """Calls with secrets in headers, bodies, names and URLs; good, rejected and broken ones."""
     parameters = {
         "authorization": f"Bearer {CANARY}-1",
         "x-api-key": f"{CANARY}-2",

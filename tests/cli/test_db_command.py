@@ -1,4 +1,4 @@
-"""`a2a-bridge db`: tables are made, checked, and refused in plain words."""
+"""`a2a-bridge db`: tables are made, checked, and rejected in plain words."""
 
 from __future__ import annotations
 

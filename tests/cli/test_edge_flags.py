@@ -66,7 +66,7 @@ async def asked(url: str, options: DialOptions, binding: str = "", version: str 
         return (await peer.send("hi")).text
 
 
-async def refused(url: str, options: DialOptions) -> A2AError:
+async def rejected(url: str, options: DialOptions) -> A2AError:
     with pytest.raises(A2AError) as failed:
         await asked(url, options)
     return failed.value
@@ -90,7 +90,7 @@ async def test_api_keys_of_a_running_server(folder: Path, verb: str) -> None:
             for binding in BINDINGS:
                 for version in VERSIONS:
                     assert await asked(running.http, parameters(x_api_key=key), binding, version) == name
-            assert (await refused(running.http, DialOptions())).reason is Reason.UNAUTHENTICATED
+            assert (await rejected(running.http, DialOptions())).reason is Reason.UNAUTHENTICATED
             later = await create(file, "bob")
             await until(running.http, later, None)
             done = await command("keys", "revoke", "--file", str(file), "--id", "bob", "-o", "json")
@@ -123,7 +123,7 @@ async def test_tokens_of_a_provider(folder: Path) -> None:
             options = parameters(authorization=f"Bearer {provider.token()}")
             assert await asked(running.http, options) == f"{provider.issuer}#ann"
             wrong = parameters(authorization=f"Bearer {provider.token(aud='https://other.example')}")
-            assert (await refused(running.http, wrong)).reason is Reason.UNAUTHENTICATED
+            assert (await rejected(running.http, wrong)).reason is Reason.UNAUTHENTICATED
             jwks = folder / "jwks.json"
             jwks.write_text(json.dumps({"keys": [one.as_dict(private=False) for one in provider.keys]}))
         more = ("--jwt-jwks", str(jwks), "--jwt-claim", "email", "--jwt-algorithms", "ES256")
@@ -136,7 +136,7 @@ async def test_a_header_of_a_proxy(folder: Path) -> None:
     flags = ("--proxy-user-header", "X-User", "--forwarded-allow-ips", "127.0.0.1")
     async with serving("serve", f"{folder}/edge_agents.py:whoami", *ANY_PORT, *flags) as running:
         assert await asked(running.http, parameters(x_user="ann")) == "ann"
-        assert (await refused(running.http, DialOptions())).reason is Reason.UNAUTHENTICATED
+        assert (await rejected(running.http, DialOptions())).reason is Reason.UNAUTHENTICATED
 
 
 async def test_a_card_that_asks_is_not_served_without_a_check(

@@ -167,7 +167,7 @@ async def test_large_metadata_ends_its_call_and_no_other(server: str, size: int)
             assert (reply.status_code, "error" in reply.json()) == (status, True)
 
 
-async def test_a_path_that_is_not_utf8_is_refused_as_by_the_builtin_server(server: str) -> None:
+async def test_a_path_that_is_not_utf8_is_rejected_as_by_the_builtin_server(server: str) -> None:
     @agent
     async def echo(text: str) -> str:
         return text
@@ -195,7 +195,7 @@ def test_no_path_that_is_not_utf8_reaches_pyvoy(pieces: list[bytes | str]) -> No
         readable = True
     except UnicodeDecodeError:
         readable = False
-    if not readable or not re.search("%[0-9A-Fa-f]?%", path):  # rare, and refused although they are readable
+    if not readable or not re.search("%[0-9A-Fa-f]?%", path):  # rare, and rejected although they are readable
         assert bool(re.fullmatch(paths.READABLE, target)) == readable
 
 
@@ -386,7 +386,7 @@ def test_a_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) ->
     ],
     ids=" ".join,
 )
-async def test_flags_that_have_no_effect_are_refused(given: tuple[str, ...], target: str) -> None:
+async def test_flags_that_have_no_effect_are_rejected(given: tuple[str, ...], target: str) -> None:
     done = await command("serve", target, *given)
     assert done.code == 2
     assert "Invalid value for" in done.err

@@ -189,7 +189,7 @@ async def test_unusable_interfaces_of_a_card_are_skipped_with_a_warning(probe: P
                 url=f"http://{upstream.http}/", protocol_binding=binding, protocol_version=version
             )
         file.write_bytes(dumps(encoder(hub.AgentCard)(own)))
-        refused = await command("gateway", str(file), *ANY_PORT)
+        rejected = await command("gateway", str(file), *ANY_PORT)
         own.supported_interfaces.add(url=f"http://{upstream.http}/", protocol_binding="JSONRPC")
         file.write_bytes(dumps(encoder(hub.AgentCard)(own)))
         async with serving("gateway", str(file), *ANY_PORT) as gateway:
@@ -199,9 +199,9 @@ async def test_unusable_interfaces_of_a_card_are_skipped_with_a_warning(probe: P
             done = await gateway.ended()
     for text in ("version 0.1 has no GRPC", "the binding 'QUEUE' is unknown", "the version '7.0' is unknown"):
         assert text in done.err
-        assert text in refused.err
-    assert "Traceback" not in done.err + refused.err
-    assert (refused.code, refused.out) == (1, "")
+        assert text in rejected.err
+    assert "Traceback" not in done.err + rejected.err
+    assert (rejected.code, rejected.out) == (1, "")
 
 
 async def test_the_card_lists_the_bindings_that_are_advertised_or_asked_for(probe: Probe) -> None:
@@ -218,11 +218,11 @@ async def test_the_card_lists_the_bindings_that_are_advertised_or_asked_for(prob
     assert {one["protocolBinding"] for one in all_of_them["supportedInterfaces"]} == {"JSONRPC", "GRPC"}
     assert {one["protocolBinding"] for one in one["supportedInterfaces"]} == {"GRPC"}
     assert none.code == 3
-    refused = await command("gateway", "http://127.0.0.1:1", "--advertise", "QUEUE")
-    assert refused.code == 2
+    rejected = await command("gateway", "http://127.0.0.1:1", "--advertise", "QUEUE")
+    assert rejected.code == 2
 
 
-async def test_the_card_of_the_origin_is_taken_with_a_note_or_refused(probe: Probe) -> None:
+async def test_the_card_of_the_origin_is_taken_with_a_note_or_rejected(probe: Probe) -> None:
     async with agent(probe, "JSONRPC") as upstream:
         wrong = f"http://{upstream.http}/agents/other"
         async with serving("gateway", wrong, *ANY_PORT) as gateway:
@@ -234,10 +234,10 @@ async def test_the_card_of_the_origin_is_taken_with_a_note_or_refused(probe: Pro
             ("card", "get", "-a", wrong),
             ("send", "-a", wrong, "hi"),
         ):
-            refused = await command(*verb, "--exact")
-            assert refused.code == 3
-            assert "no agent card at" in refused.err
-            assert refused.out == ""
+            rejected = await command(*verb, "--exact")
+            assert rejected.code == 3
+            assert "no agent card at" in rejected.err
+            assert rejected.out == ""
 
 
 async def test_a_card_with_another_address_is_dialled_at_the_named_host(
@@ -263,11 +263,11 @@ async def test_a_card_with_another_address_is_dialled_at_the_named_host(
             async with serving("gateway", named, "--trust-card-urls", *ANY_PORT) as gateway:
                 gateway.signal()
                 trusting = await gateway.ended()
-            refused = await command("send", "-a", named, "hi", "--trust-card-urls", "--transport", "JSONRPC")
+            rejected = await command("send", "-a", named, "hi", "--trust-card-urls", "--transport", "JSONRPC")
     assert f"upstream: JSONRPC 1.0 {named}/ with your headers" in done.err
     assert f"instead of the card's http://localhost:{unused_tcp_port}/" in done.err
     assert f"http://localhost:{unused_tcp_port}/ does not answer yet" in trusting.err
-    assert refused.code == 3
+    assert rejected.code == 3
     assert probe.calls[0].context.parameters["x-key"] == "secret"
 
 
@@ -325,7 +325,7 @@ async def test_a_running_stream_finishes_before_the_gateway_ends(probe: Probe, b
         async with connect(gateway.http, binding=binding) as peer, aclosing(peer.stream("hi")) as events:
             assert (await anext(events)).HasField("task")
             gateway.signal()
-            await refuses_connections(gateway.http)
+            await rejects_connections(gateway.http)
             go_on.set()
             rest = [event async for event in events]
         done = await gateway.ended()
@@ -364,12 +364,12 @@ async def test_a_second_signal_ends_it_at_once(probe: Probe) -> None:
     ):
         await anext(events)
         gateway.signal()
-        await refuses_connections(gateway.http)
+        await rejects_connections(gateway.http)
         gateway.signal()
         assert (await gateway.ended()).code == 128 + signal.SIGTERM
 
 
-async def refuses_connections(url: str) -> None:
+async def rejects_connections(url: str) -> None:
     """Waits until no process listens any more: the begin of a drain."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     async with asyncio.timeout(PATIENCE):

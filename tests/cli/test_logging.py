@@ -83,7 +83,7 @@ def _rpc(method: str) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": 1}}).encode()
 
 
-async def test_refused_requests_are_one_line_each(tmp_path: Path) -> None:
+async def test_rejected_requests_are_one_line_each(tmp_path: Path) -> None:
     """Before: nothing at any level."""
     version = {"A2A-Version": "1.0"}
     requests: list[tuple[str, str, bytes, dict[str, str], str]] = [
@@ -125,7 +125,9 @@ async def test_refused_requests_are_one_line_each(tmp_path: Path) -> None:
                 call = channel.unary_unary(f"/lf.a2a.v1.A2AService/{name}")(data, timeout=PATIENCE)
                 assert await call.code() is not grpc.StatusCode.OK
         running.signal()
-        lines = [line for line in (await running.ended()).err.splitlines() if " a2a_bridge.refused: " in line]
+        lines = [
+            line for line in (await running.ended()).err.splitlines() if " a2a_bridge.rejected: " in line
+        ]
     assert len(lines) == len(requests) + 2, "\n".join(lines)
     for line, (*_, expected) in zip(lines, requests, strict=False):
         assert expected in line

@@ -127,12 +127,12 @@ async def test_a_change_that_cannot_be_made_is_undone(file: Path, caplog: pytest
     reloader = Reloader(reading(file))
     current: list[int] = []
 
-    def refuse(_old: Flags, new: Flags) -> None:
+    def reject(_old: Flags, new: Flags) -> None:
         if new.most == 2:
             raise RuntimeError("no")
 
     reloader.on_change(lambda _, new: current.append(new.most))
-    reloader.on_change(refuse)
+    reloader.on_change(reject)
     reloader.on_change(lambda _old, _new: pytest.fail("it is not reached"))
     write(file, "most = 2")
     assert not await reloader.reload()

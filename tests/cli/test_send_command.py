@@ -178,7 +178,7 @@ async def test_errors_are_the_same_over_every_binding(
     assert "Traceback" not in done.err
 
 
-async def test_a_refused_credential_is_another_error(probe: Probe) -> None:
+async def test_a_rejected_credential_is_another_error(probe: Probe) -> None:
     probe.on_unary = answering(A2AError(Reason.UNAUTHENTICATED))
     async with agent(probe) as server:
         done = await send(server, "hi", "--async", "-o", "json", "--bearer", "s3cret")

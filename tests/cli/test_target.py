@@ -53,7 +53,7 @@ def test_a_target_is_understood(text: str, sort: TargetKind, place: str, name: s
         *("a b:c d", ":x", "http://[::1"),
     ],
 )
-def test_an_invalid_target_is_refused_with_advice(text: str) -> None:
+def test_an_invalid_target_is_rejected_with_advice(text: str) -> None:
     with pytest.raises(BadTargetError) as caught:
         parse(text)
     assert str(caught.value)

@@ -103,7 +103,7 @@ async def test_client_credentials_with_a_secret_in_a_file(provider: Provider, tm
         ),
     ],
 )
-async def test_contradictions_are_refused(flags: list[str], env: dict[str, str], problem: str) -> None:
+async def test_contradictions_are_rejected(flags: list[str], env: dict[str, str], problem: str) -> None:
     async with agent(probe(), "JSONRPC") as upstream:
         done = await command("gateway", f"http://{upstream.http}", *flags, *ANY_PORT, env=env)
     assert done.code == 2

@@ -113,9 +113,9 @@ async def test_workers_share_both_addresses_and_drain_together(target: str) -> N
         assert running.process.pid not in pids
         assert await over_grpc(running.grpc) in pids
         address = running.http.removeprefix("http://")
-        refused = await command("serve", target, "--http", address, "--no-grpc", "--workers", "2")
-        assert refused.code == 2
-        assert f"{address}: Address already in use" in refused.err
+        rejected = await command("serve", target, "--http", address, "--no-grpc", "--workers", "2")
+        assert rejected.code == 2
+        assert f"{address}: Address already in use" in rejected.err
         running.signal()
         done = await running.ended()
     assert done.code == 0, done.err
@@ -197,7 +197,7 @@ async def test_sighup_replaces_all_workers_without_a_failed_http_request(target:
         assert await over_grpc(running.grpc) not in before
 
 
-async def test_connections_after_sigterm_are_answered_or_refused_while_calls_run(
+async def test_connections_after_sigterm_are_answered_or_rejected_while_calls_run(
     target: str, tmp_path: Path
 ) -> None:
     async with two_workers(target) as running:
@@ -273,7 +273,7 @@ async def test_workers_end_with_their_supervisor(target: str) -> None:
         (("--usage-file", "usage.json"), "each of several --workers would count its own calls"),
     ],
 )
-async def test_stores_for_one_process_are_refused(flags: tuple[str, ...], said: str, target: str) -> None:
+async def test_stores_for_one_process_are_rejected(flags: tuple[str, ...], said: str, target: str) -> None:
     done = await command("serve", target, *ANY_PORT, "--workers", "2", *flags)
     assert done.code == 2
     assert said in " ".join(done.err.replace("│", " ").split())

@@ -21,7 +21,7 @@ class Proxy:
         #: cleared while everything that passes is kept back, and nothing says so
         self.passes = asyncio.Event()
         self.passes.set()
-        self._refuses = False
+        self._rejects = False
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -29,7 +29,7 @@ class Proxy:
 
     def cut(self) -> None:
         """Breaks all connections, and further ones, until `mend`."""
-        self._refuses = True
+        self._rejects = True
         for one in self._pairs:
             one.cancel()
 
@@ -37,7 +37,7 @@ class Proxy:
         self.passes.clear()
 
     def mend(self) -> None:
-        self._refuses = False
+        self._rejects = False
         self.delay = 0.0
         if not self.passes.is_set():
             # What a black hole has swallowed never arrives.
@@ -57,7 +57,7 @@ class Proxy:
         self._pairs.add(task)
         writers = [near_writer]
         try:
-            if self._refuses:
+            if self._rejects:
                 return
             far, far_writer = await self._opening()
             writers.append(far_writer)

@@ -27,7 +27,7 @@ from a2a_bridge.hosting.cluster.polling import PollingBus
 from a2a_bridge.hosting.cluster.session import SessionError
 from a2a_bridge.hosting.cluster.tails import Committed, Position
 from a2a_bridge.hosting.reading import EventReaders
-from a2a_bridge.hosting.refusals import already_ended, changed_hands_error, not_cancelable
+from a2a_bridge.hosting.rejections import already_ended, changed_hands_error, not_cancelable
 from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.views import AT_REST, TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub

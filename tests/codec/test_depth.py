@@ -30,7 +30,7 @@ def as_protobuf(tree: dict[str, Any]) -> hub.Message:
     return message
 
 
-def _refused_at(tree: dict[str, Any]) -> str | None:
+def _rejected_at(tree: dict[str, Any]) -> str | None:
     try:
         decoder(hub.Message)(tree)
     except DecodeError as error:
@@ -48,16 +48,16 @@ def test_json_and_protobuf_draw_the_line_at_the_same_place(kinds: str, innermost
             "metadata.x": {"metadata": {"x": content}},
             "parts[1].data": {"parts": [{"data": 1}, {"data": content}]},
         }.items():
-            refused = _refused_at(tree)
-            assert refused is None or refused.startswith(path)
-            told.add(refused is not None)
+            rejected = _rejected_at(tree)
+            assert rejected is None or rejected.startswith(path)
+            told.add(rejected is not None)
             try:
                 message = as_protobuf(tree)
             except ProtobufDecodeError:
-                assert refused is not None  # beyond the depth that protobuf reads
+                assert rejected is not None  # beyond the depth that protobuf reads
                 continue
-            assert too_deep(message) == ([] if refused is None else [path.removesuffix(".x")])
-            assert may_be_deep(message.SerializeToString()) or refused is None
+            assert too_deep(message) == ([] if rejected is None else [path.removesuffix(".x")])
+            assert may_be_deep(message.SerializeToString()) or rejected is None
     assert told == {True, False}
 
 
@@ -73,7 +73,7 @@ def test_ordinary_messages_are_not_looked_into() -> None:
 
 
 @pytest.mark.parametrize("levels", [60, 5000])
-def test_unreadable_protobuf_is_refused_with_its_member(levels: int) -> None:
+def test_unreadable_protobuf_is_rejected_with_its_member(levels: int) -> None:
     content = b""
     for _ in range(levels):
         content = b"\n" + _length(content) + content

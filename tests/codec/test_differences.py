@@ -15,7 +15,7 @@ from a2a_bridge.pb import lf_a2a_v1 as a2a
 from a2a_bridge.pb.google_protobuf import ListValue, Struct, Timestamp, Value
 
 
-def refusal(cls: Any, tree: Any, **options: Any) -> codec.DecodeError:
+def rejection(cls: Any, tree: Any, **options: Any) -> codec.DecodeError:
     with pytest.raises(codec.DecodeError) as raised:
         codec.decoder(cls, **options)(tree)
     return raised.value
@@ -78,7 +78,7 @@ def test_an_integer_no_double_holds_is_rounded_and_counted(number: int, rounded:
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 2**64 - 1])
-def test_an_integer_no_double_holds_is_refused_with_its_path_under_the_switch(
+def test_an_integer_no_double_holds_is_rejected_with_its_path_under_the_switch(
     number: int, rounded: Rounded
 ) -> None:
     with pytest.raises(codec.DecodeError) as raised:
@@ -88,7 +88,7 @@ def test_an_integer_no_double_holds_is_refused_with_its_path_under_the_switch(
 
 
 @pytest.mark.parametrize("number", [2**53, 2**60, 2**63, -(2**62)])
-def test_a_large_integer_that_a_double_equals_is_neither_counted_nor_refused(
+def test_a_large_integer_that_a_double_equals_is_neither_counted_nor_rejected(
     number: int, rounded: Rounded
 ) -> None:
     value = codec.decode_bytes(Value, str(number), strict_numbers=True)
@@ -113,8 +113,8 @@ def test_rounding_calls_the_hook_once_with_the_path(rounded: Rounded) -> None:
     assert paths == ["data[1]"]
 
 
-def test_nothing_is_counted_when_the_document_is_refused(rounded: Rounded) -> None:
-    assert refusal(a2a.Part, {"data": 2**53 + 1, "filename": 5}).violations == (
+def test_nothing_is_counted_when_the_document_is_rejected(rounded: Rounded) -> None:
+    assert rejection(a2a.Part, {"data": 2**53 + 1, "filename": 5}).violations == (
         ("filename", "expected a string, got a number"),
     )
     assert rounded.count == 0
@@ -127,8 +127,8 @@ def test_the_package_counts_into_the_object_it_exports() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), 10**400])
-def test_numbers_beyond_a_double_are_refused(number: float) -> None:
-    assert refusal(Struct, {"a": number}).path == "a"
+def test_numbers_beyond_a_double_are_rejected(number: float) -> None:
+    assert rejection(Struct, {"a": number}).path == "a"
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -228,8 +228,8 @@ def test_times_are_read_as_software_writes_them(text: str, meaning: str) -> None
         "0001-01-01T00:00:00+01:00",
     ],
 )
-def test_invalid_times_are_refused(text: str) -> None:
-    assert refusal(a2a.TaskStatus, {"timestamp": text}).path == "timestamp"
+def test_invalid_times_are_rejected(text: str) -> None:
+    assert rejection(a2a.TaskStatus, {"timestamp": text}).path == "timestamp"
 
 
 @pytest.mark.parametrize("name", ["task_state_canceled", "TASK_STATE_CANCELLED", "Task-State-Canceled"])
@@ -266,16 +266,16 @@ def test_unknown_members_are_ignored() -> None:
         json_format.ParseDict(tree, a2a.Task())
 
 
-def test_an_unknown_enum_name_is_refused_although_unknown_members_are_ignored() -> None:
+def test_an_unknown_enum_name_is_rejected_although_unknown_members_are_ignored() -> None:
     tree = {"messageId": "m", "role": "user"}
     assert theirs(a2a.Message, tree).role == 0
-    assert refusal(a2a.Message, tree).path == "role"
+    assert rejection(a2a.Message, tree).path == "role"
 
 
 @pytest.mark.parametrize("number", [1.5, True, "1.5", " 1", "+1", "1_0", "\u0661"])
 def test_enum_numbers_and_integers_are_digits_only(number: Any) -> None:
-    assert refusal(a2a.Message, {"role": number}).path == "role"
-    assert refusal(a2a.GetTaskRequest, {"historyLength": number}).path == "historyLength"
+    assert rejection(a2a.Message, {"role": number}).path == "role"
+    assert rejection(a2a.GetTaskRequest, {"historyLength": number}).path == "historyLength"
 
 
 @pytest.mark.parametrize(
@@ -287,23 +287,23 @@ def test_integers_may_be_text_with_a_fraction_of_zero_or_an_exponent(text: str, 
 
 
 @pytest.mark.parametrize("other", [None, "", "c"])
-def test_two_spellings_of_one_field_are_refused(other: Any) -> None:
+def test_two_spellings_of_one_field_are_rejected(other: Any) -> None:
     for tree in ({"contextId": "c", "context_id": other}, {"context_id": other, "contextId": "c"}):
         theirs(a2a.Message, tree)
-        assert refusal(a2a.Message, tree).path == "contextId"
+        assert rejection(a2a.Message, tree).path == "contextId"
 
 
 @pytest.mark.parametrize("other", [{"text": ""}, {"raw": ""}, {"url": "u"}])
-def test_null_data_beside_another_content_is_refused(other: dict[str, Any]) -> None:
+def test_null_data_beside_another_content_is_rejected(other: dict[str, Any]) -> None:
     for tree in ({"data": None, **other}, {**other, "data": None}):
         theirs(a2a.Part, tree)
-        assert refusal(a2a.Message, {"parts": [{}, tree]}).path in {f"parts[1].{name}" for name in tree}
+        assert rejection(a2a.Message, {"parts": [{}, tree]}).path in {f"parts[1].{name}" for name in tree}
 
 
-def test_two_members_of_any_oneof_are_refused() -> None:
-    assert refusal(a2a.Part, {"text": "a", "url": "b"}).path == "url"
-    assert refusal(a2a.SendMessageResponse, {"task": {}, "message": {}}).path == "message"
-    assert refusal(a2a.OAuthFlows, {"device_code": {}, "implicit": {}}).path == "implicit"
+def test_two_members_of_any_oneof_are_rejected() -> None:
+    assert rejection(a2a.Part, {"text": "a", "url": "b"}).path == "url"
+    assert rejection(a2a.SendMessageResponse, {"task": {}, "message": {}}).path == "message"
+    assert rejection(a2a.OAuthFlows, {"device_code": {}, "implicit": {}}).path == "implicit"
 
 
 def test_a_null_member_of_a_oneof_is_an_absent_one() -> None:
@@ -333,24 +333,24 @@ def test_base64_is_read_in_any_form_and_printed_in_the_standard_one(text: str) -
 
 
 @pytest.mark.parametrize("text", ["!!!!", "QUJD*", "QQ==QQ==", "A", "AAAAA", "QUI\u00e4", "Q=UI"])
-def test_invalid_base64_is_refused_and_not_skipped(text: str) -> None:
-    assert refusal(a2a.Part, {"raw": text}).path == "raw"
+def test_invalid_base64_is_rejected_and_not_skipped(text: str) -> None:
+    assert rejection(a2a.Part, {"raw": text}).path == "raw"
 
 
 @pytest.mark.parametrize("tree", [[], "", "ab", None, 5, True, [{}]])
 def test_a_message_is_an_object_and_nothing_else(tree: Any) -> None:
-    assert refusal(a2a.Task, tree).path == ""
+    assert rejection(a2a.Task, tree).path == ""
     if tree is not None:
-        assert refusal(a2a.Task, {"status": tree}).path == "status"
+        assert rejection(a2a.Task, {"status": tree}).path == "status"
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\udc00\ud800"])
-def test_half_a_surrogate_pair_is_refused_wherever_it_stands(text: str) -> None:
-    assert refusal(a2a.Part, {"text": text}).path == "text"
-    assert refusal(a2a.Part, {"raw": text}).path == "raw"
-    assert refusal(a2a.Part, {"data": [text]}).path == "data[0]"
-    assert refusal(a2a.Part, {"metadata": {text: 1}}).path.startswith('metadata["')
-    assert refusal(a2a.ClientCredentialsOAuthFlow, {"scopes": {text: "x"}}).path.startswith('scopes["')
+def test_half_a_surrogate_pair_is_rejected_wherever_it_stands(text: str) -> None:
+    assert rejection(a2a.Part, {"text": text}).path == "text"
+    assert rejection(a2a.Part, {"raw": text}).path == "raw"
+    assert rejection(a2a.Part, {"data": [text]}).path == "data[0]"
+    assert rejection(a2a.Part, {"metadata": {text: 1}}).path.startswith('metadata["')
+    assert rejection(a2a.ClientCredentialsOAuthFlow, {"scopes": {text: "x"}}).path.startswith('scopes["')
 
 
 # Depth
@@ -388,11 +388,11 @@ def test_the_deepest_value_fits_into_any_message(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", DEEPEST)
 @pytest.mark.parametrize("more", [1, 2, 10, 500, 900])
-def test_a_value_that_protobuf_could_not_carry_on_is_refused(shape: str, more: int) -> None:
+def test_a_value_that_protobuf_could_not_carry_on_is_rejected(shape: str, more: int) -> None:
     levels, wrap = DEEPEST[shape]
     tree = {"parts": [{"text": ""}, {"data": nested(levels + more, wrap)}]}
-    assert refusal(a2a.Message, tree).path.startswith("parts[1].data")
-    assert refusal(a2a.Message, tree).problem == structs.TOO_DEEP
+    assert rejection(a2a.Message, tree).path.startswith("parts[1].data")
+    assert rejection(a2a.Message, tree).problem == structs.TOO_DEEP
     with pytest.raises(codec.DecodeError):
         codec.decode_bytes(a2a.Message, json.dumps(tree))
 
@@ -402,4 +402,4 @@ def test_json_format_builds_messages_that_cannot_be_read_again_and_we_do_not() -
     carried = theirs(a2a.Part, tree)
     with pytest.raises(Exception):  # noqa: B017 - either direction may be the one that fails
         a2a.Part.FromString(carried.SerializeToString())
-    assert refusal(a2a.Part, tree).problem == structs.TOO_DEEP
+    assert rejection(a2a.Part, tree).problem == structs.TOO_DEEP

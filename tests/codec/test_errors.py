@@ -64,21 +64,21 @@ def test_an_error_carries_a_bounded_number_of_violations() -> None:
     assert raised.value.path == "parts[0]"
 
 
-def test_every_refusal_of_random_documents_names_a_place_and_shows_no_internals() -> None:
-    chance = random.Random("refusals")
+def test_every_rejection_of_random_documents_names_a_place_and_shows_no_internals() -> None:
+    chance = random.Random("rejections")
     internals = re.compile(r"[Tt]raceback|Error|NoneType|dict|\bstr\b|google\.|lf\.a2a|<|object at")
-    refusals = 0
+    rejections = 0
     for number in range(3000):
         cls = CLASSES[number % len(CLASSES)]
         try:
             codec.decode_bytes(cls, json.dumps(Maker(chance, errors=0.1).document(cls.DESCRIPTOR)))
         except codec.DecodeError as error:
-            refusals += 1
+            rejections += 1
             for path, problem in error.violations:
                 assert path
                 assert problem
                 assert not internals.search(problem), problem
-    assert refusals > 300
+    assert rejections > 300
 
 
 def test_well_known_types_stand_alone_too() -> None:

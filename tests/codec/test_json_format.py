@@ -30,14 +30,14 @@ def test_no_message_type_is_left_out() -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_documents_decode_and_encode_as_json_format_does(chunk: int) -> None:
     chance = random.Random(f"documents {chunk}")
-    refused = 0
+    rejected = 0
     for number in range(DOCUMENTS // CHUNKS):
         cls = CLASSES[(number + chunk) % len(CLASSES)]
         maker = Maker(chance, errors=0.02 if number % 3 == 0 else 0.0)
         document = maker.document(cls.DESCRIPTOR)
-        refused += compare(cls, document, ignore_unknown=not maker.bad_enum)
+        rejected += compare(cls, document, ignore_unknown=not maker.bad_enum)
     # There were some of both kinds; otherwise the comparison would mean little.
-    assert DOCUMENTS // CHUNKS * 0.01 < refused < DOCUMENTS // CHUNKS * 0.3
+    assert DOCUMENTS // CHUNKS * 0.01 < rejected < DOCUMENTS // CHUNKS * 0.3
 
 
 @pytest.mark.parametrize("line", CORPUS.read_text("utf-8").splitlines())
@@ -59,7 +59,7 @@ def test_messages_encode_as_json_format_does_and_come_back(cls: Any, data: Any) 
 
 
 def compare(cls: Any, document: dict[str, Any], *, ignore_unknown: bool = True) -> bool:
-    """Decodes with both, and encodes the result with both. True if both refused."""
+    """Decodes with both, and encodes the result with both. True if both rejected."""
     text = json.dumps(document).encode()
     try:
         theirs = json_format.ParseDict(json.loads(text), cls(), ignore_unknown_fields=ignore_unknown)

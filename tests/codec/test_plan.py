@@ -126,7 +126,7 @@ def test_integers_are_bounded_by_their_type(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["Single", "Outer", "Keyed"])
-def test_a_type_without_a_rule_is_refused_whenever_it_is_asked_for(name: str) -> None:
+def test_a_type_without_a_rule_is_rejected_whenever_it_is_asked_for(name: str) -> None:
     for _ in range(2):
         with pytest.raises(TypeError, match="no rule"):
             codec.decoder(cls(name))
@@ -135,7 +135,7 @@ def test_a_type_without_a_rule_is_refused_whenever_it_is_asked_for(name: str) ->
 @pytest.mark.parametrize(
     "known", [google_protobuf.Any, google_protobuf.Duration, google_rpc.Status, google_rpc.RetryInfo]
 )
-def test_well_known_types_that_a2a_has_no_place_for_are_refused(known: Any) -> None:
+def test_well_known_types_that_a2a_has_no_place_for_are_rejected(known: Any) -> None:
     with pytest.raises(TypeError, match="no rule"):
         codec.encoder(known)
 

@@ -41,7 +41,7 @@ def test_a_list_of_anything_comes_back(items: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("numbers", [[1.0] * 20, [2**53 + 1] * 20, [1, 2.5] * 10])
-def test_nan_within_a_list_of_numbers_is_refused(numbers: list[float]) -> None:
+def test_nan_within_a_list_of_numbers_is_rejected(numbers: list[float]) -> None:
     message = decoder(ListValue)(numbers)
     message.values.add(number_value=float("nan"))
     with pytest.raises(ValueError, match=r"\[20\]: is not a number"):

@@ -55,7 +55,7 @@ VALID = [
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("data", INVALID, ids=lambda data: repr(data[:20]))
-def test_invalid_json_is_refused(data: bytes, read: Callable[..., Any]) -> None:
+def test_invalid_json_is_rejected(data: bytes, read: Callable[..., Any]) -> None:
     with pytest.raises(codec.JsonSyntaxError) as raised:
         read(data)
     assert "orjson" not in str(raised.value)
@@ -82,7 +82,7 @@ def test_a_syntax_error_is_a_value_error_with_a_position() -> None:
 
 
 @pytest.mark.parametrize("text", ['"\ud800"', "\udfff", "\ufeff1"])
-def test_text_that_is_not_unicode_interchange_is_refused(text: str) -> None:
+def test_text_that_is_not_unicode_interchange_is_rejected(text: str) -> None:
     for read in READERS:
         with pytest.raises(codec.JsonSyntaxError):
             read(text)

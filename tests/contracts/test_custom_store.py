@@ -43,21 +43,21 @@ class Half:
     async def write(self, changes: Sequence[Any]) -> Sequence[Any]: ...
 
 
-async def test_a_driver_that_lacks_methods_is_refused_with_all_of_them() -> None:
+async def test_a_driver_that_lacks_methods_is_rejected_with_all_of_them() -> None:
     with pytest.raises(
         TypeError, match=r"^Half is no driver: it lacks find, held, read_sent, delete_expired, close$"
     ):
         StoreBase(Half())  # type: ignore[arg-type]
 
 
-def test_a_store_with_the_protocols_that_lacks_members_is_refused_with_all_of_them() -> None:
+def test_a_store_with_the_protocols_that_lacks_members_is_rejected_with_all_of_them() -> None:
     class Own(Store):
         durable = False
         memory = MemoryAccount()
         remote = None
         sends = MemoryStore().sends
 
-        def refusal(self) -> None:
+        def rejection(self) -> None:
             return None
 
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The example of a version in a distribution of its own: its tests pass, and faulty entry points are refused."""
+"""The example of a version in a distribution of its own: its tests pass, and faulty entry points are rejected."""
 
 from __future__ import annotations
 

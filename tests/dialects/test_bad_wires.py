@@ -1,4 +1,4 @@
-"""Bad input on the wire: every version reads it, refuses it with the place of the fault, or asks for exact
+"""Bad input on the wire: every version reads it, rejects it with the place of the fault, or asks for exact
 numbers.
 """
 

@@ -1,4 +1,4 @@
-"""A response that holds none of the members it must hold one of is refused, on every binding."""
+"""A response that holds none of the members it must hold one of is rejected, on every binding."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_bytes_that_are_no_message() -> None:
 
 
 @pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
-def test_values_that_json_cannot_express_are_refused_when_written(kind: str) -> None:
+def test_values_that_json_cannot_express_are_rejected_when_written(kind: str) -> None:
     request = hub.SendMessageRequest()
     request.message.parts.add().data.number_value = math.inf
     response = hub.SendMessageResponse(message=request.message)

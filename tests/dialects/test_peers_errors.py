@@ -131,13 +131,13 @@ def test_names_that_sdks_have_of_their_own(name: str, reason: Reason) -> None:
     ("reason", "number", "http", "grpc"),
     [(Reason.UNAUTHENTICATED, -31401, 401, 16), (Reason.PERMISSION_DENIED, -31403, 403, 7)],
 )
-def test_refused_permissions_are_the_same_error_on_every_binding(
+def test_rejected_permissions_are_the_same_error_on_every_binding(
     reason: Reason, number: int, http: int, grpc: int
 ) -> None:
-    """The form of a2a-go 2, and the status alone: both become the same kind of refusal on each binding."""
+    """The form of a2a-go 2, and the status alone: both become the same kind of rejection on each binding."""
     name = {16: "UNAUTHENTICATED", 7: "UNAUTHORIZED"}[grpc]
     error = {"code": http, "status": "UNKNOWN", "message": "no", "details": [info(name)]}
-    for refusal in (
+    for rejection in (
         rpc({"code": number, "message": "no", "data": [info(name)]}),
         rpc({"code": number, "message": "no"}),
         rpc({"code": -32603, "message": "no"}, http),
@@ -147,8 +147,8 @@ def test_refused_permissions_are_the_same_error_on_every_binding(
         rest(http),
         PROTO.decode_error(ErrorReply(grpc, None, "no")),
     ):
-        assert refusal.reason is reason
-        statuses = [form.encode_error(refusal).status for form in (RPC, REST, PROTO)]
+        assert rejection.reason is reason
+        statuses = [form.encode_error(rejection).status for form in (RPC, REST, PROTO)]
         assert statuses == [http, http, grpc]
 
 

@@ -62,7 +62,7 @@ def test_generators_see_the_members_of_a_table() -> None:
 CANCEL = Member("id", always=True), Member("metadata")
 
 
-def test_a_member_of_the_hub_without_a_place_is_refused() -> None:
+def test_a_member_of_the_hub_without_a_place_is_rejected() -> None:
     missing = r"CancelTaskRequest has no place for tenant: .*lacks=.*elsewhere="
     with pytest.raises(TypeError, match=missing):
         unit(hub.CancelTaskRequest, *CANCEL)

@@ -71,8 +71,8 @@ def test_the_names_do_not_look_up_the_versions() -> None:
     # A dialect of an entry point imports these names while the versions are looked up.
     code = (
         "from a2a_bridge.dialects import known\n"
-        "def refuse(*, group): raise RuntimeError(group)\n"
-        "known.entry_points = refuse\n"
+        "def reject(*, group): raise RuntimeError(group)\n"
+        "known.entry_points = reject\n"
         "import a2a_bridge.ext"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

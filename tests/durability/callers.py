@@ -2,7 +2,7 @@
 
 Rules:
 1. Events are passed on unchanged, with the event's id if the client can see it.
-2. A broken connection is no error of a test: it is Lost. A refusal of the agent is an A2AError.
+2. A broken connection is no error of a test: it is Lost. A rejection of the agent is an A2AError.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.durability.callers import Caller, lost
 from tests.durability.ledger import Ledger, Sent, resting
 
-#: valid refusals for a call about a task that another caller has just ended
+#: valid rejections for a call about a task that another caller has just ended
 _TOO_LATE = {Reason.UNSUPPORTED_OPERATION, Reason.TASK_NOT_CANCELABLE}
 
 
@@ -162,7 +162,7 @@ class Load:
     async def again(self, caller: Caller, sent: Sent) -> None:
         """Repeats a message exactly, and compares the answer with the first one."""
         if sent.verb == "answer":
-            # Its task may have ended since; both a refusal and an answer are right.
+            # Its task may have ended since; both a rejection and an answer are right.
             return
         immediately = sent.verb not in ("quick", "say")
         answer = await caller.send(sent.text, sent.message_id, immediately=immediately, webhook=sent.webhook)

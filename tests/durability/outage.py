@@ -31,7 +31,7 @@ from tests.patience import PATIENCE
 class Outage:
     """One server while its database is in trouble.
 
-    times: durations in seconds by name: `refused BINDING`, `unready`, `works BINDING`, `ready`.
+    times: durations in seconds by name: `rejected BINDING`, `unready`, `works BINDING`, `ready`.
     """
 
     served: Served
@@ -39,7 +39,7 @@ class Outage:
     ways: Sequence[Caller]
     ledger: Ledger = field(default_factory=Ledger)
     times: dict[str, float] = field(default_factory=dict)
-    refusals: dict[str, A2AError] = field(default_factory=dict)
+    rejections: dict[str, A2AError] = field(default_factory=dict)
     ended: str = ""
     #: how often a stream broke
     breaks: int = 0
@@ -93,15 +93,15 @@ class Outage:
         finally:
             watching.cancel()
 
-    async def refused(self) -> None:
-        """Waits until new work is refused on every binding, and the readiness fails.
+    async def rejected(self) -> None:
+        """Waits until new work is rejected on every binding, and the readiness fails.
 
         The first call after the fault may take longer: the server retries an accepted message for a while.
         """
         began = time.monotonic()
 
         async def one(way: Caller) -> None:
-            while way.name not in self.refusals:
+            while way.name not in self.rejections:
                 attempt = asyncio.create_task(self._attempt(way, began))
                 self._attempts.append(attempt)
                 await asyncio.wait([attempt], timeout=0.1)
@@ -116,17 +116,17 @@ class Outage:
                 group.create_task(one(way))
 
     async def _attempt(self, way: Caller, began: float) -> None:
-        mark = self._text("refused")
+        mark = self._text("rejected")
         try:
             answer = await way.send(f"quick {mark}", mark)
         except A2AError as error:
-            self.times.setdefault(f"refused {way.name}", time.monotonic() - began)
-            self.refusals.setdefault(way.name, error)
+            self.times.setdefault(f"rejected {way.name}", time.monotonic() - began)
+            self.rejections.setdefault(way.name, error)
         else:
             self.ledger.acknowledged(answer.task)
 
     async def again(self) -> float:
-        """The time in seconds until a further message is refused, once the outage is known: the longest."""
+        """The time in seconds until a further message is rejected, once the outage is known: the longest."""
         longest = 0.0
         for way in self.ways:
             began = time.monotonic()
@@ -203,8 +203,8 @@ class Outage:
         return f"{kind.split(maxsplit=1)[0]}-{self._number}"
 
 
-async def raw_refusal(served: Served) -> httpx.Response:
-    """The refusal of a message over HTTP+JSON, as it is on the wire."""
+async def raw_rejection(served: Served) -> httpx.Response:
+    """The rejection of a message over HTTP+JSON, as it is on the wire."""
     message = hub.Message(message_id="raw", role=hub.ROLE_USER, parts=[hub.Part(text="quick raw")])
     body = {
         "message": {

@@ -1,4 +1,4 @@
-"""A database that stops working: new work is refused, reads continue, it recovers by itself, and nothing is
+"""A database that stops working: new work is rejected, reads continue, it recovers by itself, and nothing is
 lost.
 """
 
@@ -17,7 +17,7 @@ from a2a_bridge.hosting.stores import open_store
 from tests.durability import troubles
 from tests.durability.callers import BINDINGS, callers
 from tests.durability.databases import filled
-from tests.durability.outage import Outage, raw_refusal
+from tests.durability.outage import Outage, raw_rejection
 from tests.durability.serving import NotServing, Stage, until
 from tests.durability.troubles import Scene, Trouble
 from tests.postgres import Postgres
@@ -48,12 +48,12 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 async def through(made: Outage, trouble: Trouble, scene: Scene) -> None:
     """Goes through an outage with a task that works all the time."""
-    made.refusals.clear()
+    made.rejections.clear()
     async with made.watched():
         async with trouble(scene):
-            await made.refused()
-            look_at(made.refusals)
-            raw = await raw_refusal(made.served)
+            await made.rejected()
+            look_at(made.rejections)
+            raw = await raw_rejection(made.served)
             assert raw.status_code == 503
             assert int(raw.headers["Retry-After"]) > 0
             await made.again()
@@ -61,10 +61,10 @@ async def through(made: Outage, trouble: Trouble, scene: Scene) -> None:
         await made.recovered()
 
 
-def look_at(refusals: dict[str, A2AError]) -> None:
-    """The refusals name the time of a retry, and contain no internals."""
-    assert len(refusals) == len(BINDINGS)
-    for name, error in refusals.items():
+def look_at(rejections: dict[str, A2AError]) -> None:
+    """The rejections name the time of a retry, and contain no internals."""
+    assert len(rejections) == len(BINDINGS)
+    for name, error in rejections.items():
         assert error.reason is Reason.UNAVAILABLE, name
         assert error.retry_after, name
         assert not any(secret in str(error) for secret in SECRETS), str(error)
@@ -75,11 +75,11 @@ async def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     async with outage(f"sqlite:///{database}", sabotage) as made:
         for trouble in (troubles.no_writing, troubles.database_full, troubles.read_only, troubles.locked):
             await through(made, trouble, Scene(made.served, database, sabotage))
-        made.refusals.clear()
+        made.rejections.clear()
         # Reads may work or fail here; which is not defined.
         async with troubles.corrupted(Scene(made.served, database, sabotage)):
-            await made.refused()
-            look_at(made.refusals)
+            await made.rejected()
+            look_at(made.rejections)
         await made.recovered()
         assert await made.compared() == []
 
@@ -116,8 +116,8 @@ async def test_a_postgresql_that_stops_and_comes_back(own_postgres: Postgres) ->
     async with outage(store) as made:
         async with made.watched():
             async with stopped(Scene(made.served, Path(), Path())):
-                await made.refused()
-                look_at(made.refusals)
+                await made.rejected()
+                look_at(made.rejections)
             await made.recovered()
         assert await made.compared() == []
 
@@ -125,8 +125,8 @@ async def test_a_postgresql_that_stops_and_comes_back(own_postgres: Postgres) ->
 async def test_an_outage_is_detected_without_a_caller(own_postgres: Postgres) -> None:
     """An idle server is not ready either: the first caller does not have to detect the outage."""
     async with open_store(filled(own_postgres)) as store:
-        assert store.refusal() is None
+        assert store.rejection() is None
         own_postgres.stop()
-        await until(lambda: store.refusal() is not None)
+        await until(lambda: store.rejection() is not None)
         own_postgres.start()
-        await until(lambda: store.refusal() is None)
+        await until(lambda: store.rejection() is None)

@@ -213,13 +213,13 @@ class Wave:
     # ------------------------------------------------------------------ means
 
     async def _bearing(self, doing: Awaitable[None]) -> None:
-        """Does work that may be refused for a moment, if the disk is too slow."""
+        """Does work that may be rejected for a moment, if the disk is too slow."""
         try:
             await doing
         except A2AError as error:
             if error.reason is not Reason.UNAVAILABLE:
                 raise
-            self.done["refused for a moment"] += 1
+            self.done["rejected for a moment"] += 1
             await asyncio.sleep(min(error.retry_after or 1.0, 2.0))
 
     def _mark(self) -> str:

@@ -319,7 +319,7 @@ FAULTS = [
     ),
 ]
 
-#: declared versions that must be refused everywhere
+#: declared versions that must be rejected everywhere
 BAD_VERSIONS = (
     "0.3",
     "0.2.5",

@@ -1,4 +1,4 @@
-"""Requests that our clients never send are refused in the same way on every binding. It tests no engine."""
+"""Requests that our clients never send are rejected in the same way on every binding. It tests no engine."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_too_large_is_the_same_error_on_every_binding(raw: Raw) -> None:
 
 
 @pytest.mark.parametrize("version", BAD_VERSIONS)
-async def test_a_bad_version_is_refused_on_every_binding(raw: Raw, version: str) -> None:
+async def test_a_bad_version_is_rejected_on_every_binding(raw: Raw, version: str) -> None:
     http = {"A2A-Version": version}
     answers = {
         "JSONRPC": await raw.http.jsonrpc(rpc("ListTasks", {}), http),

@@ -111,7 +111,7 @@ async def _alike(ask: Ask, foreign: str) -> None:
     async with asyncio.timeout(PATIENCE):
         answers = [_told(await ask(task_id), task_id) for task_id in (foreign, absent)]
     assert answers[0] == answers[1]
-    # Nor was it refused for another reason before the lookup of the task.
+    # Nor was it rejected for another reason before the lookup of the task.
     assert "TASK_NOT_FOUND" in answers[0]
 
 

@@ -135,7 +135,7 @@ async def test_any_run_gives_the_same_stream(running: Stack, steps: list[str]) -
         }
     )
 )
-async def test_any_json_is_refused_or_taken_alike(running: Stack, params: Any) -> None:
+async def test_any_json_is_rejected_or_taken_alike(running: Stack, params: Any) -> None:
     http = RawHttp(running.http)
     try:
         jsonrpc = await http.jsonrpc(rpc("SendMessage", params))

@@ -34,7 +34,7 @@ def absent(like: Names) -> Names:
 
 @dataclass(frozen=True)
 class Probe:
-    """A question. finds: whether the name has to be refused as one that nobody has, where it is a task's."""
+    """A question. finds: whether the name has to be rejected as one that nobody has, where it is a task's."""
 
     name: str
     operation: Operation[Any, Any]

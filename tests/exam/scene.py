@@ -64,7 +64,7 @@ class Counted:
         found = getattr(self._inner, name)
         if name in ("push_configs", "sends"):
             return Counted(found, self._work)
-        if not inspect.isroutine(found) or name == "refusal":  # a flag, which other calls look at, too
+        if not inspect.isroutine(found) or name == "rejection":  # a flag, which other calls look at, too
             return found
 
         def noted(*arguments: Any, **named: Any) -> Any:

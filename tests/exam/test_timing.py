@@ -1,4 +1,4 @@
-"""The time of a refusal does not tell another tenant's task from an absent one.
+"""The time of a rejection does not tell another tenant's task from an absent one.
 
 The two are asked in turns, in a random order, and their times are compared as distributions: the share of pairs in
 which the foreign one took longer is a half where they are the same (Mann and Whitney). It knows no unit of time, so
@@ -28,7 +28,7 @@ ASKED = {ops.GET_TASK, ops.CANCEL_TASK, ops.LIST_PUSH_CONFIGS}
 
 
 @pytest.mark.parametrize("scene", SCENES)
-async def test_refusals_take_the_same_time(scene: str, tmp_path: Path) -> None:
+async def test_rejections_take_the_same_time(scene: str, tmp_path: Path) -> None:
     chance = random.Random(7)
     shares = {}
     async with SCENES[scene](tmp_path) as made:

@@ -204,29 +204,29 @@ def test_the_demo_compares_the_errors_of_older_versions_but_not_one_text(
 ) -> None:
     steps = loaded("demo_steps", monkeypatch)
     ended, other = steps.IN_OWN_WORDS, "CancelTask, ended task"
-    told = {"refused": "UNSUPPORTED_OPERATION", "text": "so"}
+    told = {"rejected": "UNSUPPORTED_OPERATION", "text": "so"}
     in_other_words = {**told, "text": "in other words"}
     for step, older, count in ((ended, True, 0), (ended, False, 1), (other, True, 1)):
         assert len(steps.unlike({step: told}, {step: in_other_words}, older=older)[step]) == count
-    assert steps.unlike({ended: told}, {ended: {**told, "refused": "TASK_NOT_FOUND"}}, older=True)[ended]
+    assert steps.unlike({ended: told}, {ended: {**told, "rejected": "TASK_NOT_FOUND"}}, older=True)[ended]
 
 
 async def test_the_demo_continues_after_a_failed_step(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = loaded("demo_steps", monkeypatch)
 
-    class Refusing:
+    class Rejecting:
         async def call(self, operation: str, request: Any) -> Any:
-            raise steps.Refused("TASK_NOT_FOUND", operation)
+            raise steps.Rejected("TASK_NOT_FOUND", operation)
 
         async def stream(self, operation: str, request: Any) -> AsyncIterator[Any]:
-            raise steps.Refused("TASK_NOT_FOUND", operation)
+            raise steps.Rejected("TASK_NOT_FOUND", operation)
             yield
 
-    results = await steps.all_steps(Refusing(), "1.0")
+    results = await steps.all_steps(Rejecting(), "1.0")
     assert list(results) == list(steps.STEPS)
-    assert results["SendMessage → task"]["refused"] == "TASK_NOT_FOUND"
-    assert results["GetTask"]["refused"] == "not tried"
-    assert list(await steps.all_steps(Refusing(), "0.3")) == [one for one in results if one != "ListTasks"]
+    assert results["SendMessage → task"]["rejected"] == "TASK_NOT_FOUND"
+    assert results["GetTask"]["rejected"] == "not tried"
+    assert list(await steps.all_steps(Rejecting(), "0.3")) == [one for one in results if one != "ListTasks"]
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ async def record(framework: Framework) -> dict[str, list[str]]:
 
 
 async def adk_client() -> list[str]:
-    """An ADK agent that asks ours: its client refuses cards with a gRPC entry that is no URL."""
+    """An ADK agent that asks ours: its client rejects cards with a gRPC entry that is no URL."""
     [adk] = [one for one in FRAMEWORKS if one.name == "google-adk-2"]
     python = environment(adk)
     echo = str(ROOT / "examples" / "echo_agent.py")

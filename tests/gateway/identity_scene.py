@@ -1,4 +1,4 @@
-"""An agent of 1.0 for callers of 0.1: it creates its own ids and refuses those of callers. No tests."""
+"""An agent of 1.0 for callers of 0.1: it creates its own ids and rejects those of callers. No tests."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Agent:
             if message.context_id not in ("", task.context_id):
                 raise invalid_params("message.contextId", "is not the context of this task")
         else:
-            if self.own_contexts == "refuses" and message.context_id and message.context_id[0] != "K":
+            if self.own_contexts == "rejects" and message.context_id and message.context_id[0] != "K":
                 raise invalid_params("message.contextId", "is none of ours")
             number = len(self.tasks) + 1
             own = self.own_contexts == "replaces" or not message.context_id
@@ -139,5 +139,5 @@ def subscribe(task_id: str = "c", **circumstances: Any) -> Call[Any, Any]:
     return Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id=task_id), context(**circumstances))
 
 
-def refusal(reason: Reason = Reason.INTERNAL_ERROR) -> A2AError:
+def rejection(reason: Reason = Reason.INTERNAL_ERROR) -> A2AError:
     return A2AError(reason, "not now")

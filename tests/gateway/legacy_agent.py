@@ -35,7 +35,7 @@ PARTS = [
 ]
 
 
-class Refused(Exception):  # noqa: N818
+class Rejected(Exception):  # noqa: N818
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.error = {"code": code, "message": message, "data": None}
@@ -58,8 +58,8 @@ class LegacyAgent:
             if body["method"] in ("tasks/sendSubscribe", "tasks/resubscribe"):
                 return await self._streamed(request, body["id"], body["method"], params)
             result = self._answer(body["method"], params)
-        except Refused as refused:
-            return web.json_response({"jsonrpc": "2.0", "id": body["id"], "error": refused.error})
+        except Rejected as rejected:
+            return web.json_response({"jsonrpc": "2.0", "id": body["id"], "error": rejected.error})
         return web.json_response({"jsonrpc": "2.0", "id": body["id"], "result": result, "error": None})
 
     def _answer(self, method: str, params: Any) -> Any:
@@ -73,7 +73,7 @@ class LegacyAgent:
         if method == "tasks/cancel":
             task = self._task(params)
             if task["status"]["state"] in ("completed", "failed", "canceled"):
-                raise Refused(-32002, "Task cannot be canceled")
+                raise Rejected(-32002, "Task cannot be canceled")
             task["status"] = _status("canceled")
             return self._shown(task, None)
         if method == "tasks/pushNotification/set":
@@ -83,7 +83,7 @@ class LegacyAgent:
         if method == "tasks/pushNotification/get":
             self._task(params)
             return {"id": params["id"], "pushNotificationConfig": self.configs.get(params["id"])}
-        raise Refused(-32601, "Method not found")
+        raise Rejected(-32601, "Method not found")
 
     async def _streamed(self, request: web.Request, id_: Any, method: str, params: Any) -> web.StreamResponse:
         if method == "tasks/resubscribe":
@@ -104,13 +104,13 @@ class LegacyAgent:
     def _begun(self, params: Any) -> dict[str, Any]:
         message = params.get("message")
         if not isinstance(params.get("id"), str) or not isinstance(message, dict):
-            raise Refused(-32602, "id and message are required")
+            raise Rejected(-32602, "id and message are required")
         if message.get("role") not in ("user", "agent") or not isinstance(message.get("parts"), list):
-            raise Refused(-32602, "role and parts are required")
+            raise Rejected(-32602, "role and parts are required")
         if any("type" not in part for part in message["parts"]):
-            raise Refused(-32602, "a part without a type")
+            raise Rejected(-32602, "a part without a type")
         if params.get("historyLength") is not None and not isinstance(params["historyLength"], int):
-            raise Refused(-32602, "historyLength is no integer")
+            raise Rejected(-32602, "historyLength is no integer")
         task = self.tasks.setdefault(
             params["id"],
             {"id": params["id"], "sessionId": params.get("sessionId"), "history": [], "artifacts": None},
@@ -124,7 +124,7 @@ class LegacyAgent:
         text = next((part["text"] for part in message["parts"] if part["type"] == "text"), "")
         word = text.partition(" ")[0] if len(task["history"]) == 1 else "again"
         if word == "limit":
-            raise Refused(-32010, "Rate limit exceeded")
+            raise Rejected(-32010, "Rate limit exceeded")
         working = {"id": task["id"], "status": _status("working"), "final": False, "metadata": None}
         if word == "ask":
             asked = {"role": "agent", "parts": [{"type": "text", "text": "what?"}], "metadata": None}
@@ -148,7 +148,7 @@ class LegacyAgent:
 
     def _task(self, params: Any) -> dict[str, Any]:
         if params.get("id") not in self.tasks:
-            raise Refused(-32001, "Task not found")
+            raise Rejected(-32001, "Task not found")
         return self.tasks[params["id"]]
 
     def _shown(self, task: dict[str, Any], length: int | None) -> dict[str, Any]:

@@ -62,8 +62,8 @@ class RawAgent:
             data = [dumps({"jsonrpc": "2.0", "id": frame["id"], "result": one}) for one in result]
             text = "".join(f"data: {one.decode()}\n\n" for one in data)
             return web.Response(text=text, content_type="text/event-stream")
-        refused = isinstance(result, dict) and result.keys() == {"error"}
-        body = dumps({"jsonrpc": "2.0", "id": frame["id"], **(result if refused else {"result": result})})
+        rejected = isinstance(result, dict) and result.keys() == {"error"}
+        body = dumps({"jsonrpc": "2.0", "id": frame["id"], **(result if rejected else {"result": result})})
         return web.Response(body=body, content_type="application/json")
 
 

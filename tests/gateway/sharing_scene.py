@@ -39,14 +39,14 @@ class Shaky:
     """Implements Service: a service whose streams break.
 
     breaks: the number of events after which each of the next streams breaks; None for one that does not.
-    refused: the number of attempts to open a stream that fail before any event. open: streams that run now.
+    rejected: the number of attempts to open a stream that fail before any event. open: streams that run now.
     streams, gets: calls so far. service: may be replaced by another.
     """
 
     def __init__(self, service: Service, *breaks: int | None) -> None:
         self.service = service
         self.breaks = list(breaks)
-        self.refused = 0
+        self.rejected = 0
         self.open = 0
         self.streams: list[Call[Any, Any]] = []
         self.gets = 0
@@ -59,8 +59,8 @@ class Shaky:
 
     async def stream(self, call: Call[Any, Any], /) -> Events:
         self.streams.append(call)
-        if self.refused:
-            self.refused -= 1
+        if self.rejected:
+            self.rejected -= 1
             raise broken()
         left = self.breaks.pop(0) if self.breaks else None
         self._count(1)

@@ -39,7 +39,7 @@ class Source:
     read_at: list[float] = field(default_factory=list)
     applied: list[CardReading] = field(default_factory=list)
     #: raised by the next application
-    refusal: Exception | None = None
+    rejection: Exception | None = None
     now: float = 1000.0
     pauses: list[float] = field(default_factory=list)
     reads: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -60,8 +60,8 @@ class Source:
         return self.found
 
     async def apply(self, found: CardReading) -> None:
-        if self.refusal is not None:
-            raise self.refusal
+        if self.rejection is not None:
+            raise self.rejection
         self.applied.append(found)
 
     def refresh(self, known: CardReading, interval: float = 300.0) -> CardRefresh:
@@ -109,10 +109,10 @@ async def test_bad_cards_and_unreachable_hosts_are_one_line_and_change_nothing(
         source.found = problem
         await refresh.read()
     source.found = reading(shown("http://b"))
-    source.refusal = A2AError(Reason.UNSUPPORTED_OPERATION, "no interface can be used")
+    source.rejection = A2AError(Reason.UNSUPPORTED_OPERATION, "no interface can be used")
     await refresh.read()
     assert source.applied == []
-    source.refusal = None
+    source.rejection = None
     await refresh.read()
     assert source.applied == [source.found]
     assert lines(caplog) == [

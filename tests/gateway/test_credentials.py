@@ -31,7 +31,7 @@ from a2a_bridge.gateway.credentials import (
     UpstreamCredentials,
     mismatch,
 )
-from a2a_bridge.gateway.credentials.tokens import REFUSALS
+from a2a_bridge.gateway.credentials.tokens import REJECTIONS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering
@@ -219,7 +219,7 @@ async def test_a_wrong_secret_is_logged_without_it_and_a_rotated_one_is_read_aga
     found = endpoint(provider, clock, secret=lambda: secrets[0])
     with pytest.raises(A2AError):
         await ClientCredentials(found, clock=clock).of(CallContext())
-    assert "it refuses this gateway: invalid_client" in caplog.text
+    assert "it rejects this gateway: invalid_client" in caplog.text
     assert "wrong-secret" not in caplog.text
     assert SECRET not in caplog.text
     secrets[0] = SECRET
@@ -236,11 +236,11 @@ class Doors:
         self.probe = Probe()
         self.probe.on_unary = self._answer
         self.probe.on_stream = self._stream
-        self.refusals = 0
+        self.rejections = 0
 
     def _check(self, call: Any) -> None:
         if call.context.parameters.get("authorization", "").removeprefix("Bearer ") not in self.open_for:
-            self.refusals += 1
+            self.rejections += 1
             raise A2AError(Reason.UNAUTHENTICATED, "a text of the agent")
 
     async def _answer(self, call: Any) -> Any:
@@ -303,7 +303,7 @@ async def test_an_agent_of_the_official_sdk_behind_a_proxy_that_asks_for_tokens(
         async with gateway(card, ClientCredentials(endpoint(provider))) as server:
             for front in BINDINGS:
                 assert await said(server.card, front) == "hi"
-            # The keys of the provider have changed: the agent refuses the old token, once.
+            # The keys of the provider have changed: the agent rejects the old token, once.
             provider.keys = [new_key()]
             guarded._tokens = BearerTokens(provider.issuer, [AUDIENCE], KeySetSource(provider.issuer))
             assert await said(server.card) == "hi"
@@ -314,7 +314,7 @@ async def test_an_agent_of_the_official_sdk_behind_a_proxy_that_asks_for_tokens(
 
 
 @pytest.mark.parametrize("upstream", BINDINGS)
-async def test_a_refused_token_is_replaced_once(
+async def test_a_rejected_token_is_replaced_once(
     provider: Provider, upstream: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
@@ -324,13 +324,13 @@ async def test_a_refused_token_is_replaced_once(
     async with doors_behind(provider, upstream, clock) as (doors, server):
         doors.open_for = {"first"}
         assert await said(server.card) == "hello"
-        # The agent has new keys: its refusal shows it, and the call is repeated.
+        # The agent has new keys: its rejection shows it, and the call is repeated.
         doors.open_for = {"second"}
         provider.answers["/token"] = provider.answers["/1"]
         assert await said(server.card) == "hello"
-        assert (doors.refusals, len(provider.grants)) == (1, 2)
-        # An agent that refuses every token does not cause a request for each call.
-        clock.now += REFUSALS + 1
+        assert (doors.rejections, len(provider.grants)) == (1, 2)
+        # An agent that rejects every token does not cause a request for each call.
+        clock.now += REJECTIONS + 1
         doors.open_for = set()
         problems = []
         for front in BINDINGS * 2:
@@ -411,7 +411,7 @@ async def test_an_agent_that_wants_more_than_it_gets_does_not_blame_the_caller(p
                     await peer.send("hi")
             problems.add((failed.value.reason, failed.value.message))
     assert problems == {(Reason.UNAVAILABLE, "the agent does not accept the credentials of this gateway")}
-    assert doors.refusals == len(BINDINGS)
+    assert doors.rejections == len(BINDINGS)
 
 
 async def test_an_interface_that_only_the_card_names_gets_no_token(provider: Provider) -> None:
@@ -432,7 +432,7 @@ async def test_an_interface_that_only_the_card_names_gets_no_token(provider: Pro
     assert provider.grants == []
 
 
-async def test_a_header_for_all_calls_beside_a_token_is_refused(provider: Provider) -> None:
+async def test_a_header_for_all_calls_beside_a_token_is_rejected(provider: Provider) -> None:
     async with agent_checking(provider) as agent:
         dial = DialOptions(parameters={"authorization": "x"})
         with pytest.raises(A2AError, match="authorization is set for all calls, and by the credentials"):

@@ -46,7 +46,7 @@ def looking(named: str, *, answering: Sequence[str] = (), **options: object) -> 
     """answering: `host:port` of the places that accept connections."""
 
     async def probe(host: str, port: int) -> str:
-        return "" if f"{host}:{port}" in answering else "refused"
+        return "" if f"{host}:{port}" in answering else "rejected"
 
     made = DialOptions(parameters=TOKEN, named=named, **options)  # type: ignore[arg-type]
     return Destinations(made, lookup=lookup, probe=probe)
@@ -81,7 +81,7 @@ async def vetted(named: str, url: str, **options: object) -> Destination:
 )
 async def test_who_gets_the_operators_credentials(named: str, url: str, credentials: bool) -> None:
     found = await vetted(named, url)
-    assert (found.refusal, found.candidate.credentials) == ("", credentials)
+    assert (found.rejection, found.candidate.credentials) == ("", credentials)
 
 
 async def test_further_origins_get_credentials_when_they_are_named() -> None:
@@ -92,12 +92,12 @@ async def test_further_origins_get_credentials_when_they_are_named() -> None:
         ("https://api.example:8443/rpc", False),
     ):
         found = await vetted("https://agent.example", url, **flags)
-        assert (found.refusal, found.candidate.credentials) == ("", sent)
+        assert (found.rejection, found.candidate.credentials) == ("", sent)
     assert (await vetted("https://agent.example", "agent.example:50051", grpc_tls=True)).candidate.credentials
 
 
 @pytest.mark.parametrize(
-    ("named", "url", "refused"),
+    ("named", "url", "rejected"),
     [
         ("https://agent.example", "http://169.254.169.254/latest", True),
         ("http://127.0.0.1:8000", "http://169.254.169.254/latest", True),
@@ -119,18 +119,20 @@ async def test_further_origins_get_credentials_when_they_are_named() -> None:
         ("https://agent.example", "https://api.example/", False),
     ],
 )
-async def test_inner_addresses_are_refused_unless_they_are_named(named: str, url: str, refused: bool) -> None:
-    assert bool((await vetted(named, url)).refusal) is refused
+async def test_inner_addresses_are_rejected_unless_they_are_named(
+    named: str, url: str, rejected: bool
+) -> None:
+    assert bool((await vetted(named, url)).rejection) is rejected
     trusted = await vetted(named, url, trust_card_urls=True)
-    assert not trusted.refusal
-    assert not (refused and trusted.candidate.credentials)
+    assert not trusted.rejection
+    assert not (rejected and trusted.candidate.credentials)
     place = place_of(url)
     if place is not None and "[" not in url:
         flags = {"credentials_for": frozenset({f"{place.host}:{place.port}"})}
-        assert not (await vetted(named, url, **flags)).refusal
+        assert not (await vetted(named, url, **flags)).rejection
 
 
-async def test_a_name_that_leads_elsewhere_later_is_refused_when_it_is_connected_to(
+async def test_a_name_that_leads_elsewhere_later_is_rejected_when_it_is_connected_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = await vetted("https://agent.example", "https://api.example/")
@@ -211,14 +213,14 @@ async def test_a_silent_interface_is_replaced_by_the_named_host() -> None:
     assert [(bool(one.instead_of), one.silence) for one in found] == [
         (True, ""),
         (False, ""),
-        (False, "refused"),
+        (False, "rejected"),
     ]
     found = await looking(named, answering=["127.0.0.1:28801"], trust_card_urls=True).check_and_connect(card)
     assert [one.candidate.interface.url for one in found] == [one.interface.url for one in card]
-    assert [one.silence for one in found] == ["refused", "", "refused"]
+    assert [one.silence for one in found] == ["rejected", "", "rejected"]
 
 
-async def test_a_refused_interface_is_replaced_and_gets_credentials_over_tls_only() -> None:
+async def test_a_rejected_interface_is_replaced_and_gets_credentials_over_tls_only() -> None:
     card = [
         candidate("http://localhost:8000/rpc"),
         candidate("localhost:50051"),
@@ -232,7 +234,7 @@ async def test_a_refused_interface_is_replaced_and_gets_credentials_over_tls_onl
         ("https://agent.example/", True),
     ]
     found = await looking("https://agent.example").check_and_connect(card)
-    assert all(one.refusal for one in found)
+    assert all(one.rejection for one in found)
 
 
 async def test_without_a_look_the_named_host_comes_last() -> None:
@@ -248,7 +250,7 @@ async def test_without_a_look_the_named_host_comes_last() -> None:
     assert alone.fallbacks(await alone.check(card[:1]))[0].interface.url == "https://api.example/rpc"
 
 
-def test_an_origin_that_is_none_is_refused() -> None:
+def test_an_origin_that_is_none_is_rejected() -> None:
     for text in ("", "host", "ftp://host", "https://host:port"):
         with pytest.raises(ValueError, match=r"credentials_for: .* is no origin"):
             looking("https://agent.example", credentials_for=frozenset({"https://api.example", text}))

@@ -106,7 +106,7 @@ async def test_a_working_task_is_subscribed_to() -> None:
 
 
 @kept
-async def test_a_working_task_that_refuses_subscriptions_is_an_error(options: ReplayOptions) -> None:
+async def test_a_working_task_that_rejects_subscriptions_is_an_error(options: ReplayOptions) -> None:
     agent = Hasty(*whole(4)[:3], after=3, forgets=True)
     async with sharing(agent, options, is_final=by_state) as service:
         with pytest.raises(A2AError, match="ended before its task") as caught:

@@ -259,7 +259,7 @@ def test_endpoints_are_the_interfaces_at_other_addresses() -> None:
 @pytest.mark.parametrize(
     ("endpoint", "problem"), [("nothing", "neither"), ("ftp://a", "neither"), ("d:9", "fits none")]
 )
-def test_an_endpoint_that_fits_nothing_is_refused(endpoint: str, problem: str) -> None:
+def test_an_endpoint_that_fits_nothing_is_rejected(endpoint: str, problem: str) -> None:
     candidates = [Candidate(interface("JSONRPC", "http://a:1"), V1_0)]
     with pytest.raises(ValueError, match=problem):
         with_endpoints(candidates, [endpoint])

@@ -267,7 +267,7 @@ async def test_the_extended_card_leads_to_the_gateway(probe: Probe, front: str) 
     extended.skills.add(id="secret", name="Secret", description="For those who may", tags=["x"])
     extended.security_schemes[
         "odd"
-    ].SetInParent()  # of a type that 1.0 does not have: SDKs would refuse the card
+    ].SetInParent()  # of a type that 1.0 does not have: SDKs would reject the card
     probe.on_unary = answering(extended)
     async with agent(probe, "GRPC") as server, gateway(*server.card.supported_interfaces) as bridge:
         async with connect(bridge.card, binding=front) as client:
@@ -280,7 +280,7 @@ async def test_the_extended_card_leads_to_the_gateway(probe: Probe, front: str) 
 
 @pytest.mark.parametrize("front", BINDINGS)
 async def test_tenants(probe: Probe, front: str) -> None:
-    """The upstream's interface names a tenant: the gateway adds it, and refuses any other."""
+    """The upstream's interface names a tenant: the gateway adds it, and rejects any other."""
     probe.on_unary = answering(hub.Task(id="t"))
     async with agent(probe, "HTTP+JSON") as server:
         upstream = hub.AgentInterface()

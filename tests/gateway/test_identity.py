@@ -21,7 +21,7 @@ from tests.gateway.identity_scene import (
     cancel,
     context,
     get,
-    refusal,
+    rejection,
     send,
     send_streaming,
     subscribe,
@@ -150,7 +150,7 @@ async def test_an_error_about_a_task_names_it_as_the_caller_does() -> None:
 async def test_a_task_that_could_not_be_begun_can_be_begun_again() -> None:
     agent = Agent()
     service = callers(agent)
-    agent.failure = refusal()
+    agent.failure = rejection()
     for _ in range(2):
         with pytest.raises(A2AError):
             await service.unary(send("c"))
@@ -231,7 +231,7 @@ async def test_the_same_message_again_is_the_same_when_the_first_failed() -> Non
     agent = Agent()
     service = callers(agent)
     await service.unary(send("c", message_id=synthetic()))
-    agent.failure = refusal()
+    agent.failure = rejection()
     sent = []
     for _ in range(2):
         with pytest.raises(A2AError):
@@ -254,7 +254,7 @@ async def test_an_id_that_the_caller_gave_stays() -> None:
 # Sessions.
 
 
-@pytest.mark.parametrize("own_contexts", ["", "replaces", "refuses"])
+@pytest.mark.parametrize("own_contexts", ["", "replaces", "rejects"])
 async def test_a_session_is_one_context_under_any_id_of_the_agent(own_contexts: str) -> None:
     agent = Agent(own_contexts=own_contexts)
     service = callers(agent)
@@ -264,7 +264,7 @@ async def test_a_session_is_one_context_under_any_id_of_the_agent(own_contexts: 
     assert list(agent.tasks) == ["T1", "T2"]
 
 
-@pytest.mark.parametrize("own_contexts", ["replaces", "refuses"])
+@pytest.mark.parametrize("own_contexts", ["replaces", "rejects"])
 async def test_a_session_in_a_stream_is_translated_too(own_contexts: str) -> None:
     agent = Agent(own_contexts=own_contexts)
     agent.events = updates(hub.TASK_STATE_COMPLETED)
@@ -292,9 +292,9 @@ async def test_another_session_than_that_of_the_task_is_the_agents_to_judge() ->
     assert raised.value.reason is Reason.INVALID_PARAMS
 
 
-async def test_a_refusal_for_another_reason_is_not_tried_again() -> None:
+async def test_a_rejection_for_another_reason_is_not_tried_again() -> None:
     agent = Agent()
-    agent.failure = refusal(Reason.INVALID_PARAMS)
+    agent.failure = rejection(Reason.INVALID_PARAMS)
     with pytest.raises(A2AError):
         await callers(agent).unary(send("a", "s"))
     assert len(agent.calls) == 1
@@ -566,7 +566,7 @@ async def test_names_behind_a_gateway_are_scoped_by_credentials() -> None:
 
 
 @pytest.mark.parametrize("member", ["id", "sessionId"])
-async def test_a_name_that_is_too_long_to_be_remembered_is_refused(member: str) -> None:
+async def test_a_name_that_is_too_long_to_be_remembered_is_rejected(member: str) -> None:
     agent = Agent()
     long = "x" * (LONGEST + 1)
     call = send(long, "s") if member == "id" else send("c", long)

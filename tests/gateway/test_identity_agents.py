@@ -20,7 +20,7 @@ from a2a_bridge.dialects import V1_0, v0_1
 from a2a_bridge.gateway.identity_agents import LegacyAgent, agents
 from a2a_bridge.gateway.legacy import adapt_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.gateway.identity_scene import get, refusal, send, send_streaming, subscribe
+from tests.gateway.identity_scene import get, rejection, send, send_streaming, subscribe
 from tests.patience import PATIENCE
 
 
@@ -190,7 +190,7 @@ async def test_a_push_config_keeps_the_id_its_caller_gave() -> None:
 
 async def test_errors_of_the_agent_pass() -> None:
     agent = Old()
-    agent.failure = refusal()
+    agent.failure = rejection()
     with pytest.raises(A2AError, match="not now"):
         await client(agent).unary(send(""))
 

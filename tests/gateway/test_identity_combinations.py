@@ -80,7 +80,7 @@ def written_by(draw: st.DrawFn, wire: Wire, documents: Documents) -> Any:
     if shape(wire) == KIND:
         document = draw(documents[KIND] if KIND in documents else documents[wire.version])
         if documents is REQUEST and "" in (authentication(document).get("schemes") or []):
-            authentication(document)["schemes"] = ["Bearer"]  # an empty one is refused
+            authentication(document)["schemes"] = ["Bearer"]  # an empty one is rejected
         return document
     cls = documents[shape(wire)]
     message = draw(wild(cls).filter(has_payload))

@@ -331,7 +331,7 @@ async def test_push_configs_of_an_agent_of_0_1() -> None:
         assert agent.configs[task.id]["url"] == "http://h/p"
 
 
-async def test_operations_that_0_1_lacks_are_refused_and_lists_are_kept_by_the_bridge() -> None:
+async def test_operations_that_0_1_lacks_are_rejected_and_lists_are_kept_by_the_bridge() -> None:
     async with to_legacy(LegacyAgent()) as service:
         client = Client(service)
         task = (await client.send_message(message("hello"), CallContext())).task

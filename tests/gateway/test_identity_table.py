@@ -61,7 +61,7 @@ def test_a_table_forgets_sessions_too_and_one_name_may_move() -> None:
     assert (table.name_of(scope, "T1"), table.given(scope, "T2")) == ("T1", "c")
 
 
-def test_a_task_with_too_many_artifacts_is_refused_instead_of_filling_the_memory() -> None:
+def test_a_task_with_too_many_artifacts_is_rejected_instead_of_filling_the_memory() -> None:
     name = Name("c", "T1")
     for number in range(MOST_ARTIFACTS):
         name.index(f"a{number}")

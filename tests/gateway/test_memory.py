@@ -21,7 +21,7 @@ async def answered(call: Call[Any, Any]) -> hub.SendMessageResponse:
     return hub.SendMessageResponse()
 
 
-async def test_buffers_count_and_are_evicted_before_messages_are_refused() -> None:
+async def test_buffers_count_and_are_evicted_before_messages_are_rejected() -> None:
     memory = MemoryAccount(200_000)
     events = [begun(), *(chunk("x" * 10_000) for _ in range(8)), became(hub.TASK_STATE_COMPLETED)]
     probe = Probe()
@@ -34,12 +34,12 @@ async def test_buffers_count_and_are_evicted_before_messages_are_refused() -> No
     assert len(sharing) == 2  # the first one was evicted
     memory.add(190_000)
     assert sharing.held == 0
-    for refused in (
+    for rejected in (
         sharing.unary(Call(ops.SEND_MESSAGE, sending().request, context())),
         read(sharing, sending()),
     ):
         with pytest.raises(A2AError) as caught:
-            await refused
+            await rejected
         assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
     memory.add(-190_000)
     await sharing.unary(Call(ops.SEND_MESSAGE, sending().request, context()))

@@ -97,7 +97,7 @@ async def test_an_answer_of_1_0_from_an_agent_of_0_3() -> None:
     "answer", [{"kind": "task", "id": 1}, {"kind": "other"}, {"task": {"id": 5}}, [], 7, None]
 )
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
-async def test_content_of_no_version_is_still_refused(version: str, answer: Any) -> None:
+async def test_content_of_no_version_is_still_rejected(version: str, answer: Any) -> None:
     async with answering(answer) as url, connect(interface("JSONRPC", url, version=version)) as peer:
         with pytest.raises(A2AError) as caught:
             await peer.send_message(request_of(("hi",)))

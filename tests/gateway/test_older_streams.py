@@ -183,7 +183,7 @@ async def test_callers_of_0_x_that_resubscribe_get_the_missed_events() -> None:
     first, *rest = await agent.stream(SUBSCRIBE, version="0.3")
     assert list(first.task.artifacts) == [artifact("1")]
     assert rest == [piece("2"), status(COMPLETED)]
-    # A task that has ended is not refused, and the agent's answer is passed on.
+    # A task that has ended is not rejected, and the agent's answer is passed on.
     agent = Agent(status(COMPLETED), task=task(COMPLETED))
     _, *rest = await agent.stream(SUBSCRIBE, version="0.3")
     assert rest == [status(COMPLETED)]

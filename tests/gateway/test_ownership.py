@@ -93,7 +93,7 @@ def message(text: str, **members: Any) -> hub.SendMessageRequest:
     return hub.SendMessageRequest(message=sent)
 
 
-async def refused(peer: Peer, request: Any) -> A2AError:
+async def rejected(peer: Peer, request: Any) -> A2AError:
     operation = peer.send_message if isinstance(request, hub.SendMessageRequest) else peer.get_task
     with pytest.raises(A2AError) as caught:
         await operation(request)
@@ -148,11 +148,11 @@ async def test_messages_cannot_refer_to_tasks_of_others(bridge: Bridge) -> None:
             message("about", reference_task_ids=[task.id]),
             message("about", reference_task_ids=["nobody's"]),
         ):
-            assert (await refused(bob, request)).reason is Reason.TASK_NOT_FOUND
+            assert (await rejected(bob, request)).reason is Reason.TASK_NOT_FOUND
         registering = message("hook")
         registering.configuration.task_push_notification_config.url = "http://127.0.0.1:9/"
         registering.configuration.task_push_notification_config.task_id = task.id
-        assert (await refused(bob, registering)).reason is Reason.TASK_NOT_FOUND
+        assert (await rejected(bob, registering)).reason is Reason.TASK_NOT_FOUND
         assert (await ann.send_message(message("about", reference_task_ids=[task.id]))).task.id
 
 
@@ -169,7 +169,7 @@ async def test_a_store_knows_the_callers_after_a_restart_and_in_other_gateways(b
             assert [(one.id, one.context_id) for one in listed.tasks] == [(task.id, "chosen")]
             found = await ann.get_task(hub.GetTaskRequest(id=task.id))
             assert (found.id, found.context_id) == (task.id, "chosen")
-            assert (await refused(bob, hub.GetTaskRequest(id=task.id))).reason is Reason.TASK_NOT_FOUND
+            assert (await rejected(bob, hub.GetTaskRequest(id=task.id))).reason is Reason.TASK_NOT_FOUND
             assert not (await bob.list_tasks(hub.ListTasksRequest())).tasks
 
 
@@ -181,14 +181,14 @@ async def test_tasks_of_unknown_callers(bridge: Bridge, access: str) -> None:
         ann, bob = await peer("ann"), await peer("bob")
         mine = (await ann.send_message(message("mine"))).task.id
         if access == "own":
-            assert (await refused(bob, hub.GetTaskRequest(id=before))).reason is Reason.TASK_NOT_FOUND
+            assert (await rejected(bob, hub.GetTaskRequest(id=before))).reason is Reason.TASK_NOT_FOUND
         else:
             assert (await bob.get_task(hub.GetTaskRequest(id=before))).id == before
         if access == "all":
             assert (await bob.get_task(hub.GetTaskRequest(id=mine))).id == mine
             return
-        foreign = await refused(bob, hub.GetTaskRequest(id=mine))
-        absent = await refused(bob, hub.GetTaskRequest(id="x" * len(mine)))
+        foreign = await rejected(bob, hub.GetTaskRequest(id=mine))
+        absent = await rejected(bob, hub.GetTaskRequest(id="x" * len(mine)))
         assert (foreign.reason, foreign.message) == (absent.reason, absent.message)
         assert set(foreign.metadata) == set(absent.metadata)
 
@@ -233,7 +233,7 @@ async def test_an_agent_that_answers_with_a_task_of_somebody_else(bridge: Bridge
     assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
 
 
-async def test_a_notification_about_a_task_of_somebody_else_is_refused() -> None:
+async def test_a_notification_about_a_task_of_somebody_else_is_rejected() -> None:
     owners = MemoryOwners()
     ownership = Ownership(owners)
     event = hub.StreamResponse(task=hub.Task(id="t", context_id="c"))

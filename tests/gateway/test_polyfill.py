@@ -263,7 +263,7 @@ def test_the_memory_is_bounded() -> None:
     assert left == [["4"], ["5", "1"]]
 
 
-async def test_without_memory_listing_is_refused() -> None:
+async def test_without_memory_listing_is_rejected() -> None:
     client = agent_of(Probe(), most=0)
     with pytest.raises(A2AError) as caught:
         await ids(client)
@@ -272,7 +272,7 @@ async def test_without_memory_listing_is_refused() -> None:
     assert "ListTasks" in caught.value.message
 
 
-async def test_operations_that_a_version_lacks_are_refused_without_a_call() -> None:
+async def test_operations_that_a_version_lacks_are_rejected_without_a_call() -> None:
     probe = Probe()
     client = agent_of(probe, lacking(ops.GET_EXTENDED_AGENT_CARD, ops.SUBSCRIBE_TO_TASK))
     with pytest.raises(A2AError) as caught:

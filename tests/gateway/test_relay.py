@@ -281,7 +281,7 @@ async def test_the_token_comes_under_any_name_in_use(header: str, value: str) ->
         assert await links.post(path, NOTE, **{header: value.format(token=token[1:])}) == 401
 
 
-async def test_each_refusal_is_a_warning_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_rejection_is_a_warning_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "a2a_bridge.gateway")
     async with bridge() as links:
         path, token = await registered(links)
@@ -360,7 +360,7 @@ async def test_the_memory_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("inline", [False, True])
-async def test_urls_that_are_not_http_are_refused(inline: bool) -> None:
+async def test_urls_that_are_not_http_are_rejected(inline: bool) -> None:
     async with bridge() as links:
         task_id = await paused(links)
         bad = hub.TaskPushNotificationConfig(task_id=task_id, url="file:///etc/passwd")

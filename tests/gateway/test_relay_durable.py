@@ -343,7 +343,7 @@ async def test_older_receivers_get_whole_tasks(tmp_path: Path) -> None:
             assert (second["kind"], second["id"], second["status"]["state"]) == ("task", "t", "completed")
 
 
-async def test_other_posts_are_refused(tmp_path: Path) -> None:
+async def test_other_posts_are_rejected(tmp_path: Path) -> None:
     agent = Agent()
     async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
         await one.call(*created(hook(receiver, task_id="t", id="p")))
@@ -376,7 +376,7 @@ async def test_so_many_configs_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inline", [False, True])
-async def test_too_large_configs_are_refused(tmp_path: Path, inline: bool) -> None:
+async def test_too_large_configs_are_rejected(tmp_path: Path, inline: bool) -> None:
     agent = Agent()
     large = hub.TaskPushNotificationConfig(url="https://x.example/" + "x" * LARGEST)
     async with gateway(tmp_path, agent, delivers=False) as one:
@@ -399,10 +399,10 @@ async def test_a_failing_store_is_an_error_for_the_agent(tmp_path: Path) -> None
     async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
         await one.call(*created(hook(receiver, task_id="t", id="p")))
 
-        async def refusing(*_: Any) -> None:
+        async def rejecting(*_: Any) -> None:
             raise A2AError(Reason.UNAVAILABLE, "the store does not work")
 
-        one.relay_store._outbox.post = refusing  # type: ignore[method-assign]
+        one.relay_store._outbox.post = rejecting  # type: ignore[method-assign]
         with pytest.raises(A2AError) as caught:
             await one.post(agent.configs["t", "p"])
         assert caught.value.reason is Reason.UNAVAILABLE

@@ -19,12 +19,12 @@ async def test_who_joins_later_is_accepted_by_the_agent_first(after: str) -> Non
     events = whole(4)
     log = Log(*events[:2])
     agent = Shaky(log)
-    refused: A2AError | None = None
+    rejected: A2AError | None = None
 
     async def unary(call: Call[Any, Any]) -> Any:
         agent.gets += 1
-        if refused is not None:
-            raise refused
+        if rejected is not None:
+            raise rejected
         return hub.Task(id=call.request.id)
 
     agent.unary = unary  # type: ignore[method-assign]
@@ -44,10 +44,10 @@ async def test_who_joins_later_is_accepted_by_the_agent_first(after: str) -> Non
             Reason.TASK_NOT_FOUND,
             Reason.UNAVAILABLE,
         ):
-            refused = A2AError(reason)
+            rejected = A2AError(reason)
             with pytest.raises(A2AError) as caught:
                 await anext(numbered(service, subscribing(asked)))
-            assert caught.value is refused
+            assert caught.value is rejected
         await first.aclose()
         await second.aclose()
 

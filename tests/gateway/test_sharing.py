@@ -379,7 +379,7 @@ async def test_the_agents_gap_is_passed_on() -> None:
             assert [id_ async for id_, _ in stream] == ["6", "7"]
 
 
-async def test_invalid_ids_are_refused() -> None:
+async def test_invalid_ids_are_rejected() -> None:
     async with sharing(Shaky(Log(*whole(2)))) as service:
         with pytest.raises(A2AError) as caught:
             await read(service, subscribing("no id!"))

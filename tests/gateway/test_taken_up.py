@@ -165,7 +165,7 @@ async def test_an_agent_that_is_away_for_a_while(own: bool) -> None:
         stream = numbered(service, sending())
         async with aclosing(stream):
             seen = [await anext(stream)]
-            agent.refused = QUICK.attempts - 1
+            agent.rejected = QUICK.attempts - 1
             seen += [await anext(stream) for _ in range(3)]
             reading = asyncio.create_task(rest(stream))
             await agent.until_open(1, begun=1 + QUICK.attempts)
@@ -185,14 +185,14 @@ async def test_an_agent_that_stays_away_is_the_first_error(own: bool) -> None:
     async with sharing(agent, replace(QUICK, attempts=3)) as service:
         stream = numbered(service, sending())
         seen = [await anext(stream)]
-        agent.refused = 100
+        agent.rejected = 100
         with pytest.raises(A2AError) as caught:
             await into(seen, stream)
         assert caught.value.message == broken().message
         assert contents(seen) == events[:4]
         assert len(agent.streams) == 4
         # And when it is back, the stream continues.
-        agent.refused = 0
+        agent.rejected = 0
         log.add(*events[4:])
         seen += await read(service, subscribing(seen[-1][0]))
         assert folded(contents(seen)) == log.task()
@@ -251,8 +251,8 @@ async def test_first_events_of_subscriptions_respect_back_pressure() -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.TASK_NOT_FOUND, Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED])
-async def test_refusals_of_the_agent_during_a_break_are_returned(reason: Reason) -> None:
-    async def refuse(call: Any) -> Any:
+async def test_rejections_of_the_agent_during_a_break_are_returned(reason: Reason) -> None:
+    async def reject(call: Any) -> Any:
         raise A2AError(reason)
 
     log = Log(*whole(4)[:3], numbered=False)
@@ -260,25 +260,25 @@ async def test_refusals_of_the_agent_during_a_break_are_returned(reason: Reason)
     async with sharing(agent) as service:
         stream = numbered(service, sending())
         await anext(stream)
-        agent.service = refusing = Probe()
-        refusing.on_stream = yielding(A2AError(reason))
-        refusing.on_unary = refuse
+        agent.service = rejecting = Probe()
+        rejecting.on_stream = yielding(A2AError(reason))
+        rejecting.on_unary = reject
         with pytest.raises(A2AError) as caught:
             await rest(stream)
     assert caught.value.reason is reason
 
 
 @pytest.mark.parametrize("reason", [Reason.TASK_NOT_FOUND, Reason.METHOD_NOT_FOUND, Reason.INVALID_PARAMS])
-async def test_a_refused_subscription_of_a_task_that_is_there_is_the_break(reason: Reason) -> None:
+async def test_a_rejected_subscription_of_a_task_that_is_there_is_the_break(reason: Reason) -> None:
     """Some agents forget the streams of a task that they still have, and answer that there is no such task."""
     log = Log(*whole(4)[:3], numbered=False)
     agent = Shaky(log, 3)
     async with sharing(agent) as service:
         stream = numbered(service, sending())
         await anext(stream)
-        agent.service = refusing = Probe()
-        refusing.on_stream = yielding(A2AError(reason))
-        refusing.on_unary = log.unary
+        agent.service = rejecting = Probe()
+        rejecting.on_stream = yielding(A2AError(reason))
+        rejecting.on_unary = log.unary
         with pytest.raises(A2AError, match="connection broke") as caught:
             await rest(stream)
     assert caught.value.reason is Reason.UNAVAILABLE

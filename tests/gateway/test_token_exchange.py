@@ -16,7 +16,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.credentials import (
     TokenExchange,
 )
-from a2a_bridge.gateway.credentials.token_exchange import REFUSED
+from a2a_bridge.gateway.credentials.token_exchange import REJECTED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, serve_service
 from a2a_bridge.testing.probe import Probe, answering
@@ -149,7 +149,7 @@ async def test_a_token_that_is_not_exchanged_is_tried_again_after_a_while(provid
                 await credentials.of(on_behalf(token))
             assert failed.value.reason is reason
         assert len(provider.grants) == 1
-        clock.now += REFUSED + 1
+        clock.now += REJECTED + 1
         with pytest.raises(A2AError):
             await credentials.of(on_behalf(token))
         assert len(provider.grants) == 2

@@ -1,4 +1,4 @@
-"""An agent that declares streaming and refuses it: streams are answered with a send, for callers of every
+"""An agent that declares streaming and rejects it: streams are answered with a send, for callers of every
 version.
 """
 
@@ -18,10 +18,10 @@ from tests.gateway.raw_echo import chained, task_of
 
 
 class Agent:
-    """Refuses streams with an error; sends are answered, or refused as well."""
+    """Rejects streams with an error; sends are answered, or rejected as well."""
 
-    def __init__(self, refusal: A2AError, sent: A2AError | None = None, after: int = 0) -> None:
-        self.refusal = refusal
+    def __init__(self, rejection: A2AError, sent: A2AError | None = None, after: int = 0) -> None:
+        self.rejection = rejection
         self.sent = sent
         self.after = after
         self.asked: list[str] = []
@@ -37,7 +37,7 @@ class Agent:
         self.asked.append(call.operation.name)
         for _ in range(self.after):
             yield Event(hub.StreamResponse(task=hub.Task(id="t")))
-        raise self.refusal
+        raise self.rejection
 
 
 def streaming() -> Call[Any, Any]:
@@ -49,7 +49,7 @@ async def read(service: Unstreamed) -> list[str]:
     return [event.message.task.id async for event in service.stream(streaming())]
 
 
-def refusal(reason: Reason = Reason.UNSUPPORTED_OPERATION) -> A2AError:
+def rejection(reason: Reason = Reason.UNSUPPORTED_OPERATION) -> A2AError:
     return A2AError(reason, "Streaming is not supported by the agent")
 
 
@@ -57,23 +57,23 @@ def refusal(reason: Reason = Reason.UNSUPPORTED_OPERATION) -> A2AError:
 async def test_it_is_answered_from_a_send_and_logged_once(
     reason: Reason, caplog: pytest.LogCaptureFixture
 ) -> None:
-    agent = Agent(refusal(reason))
+    agent = Agent(rejection(reason))
     service = Unstreamed(agent)
     assert await read(service) == ["t"]
     assert await read(service) == ["t"]
     assert agent.asked == ["SendStreamingMessage", "SendMessage", "SendMessage"]
-    assert caplog.text.count("declares streaming and refuses it") == 1
+    assert caplog.text.count("declares streaming and rejects it") == 1
 
 
 async def test_other_errors_and_breaks_are_not_answered_from_a_send() -> None:
-    for agent in (Agent(refusal(Reason.TASK_NOT_FOUND)), Agent(refusal(), after=1)):
+    for agent in (Agent(rejection(Reason.TASK_NOT_FOUND)), Agent(rejection(), after=1)):
         with pytest.raises(A2AError) as caught:
             await read(Unstreamed(agent))
-        assert caught.value is agent.refusal
+        assert caught.value is agent.rejection
         assert agent.asked == ["SendStreamingMessage"]
 
 
-async def test_other_refusals_pass_unchanged() -> None:
+async def test_other_rejections_pass_unchanged() -> None:
     ended = A2AError(Reason.UNSUPPORTED_OPERATION, "the task has ended")
     agent = Agent(ended)
     service = Unstreamed(agent)
@@ -86,7 +86,7 @@ async def test_other_refusals_pass_unchanged() -> None:
 
 async def test_an_error_of_the_send_is_returned() -> None:
     failed = A2AError(Reason.UNAUTHENTICATED)
-    agent = Agent(refusal(), sent=failed)
+    agent = Agent(rejection(), sent=failed)
     with pytest.raises(A2AError) as caught:
         await read(Unstreamed(agent))
     assert caught.value is failed

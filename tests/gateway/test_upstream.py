@@ -31,7 +31,7 @@ OPTIONS = DialOptions()
 
 
 def no_connection() -> A2AError:
-    return A2AError(Reason.UNAVAILABLE, "refused", metadata={"phase": "connect"}, blame=Blame.PEER)
+    return A2AError(Reason.UNAVAILABLE, "rejected", metadata={"phase": "connect"}, blame=Blame.PEER)
 
 
 def get_task(task_id: str = "t") -> Call[Any, Any]:
@@ -368,7 +368,7 @@ async def test_a_fault_of_the_agent_is_logged_with_its_cause_and_not_each_time(
 
 
 @pytest.mark.parametrize("failure", [A2AError(Reason.TASK_NOT_FOUND), A2AError(Reason.INVALID_PARAMS)])
-async def test_refusals_of_an_agent_are_no_faults(
+async def test_rejections_of_an_agent_are_no_faults(
     failure: A2AError, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "a2a_bridge.gateway")
@@ -425,5 +425,5 @@ async def test_a_discreet_error_does_not_tell_where_the_agent_is() -> None:
                     await failing
                 assert caught.value.reason is Reason.UNAVAILABLE
                 assert caught.value.blame is Blame.PEER
-                assert "refused" not in caught.value.message
+                assert "rejected" not in caught.value.message
                 assert not is_connect_failure(caught.value)

@@ -100,8 +100,8 @@ async def test_errors_and_capabilities_are_those_of_0_3(upstream: str | None) ->
         assert (await sent(front, "more", taskId=task["id"], contextId="other"))["code"] == -32602
         assert (await front.call("tasks/get", {"id": "none"}))["code"] == -32001
         assert (await front.call("tasks/cancel", {"id": task["id"]}))["code"] == -32002
-        [refused] = await streamed(front, "task x")
-        assert refused["code"] == -32004
+        [rejected] = await streamed(front, "task x")
+        assert rejected["code"] == -32004
         config = {"taskId": task["id"], "pushNotificationConfig": {"url": "http://127.0.0.1:9/"}}
         assert (await front.call("tasks/pushNotificationConfig/set", config))["code"] == -32003
         assert (await front.call("tasks/pushNotificationConfig/get", {"id": task["id"]}))["code"] == -32003

@@ -63,7 +63,7 @@ class LateStore(MemoryStore):
         await asyncio.sleep(0)
         return await super().get(scope, task_id)
 
-    def refusal(self) -> A2AError | None:
+    def rejection(self) -> A2AError | None:
         return self.error
 
     async def orphans(self, limit: int, /) -> Sequence[tuple[Scope, str]]:

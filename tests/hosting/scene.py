@@ -184,12 +184,12 @@ def shapes(events: list[Any]) -> list[Any]:
     return [shape(event) for event in events]
 
 
-def refused(reason: Reason, field: str | None = None) -> Any:
+def rejected(reason: Reason, field: str | None = None) -> Any:
     """A context in which a call must fail for this reason, and with this field if one is named."""
-    return _Refused(reason, field)
+    return _Rejected(reason, field)
 
 
-class _Refused:
+class _Rejected:
     def __init__(self, reason: Reason, field: str | None) -> None:
         self._reason = reason
         self._field = field

@@ -27,7 +27,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
     shape,
     shapes,
 )
@@ -98,7 +98,7 @@ async def test_a_task_that_waits_is_canceled_without_a_run() -> None:
 async def test_ended_tasks_cannot_be_canceled(text: str) -> None:
     talk = Talk(ScriptedAgent())
     task = await talk.send(text)
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await talk.cancel(task.id)
     assert await talk.get(task.id) == task
 
@@ -110,7 +110,7 @@ async def test_concurrent_cancellations_succeed_and_later_ones_do_not() -> None:
     answers = await asyncio.gather(*(talk.cancel(task.id) for _ in range(10)))
     assert {answer.status.state for answer in answers} == {CANCELED}
     assert len({answer.SerializeToString() for answer in answers}) == 1
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await talk.cancel(task.id)
 
 
@@ -119,7 +119,7 @@ async def test_unknown_and_foreign_tasks_cannot_be_canceled() -> None:
     talk = Talk(agent_of(stuck.execute))
     task = await talk.send("x", configuration=IMMEDIATELY, context=ALICE)
     for task_id, context in ((task.id, BOB), (task.id, None), ("none", ALICE)):
-        with refused(Reason.TASK_NOT_FOUND):
+        with rejected(Reason.TASK_NOT_FOUND):
             await talk.cancel(task_id, context=context)
     assert (await talk.cancel(task.id, context=ALICE)).status.state == CANCELED
 
@@ -149,7 +149,7 @@ async def test_the_executors_cancel_speaks_first() -> None:
     assert run.task.status.state == WORKING
 
 
-async def test_an_executor_may_refuse() -> None:
+async def test_an_executor_may_reject() -> None:
     stuck = Stuck()
 
     async def cancel(_: Run) -> AsyncIterator[Event]:
@@ -159,7 +159,7 @@ async def test_an_executor_may_refuse() -> None:
     talk = Talk(agent_of(stuck.execute, cancel))
     task = await started(talk, stuck)
     for _ in range(2):
-        with refused(Reason.TASK_NOT_CANCELABLE):
+        with rejected(Reason.TASK_NOT_CANCELABLE):
             await talk.cancel(task.id)
     assert (await talk.get(task.id)).status.state == WORKING
     assert not stuck.stopped
@@ -186,7 +186,7 @@ async def test_a_run_that_ends_when_it_hears_of_the_cancellation_has_not_failed(
         assert shape(await anext(events)) == WORKING
         assert (await talk.cancel(task.id)).status.state == CANCELED
         assert [shape(one) async for one in events][-1] == CANCELED
-        with refused(Reason.UNSUPPORTED_OPERATION):
+        with rejected(Reason.UNSUPPORTED_OPERATION):
             await further
         await talk.rest()
 
@@ -219,7 +219,7 @@ async def test_a_run_that_ignores_its_cancellation_does_not_decide_the_outcome(h
             assert status.state == CANCELED
 
 
-async def test_a_cancellation_that_asks_and_then_refuses_answers_waiting_callers() -> None:
+async def test_a_cancellation_that_asks_and_then_rejects_answers_waiting_callers() -> None:
     async def cancel(run: Run) -> AsyncIterator[Event]:
         for _ in range(10):  # more than the run needs
             await asyncio.sleep(0)
@@ -235,13 +235,13 @@ async def test_a_cancellation_that_asks_and_then_refuses_answers_waiting_callers
         while len((await talk.list(status=WORKING)).tasks) < 2:  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0)
     (other,) = [one.id for one in (await talk.list()).tasks if one.id != task.id]
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await talk.cancel(other)
     assert (await waiting).status.state == INPUT
     await talk.close()
 
 
-async def test_a_run_that_ends_for_a_cancellation_that_is_refused_has_failed() -> None:
+async def test_a_run_that_ends_for_a_cancellation_that_is_rejected_has_failed() -> None:
     async def cancel(run: Run) -> AsyncIterator[Event]:
         for _ in range(10):  # more than the run needs
             await asyncio.sleep(0)
@@ -251,16 +251,16 @@ async def test_a_run_that_ends_for_a_cancellation_that_is_refused_has_failed() -
     talk = Talk(agent_of(polite, cancel))
     task = await talk.send("x", configuration=IMMEDIATELY)
     further = asyncio.create_task(talk.send("more", task_id=task.id))
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await talk.cancel(task.id)
     assert (await talk.get(task.id)).status.state == FAILED
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await further
     await talk.rest()
 
 
-class Refusing:
-    """Asks for input, at once or at a cancellation; refuses the cancellation when its gate opens."""
+class Rejecting:
+    """Asks for input, at once or at a cancellation; rejects the cancellation when its gate opens."""
 
     def __init__(self) -> None:
         self.gate = Gate()
@@ -286,8 +286,8 @@ class Refusing:
 
 
 @pytest.mark.parametrize("text", ["work", "ask"])
-async def test_who_waits_has_its_turn_when_a_cancellation_is_refused(text: str) -> None:
-    agent = Refusing()
+async def test_who_waits_has_its_turn_when_a_cancellation_is_rejected(text: str) -> None:
+    agent = Rejecting()
     talk = Talk(agent_of(agent.execute, agent.cancel))
     task = await talk.send(text, configuration=IMMEDIATELY)
     further = []
@@ -301,11 +301,11 @@ async def test_who_waits_has_its_turn_when_a_cancellation_is_refused(text: str) 
     assert not any(one.done() for one in further)
     assert (await talk.get(task.id)).status.state == INPUT
     agent.gate.open()
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await cancelling
     assert (await further[0]).status.state == COMPLETED
     for one in further[1:]:
-        with refused(Reason.UNSUPPORTED_OPERATION):
+        with rejected(Reason.UNSUPPORTED_OPERATION):
             await one
     await talk.rest()
 
@@ -318,7 +318,7 @@ async def test_an_accepted_cancellation_answers_callers_that_came_meanwhile() ->
         for event in ():
             yield event
 
-    talk = Talk(agent_of(Refusing().execute, cancel), idempotent_sends=True)
+    talk = Talk(agent_of(Rejecting().execute, cancel), idempotent_sends=True)
     task = await talk.send("ask")
     cancelling = asyncio.create_task(talk.cancel(task.id))
     await gate.reached()
@@ -326,7 +326,7 @@ async def test_an_accepted_cancellation_answers_callers_that_came_meanwhile() ->
     await a_while()
     gate.open()
     assert (await cancelling).status.state == CANCELED
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await further
     await talk.rest()
     assert talk.engine._idempotency is not None
@@ -334,8 +334,8 @@ async def test_an_accepted_cancellation_answers_callers_that_came_meanwhile() ->
     assert talk.engine._idempotency._firsts == {}
 
 
-async def test_a_run_that_breaks_off_for_a_cancellation_that_is_refused_is_answered() -> None:
-    agent = Refusing()
+async def test_a_run_that_breaks_off_for_a_cancellation_that_is_rejected_is_answered() -> None:
+    agent = Rejecting()
     talk = Talk(agent_of(agent.execute, agent.cancel))
     task = await talk.send("ask")
     further = asyncio.create_task(talk.send("give up", task_id=task.id, message_id="m-2"))
@@ -344,7 +344,7 @@ async def test_a_run_that_breaks_off_for_a_cancellation_that_is_refused_is_answe
     await agent.gate.reached()
     await a_while()
     agent.gate.open()
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await cancelling
     async with asyncio.timeout(PATIENCE):
         assert (await further).status.state == INPUT
@@ -429,7 +429,7 @@ async def test_a_task_that_completes_first_was_not_canceled() -> None:
     talk = Talk(agent_of(execute, cancel))
     task = await talk.send("x", configuration=IMMEDIATELY)
     await gate.reached()
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await talk.cancel(task.id)
     assert (await talk.get(task.id)).status.state == COMPLETED
 
@@ -481,14 +481,14 @@ async def test_an_executor_that_does_not_stop_is_left_behind(caplog: pytest.LogC
     assert len(caplog.records) == 2  # that it ignores cancellation, and that its later events are dropped
 
 
-async def test_messages_that_wait_for_a_canceled_task_are_refused() -> None:
+async def test_messages_that_wait_for_a_canceled_task_are_rejected() -> None:
     stuck = Stuck()
     talk = Talk(agent_of(stuck.execute))
     task = await started(talk, stuck)
     waiting = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
     await asyncio.sleep(0)
     await talk.cancel(task.id)
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await waiting
 
 

@@ -12,17 +12,17 @@ from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.hosting.decorator import ExtendedCard
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
-from tests.hosting.scene import ALICE, Talk, refused
+from tests.hosting.scene import ALICE, Talk, rejected
 
 EXTENDED = hub.AgentCard(name="extended", capabilities=hub.AgentCapabilities(streaming=True))
 
 
 @pytest.mark.parametrize("agent", [ScriptedAgent, EchoAgent])
-async def test_an_agent_that_does_not_stream_refuses_streams(agent: type[EchoAgent]) -> None:
+async def test_an_agent_that_does_not_stream_rejects_streams(agent: type[EchoAgent]) -> None:
     talk = Talk(agent(streaming=False))
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await talk.stream("task")
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         async for _ in talk.subscribe("none"):
             pass
     await talk.send("task")
@@ -30,20 +30,20 @@ async def test_an_agent_that_does_not_stream_refuses_streams(agent: type[EchoAge
 
 async def test_an_undeclared_capability_is_absent() -> None:
     talk = Talk(ScriptedAgent(card=hub.AgentCard(name="bare")))
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await talk.stream("task")
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await talk.client.get_extended_agent_card()
 
 
 async def test_no_extended_card_is_unsupported() -> None:
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await Talk(ScriptedAgent()).client.get_extended_agent_card()
 
 
 async def test_an_extended_card_that_is_promised_but_missing() -> None:
     card = hub.AgentCard(name="x", capabilities=hub.AgentCapabilities(extended_agent_card=True))
-    with refused(Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED):
+    with rejected(Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED):
         await Talk(ScriptedAgent(card=card)).client.get_extended_agent_card()
 
 

@@ -25,7 +25,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
     shape,
 )
 
@@ -51,14 +51,14 @@ async def test_a_closed_engine_takes_no_work_and_still_answers_questions(agent: 
         waiting = await talk.send("input")
     await talk.close()
     for call in (talk.send("x"), talk.stream("x")):
-        with refused(Reason.UNAVAILABLE):
+        with rejected(Reason.UNAVAILABLE):
             await call
     assert (await talk.list()).total_size == (2 if task_id else 0)
     if task_id:
         assert (await talk.get(task_id)).id == task_id
-        with refused(Reason.UNAVAILABLE):
+        with rejected(Reason.UNAVAILABLE):
             await talk.send("x", task_id=waiting.id)
-        with refused(Reason.UNAVAILABLE):
+        with rejected(Reason.UNAVAILABLE):
             await anext(talk.subscribe(waiting.id))
 
 
@@ -86,7 +86,7 @@ async def test_unfinished_runs_fail_and_their_callers_get_it() -> None:
     await talk.close()
     assert [shape(one) async for one in events] == [WORKING, FAILED]
     assert (await talk.get(task.id)).status.message.parts[0].text
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await blocked
     await talk.rest()
 
@@ -98,7 +98,7 @@ async def test_a_direct_answer_of_a_run_is_given_up() -> None:
     sending = asyncio.create_task(talk.send("x"))
     await slow.wait_running(1)
     await talk.close()
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await sending
     assert slow.cancelled == 1
 
@@ -112,7 +112,7 @@ async def test_waiting_tasks_are_unchanged_and_their_readers_get_an_error(text: 
     reading = asyncio.create_task(anext(events))
     await asyncio.sleep(0)
     await talk.close()
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await reading
     assert (await talk.get(task.id)).status.state == state
 
@@ -130,7 +130,7 @@ async def test_a_message_that_nothing_has_come_of_yet_is_given_up() -> None:
     sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
     await gate.reached()
     await talk.close()
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await sending
     assert (await talk.get(task.id)).status.state == INPUT
     await talk.rest()
@@ -187,7 +187,7 @@ async def test_a_message_that_is_being_looked_at_while_the_engine_closes_begins_
     await gate.reached()
     await talk.close()
     gate.open()
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await sending
     assert talk.engine.live == 0
     assert (await talk.list()).total_size == 1

@@ -31,7 +31,7 @@ from tests.hosting.scene import (
     SUBMITTED,
     WORKING,
     Talk,
-    refused,
+    rejected,
     request,
     shapes,
 )
@@ -169,7 +169,7 @@ async def test_values_that_are_no_parts_are_an_error(given: Any) -> None:
     async def giving(_: str) -> Any:
         return given
 
-    with refused(Reason.INVALID_AGENT_RESPONSE if given is None else Reason.INTERNAL_ERROR):
+    with rejected(Reason.INVALID_AGENT_RESPONSE if given is None else Reason.INTERNAL_ERROR):
         await Talk(giving).send("x")
 
 
@@ -246,15 +246,15 @@ async def test_an_empty_chunk_is_not_dropped_and_none_fails() -> None:
 @pytest.mark.parametrize("task", [False, True])
 async def test_errors_of_the_protocol_reach_the_caller_or_fail_the_task(task: bool) -> None:
     @agent(task=task)
-    async def refusing(_: str) -> str:
+    async def rejecting(_: str) -> str:
         raise A2AError(Reason.UNAUTHENTICATED, "who are you?")
 
     if task:
-        failed = await Talk(refusing).send("x")
+        failed = await Talk(rejecting).send("x")
         assert (failed.status.state, failed.status.message.parts[0].text) == (FAILED, "who are you?")
     else:
-        with refused(Reason.UNAUTHENTICATED):
-            await Talk(refusing).send("x")
+        with rejected(Reason.UNAUTHENTICATED):
+            await Talk(rejecting).send("x")
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
@@ -271,7 +271,7 @@ async def test_other_errors_say_nothing(
 
     talk = Talk(agent(generator) if kind == "generator" else agent(task=kind == "task")(function))
     if kind == "direct":
-        with refused(Reason.INTERNAL_ERROR) as caught:
+        with rejected(Reason.INTERNAL_ERROR) as caught:
             await talk.send("x")
         assert "secret" not in str(caught.value)
     else:
@@ -357,7 +357,7 @@ async def test_annotations_of_a_run(annotation: Any, expected: str) -> None:
     assert (await Talk(agent(function)).send("x")).parts[0].text == expected
 
 
-def test_invalid_agents_are_refused_at_once() -> None:
+def test_invalid_agents_are_rejected_at_once() -> None:
     async def greedy(one: str, two: str) -> str:
         return one + two
 
@@ -366,7 +366,7 @@ def test_invalid_agents_are_refused_at_once() -> None:
             agent(wrong)  # type: ignore[call-overload]
 
 
-def test_an_executor_of_another_sdk_is_refused_with_the_way_to_use_it() -> None:
+def test_an_executor_of_another_sdk_is_rejected_with_the_way_to_use_it() -> None:
     class Theirs(SdkExecutor):
         async def execute(self, context: Any, event_queue: Any) -> None: ...
 
@@ -472,7 +472,7 @@ async def test_errors_of_synchronous_functions_are_those_of_the_agent(
         yield "one"
         raise error
 
-    with refused(Reason.INTERNAL_ERROR):
+    with rejected(Reason.INTERNAL_ERROR):
         await Talk(direct).send("x")
     task = await Talk(generator).send("x")
     assert task.status.state == FAILED

@@ -29,7 +29,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
     shape,
     shapes,
 )
@@ -136,7 +136,7 @@ async def test_a_cancellation_waits(store: LateStore) -> None:
     assert (await held_back(store, talk.cancel(task.id))).status.state == CANCELED
 
 
-async def test_a_refusal_that_tells_of_an_end_waits(store: LateStore) -> None:
+async def test_a_rejection_that_tells_of_an_end_waits(store: LateStore) -> None:
     gate = Gate()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
@@ -163,7 +163,7 @@ async def test_a_refusal_that_tells_of_an_end_waits(store: LateStore) -> None:
     for call, reason in zip(
         calls, [Reason.UNSUPPORTED_OPERATION] * 2 + [Reason.TASK_NOT_CANCELABLE], strict=True
     ):
-        with refused(reason):
+        with rejected(reason):
             await call
 
 
@@ -195,7 +195,7 @@ async def test_a_follow_up_that_is_not_stored_was_never_there(store: LateStore, 
     await store.given()
     if how == "fails":
         store.fail()
-        with refused(Reason.UNAVAILABLE):
+        with rejected(Reason.UNAVAILABLE):
             await sending
         store.error = None
     else:
@@ -234,12 +234,12 @@ async def test_a_store_that_does_not_work_takes_no_work_and_is_read(store: LateS
         talk.send("x", task_id=waiting.id, message_id="m-2"),
         talk.cancel(waiting.id),
     ):
-        with refused(Reason.UNAVAILABLE) as caught:
+        with rejected(Reason.UNAVAILABLE) as caught:
             await call
         assert caught.value.retry_after == 1.0
     assert await talk.get(done.id) == done
     assert (await talk.list()).total_size == 2
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await talk.cancel(done.id)
     store.error = None
     store.open_door = True
@@ -271,7 +271,7 @@ async def test_callers_that_wait_for_a_failing_store_get_an_error(store: LateSto
     for _ in range(20):
         await asyncio.sleep(0)
     store.fail()
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await sending
     # Durable content can be read; other content is not shown.
     assert (await talk.get(task.id)).status.state == WORKING
@@ -334,7 +334,7 @@ async def test_a_task_that_is_lost_before_it_was_stored_may_be_begun_again(store
     sending = asyncio.create_task(talk.send("task x"))
     await store.given()
     store.writers[0].lose()
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await sending
     await talk.close()
 
@@ -356,12 +356,12 @@ async def test_a_message_that_is_let_in_while_its_task_is_canceled_is_answered(
     if wish == "task":
         assert (await sending).status.state == CANCELED
     else:
-        with refused(Reason.UNSUPPORTED_OPERATION):
+        with rejected(Reason.UNSUPPORTED_OPERATION):
             await sending
     await talk.rest()
 
 
-async def test_a_message_that_is_let_in_while_its_task_ends_and_is_lost_is_refused(
+async def test_a_message_that_is_let_in_while_its_task_ends_and_is_lost_is_rejected(
     store: LateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk = Talk(ScriptedAgent(), store=store)
@@ -381,9 +381,9 @@ async def test_a_message_that_is_let_in_while_its_task_ends_and_is_lost_is_refus
     await _a_while()
     store.writers[-1].lose()
     gate.open()
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await sending
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await cancelling
     await talk.rest()
 
@@ -401,7 +401,7 @@ async def test_a_message_that_is_let_in_while_the_engine_closes_is_answered(
     store.open_door = True
     store.commit()
     await closing
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await sending
     await talk.rest()
 

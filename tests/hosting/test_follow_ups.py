@@ -24,7 +24,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
     shape,
     shapes,
 )
@@ -111,7 +111,7 @@ async def test_a_follow_up_may_return_immediately(talk: Talk) -> None:
 async def test_a_task_that_has_ended_takes_no_message(talk: Talk, text: str) -> None:
     task = await talk.send(text)
     for call in (talk.send("more", task_id=task.id), talk.stream("more", task_id=task.id)):
-        with refused(Reason.UNSUPPORTED_OPERATION):
+        with rejected(Reason.UNSUPPORTED_OPERATION):
             await call
     assert await talk.get(task.id) == task
 
@@ -120,14 +120,14 @@ async def test_a_task_that_has_ended_takes_no_message(talk: Talk, text: str) -> 
 async def test_an_unknown_task_takes_no_message(agent: type[EchoAgent]) -> None:
     talk = Talk(agent())
     for call in (talk.send("x", task_id="none"), talk.stream("x", task_id="none")):
-        with refused(Reason.TASK_NOT_FOUND):
+        with rejected(Reason.TASK_NOT_FOUND):
             await call
 
 
-async def test_another_context_than_the_tasks_is_refused(talk: Talk) -> None:
+async def test_another_context_than_the_tasks_is_rejected(talk: Talk) -> None:
     for text in ("input", "task"):
         task = await talk.send(text)
-        with refused(Reason.INVALID_PARAMS, "message.contextId"):
+        with rejected(Reason.INVALID_PARAMS, "message.contextId"):
             await talk.send("x", task_id=task.id, context_id="other")
         assert (await talk.get(task.id)) == task
 
@@ -161,7 +161,7 @@ async def test_a_message_to_a_task_at_work_waits_its_turn() -> None:
     assert [shape(one) async for one in stream] == [INPUT, WORKING, COMPLETED]
 
 
-async def test_a_message_whose_turn_comes_after_the_end_is_refused() -> None:
+async def test_a_message_whose_turn_comes_after_the_end_is_rejected() -> None:
     gate = Gate()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
@@ -175,7 +175,7 @@ async def test_a_message_whose_turn_comes_after_the_end_is_refused() -> None:
     second = asyncio.create_task(talk.send("two", task_id=task.id, message_id="m-2"))
     await asyncio.sleep(0)
     gate.open()
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await second
 
 
@@ -192,7 +192,7 @@ async def test_a_task_keeps_only_so_many_messages_waiting() -> None:
     await gate.reached()
     for number in range(2):
         await talk.send("more", task_id=task.id, message_id=f"m{number}", configuration=IMMEDIATELY)
-    with refused(Reason.RESOURCE_EXHAUSTED):
+    with rejected(Reason.RESOURCE_EXHAUSTED):
         await talk.send("too much", task_id=task.id, message_id="m9")
     gate.open()
     await talk.close(PATIENCE)
@@ -232,7 +232,7 @@ async def test_messages_that_come_at_once_find_no_more_room_than_others(text: st
         if one in taken:
             assert (await one).id == task.id
         else:
-            with refused(Reason.RESOURCE_EXHAUSTED):
+            with rejected(Reason.RESOURCE_EXHAUSTED):
                 await one
     gate.open()
     await talk.close(PATIENCE)
@@ -263,10 +263,10 @@ async def test_messages_that_come_at_once_do_not_overfill_a_history(monkeypatch:
     gate.open()
     results = await asyncio.gather(*sending, return_exceptions=True)
     assert len([one for one in results if isinstance(one, hub.Task)]) == 2
-    refusals = [one for one in results if isinstance(one, A2AError)]
-    assert [(one.reason, one.retry_after) for one in refusals] == [(Reason.RESOURCE_EXHAUSTED, None)] * 3
+    rejections = [one for one in results if isinstance(one, A2AError)]
+    assert [(one.reason, one.retry_after) for one in rejections] == [(Reason.RESOURCE_EXHAUSTED, None)] * 3
     assert len((await talk.get(task.id)).history) == 3
-    with refused(Reason.RESOURCE_EXHAUSTED):
+    with rejected(Reason.RESOURCE_EXHAUSTED):
         await talk.send("more", task_id=task.id, message_id="m9")
 
 
@@ -282,7 +282,7 @@ async def test_a_message_that_came_to_nothing_takes_no_room(monkeypatch: pytest.
         config = hub.TaskPushNotificationConfig(url="https://hook.example/")
         hooked = hub.SendMessageConfiguration(task_push_notification_config=config)
         for number in range(3):
-            with refused(Reason.UNAVAILABLE):
+            with rejected(Reason.UNAVAILABLE):
                 await talk.send("x", task_id=task.id, message_id=f"m{number}", configuration=hooked)
     assert (await talk.send("x", task_id=task.id, message_id="m-2")).status.state == COMPLETED
 

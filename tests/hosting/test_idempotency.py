@@ -31,7 +31,7 @@ from tests.hosting.scene import (
     WORKING,
     Gate,
     agent_of,
-    refused,
+    rejected,
     request,
     shape,
     shapes,
@@ -57,7 +57,7 @@ class Counting:
 
     async def execute(self, run: Run) -> AsyncIterator[Event]:
         self.runs.append(run.text)
-        if run.text == "refuse":
+        if run.text == "reject":
             await self.gate.wait()
             raise A2AError(Reason.RESOURCE_EXHAUSTED, "not now")
         if run.text == "say":
@@ -104,7 +104,7 @@ async def test_a_direct_answer_is_given_once(agent: type[EchoAgent]) -> None:
     assert (await talk.send("hello", message_id="other")).message_id != ""
 
 
-async def test_other_content_under_the_same_id_is_refused() -> None:
+async def test_other_content_under_the_same_id_is_rejected() -> None:
     talk = Talk(ScriptedAgent())
     first = await talk.send("task x")
     for text, members in (
@@ -113,7 +113,7 @@ async def test_other_content_under_the_same_id_is_refused() -> None:
         ("", {"parts": [hub.Part(text="task x", metadata={"n": 1})]}),
         ("task x", {"task_id": first.id}),
     ):
-        with refused(Reason.INVALID_PARAMS, "message.messageId"):
+        with rejected(Reason.INVALID_PARAMS, "message.messageId"):
             await talk.send(text, **members)
     assert (await talk.list()).total_size == 1
 
@@ -240,14 +240,14 @@ async def test_who_comes_while_a_run_that_all_have_left_is_thrown_away_has_a_run
     await talk.rest()
 
 
-async def test_a_caller_during_an_abandoned_uncancellable_run_is_refused() -> None:
+async def test_a_caller_during_an_abandoned_uncancellable_run_is_rejected() -> None:
     clearing = Clearing()
     talk = Talk(agent_of(clearing.execute), patience=0.01)
     leaving = asyncio.create_task(talk.send("x"))
     await clearing.begun.reached()
     leaving.cancel()
     await clearing.clearing.reached()
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await talk.send("x")
     clearing.clearing.open()
     await talk.rest()
@@ -262,7 +262,7 @@ async def test_an_uncancellable_run_beyond_its_limit_does_not_block_a_repeated_m
     clock.strike()
     await clearing.clearing.reached()
     again = asyncio.create_task(talk.send("x"))  # before it is known that the run ignores cancellation
-    with refused(Reason.DEADLINE_EXCEEDED):
+    with rejected(Reason.DEADLINE_EXCEEDED):
         await sending
     assert (await again).parts[0].text == "x"
     assert clearing.runs == 2
@@ -282,26 +282,26 @@ async def test_a_caller_during_auth_required_gets_that_state() -> None:
 
 
 @pytest.mark.parametrize("text", ["error UNAUTHENTICATED", "crash"])
-async def test_a_refused_message_may_be_sent_again(text: str) -> None:
+async def test_a_rejected_message_may_be_sent_again(text: str) -> None:
     talk = Talk(ScriptedAgent())
     reason = Reason.UNAUTHENTICATED if text != "crash" else Reason.INTERNAL_ERROR
     for _ in range(2):
-        with refused(reason):
+        with rejected(reason):
             await talk.send(text)
     await talk.close()  # the missing result is noted after the answer
     assert talk.store.sends._sent == {}
 
 
-async def test_concurrent_senders_are_refused_together() -> None:
+async def test_concurrent_senders_are_rejected_together() -> None:
     counting = Counting()
     talk = Talk(agent_of(counting.execute))
-    sending = [asyncio.create_task(talk.send("refuse")) for _ in range(3)]
+    sending = [asyncio.create_task(talk.send("reject")) for _ in range(3)]
     await settled()
     counting.gate.open()
     results = await asyncio.gather(*sending, return_exceptions=True)
     assert {one.reason for one in results if isinstance(one, A2AError)} == {Reason.RESOURCE_EXHAUSTED}
     assert len(results) == 3
-    assert counting.runs == ["refuse"]
+    assert counting.runs == ["reject"]
 
 
 async def test_a_follow_up_is_worked_on_once() -> None:
@@ -328,9 +328,9 @@ async def test_a_follow_up_to_a_task_that_has_ended_since_is_answered_with_it() 
     assert done.status.state == COMPLETED
     await talk.rest()
     assert await talk.send("end", **follow) == done
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await talk.send("end", task_id=task.id, message_id="m-3")
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await talk.send("end", task_id=task.id, message_id="m-3")
 
 
@@ -410,7 +410,7 @@ async def test_a_reservation_that_another_replica_works_on_is_left_to_it() -> No
     await reserved(store, "task x")
     kept = store.sends._sent[Scope(), "m-1"]
     store.sends._sent[Scope(), "m-1"] = kept._replace(holder="another")
-    with refused(Reason.UNAVAILABLE) as caught:
+    with rejected(Reason.UNAVAILABLE) as caught:
         await Talk(ScriptedAgent(), store=store).send("task x")
     assert caught.value.retry_after == 1.0
 
@@ -450,7 +450,7 @@ async def test_a_store_that_does_not_work_is_not_asked_to_reserve(monkeypatch: p
         talk.stream("x", message_id="m-2"),
         talk.send("x", message_id="m-2", task_id=task.id),
     ):
-        with refused(Reason.UNAVAILABLE) as caught:
+        with rejected(Reason.UNAVAILABLE) as caught:
             await call
         assert caught.value.retry_after == 1.0
     store.error = None
@@ -499,7 +499,7 @@ async def test_a_caller_cancelled_twice_leaves_no_waiter(monkeypatch: pytest.Mon
     await settled()
     sending.cancel()
     monkeypatch.setattr(talk.store.sends, "forget", forget)
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await waiting
     assert talk.engine._idempotency is not None
     assert talk.engine._idempotency._firsts == {}
@@ -541,7 +541,7 @@ async def test_events_before_a_failure_do_not_answer_a_repeated_message() -> Non
             raise ValueError("half-way")
 
     talk = Talk(agent_of(execute))
-    with refused(Reason.INTERNAL_ERROR):
+    with rejected(Reason.INTERNAL_ERROR):
         await talk.send("x")
     assert shape(await talk.send("x")) == ("message", "answer 2")
     assert shape(await talk.send("x")) == ("message", "answer 2")

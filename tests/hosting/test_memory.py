@@ -1,5 +1,5 @@
 """The memory of a hosted agent: it is counted, unused data is evicted, and beyond the limit new work is
-refused.
+rejected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
 )
 
 MIB = 1 << 20
@@ -53,10 +53,10 @@ def test_the_largest_idle_thing_goes_first() -> None:
     account = MemoryAccount(104)
     small, large = Held(account, 20), Held(account, 60)
     account.add(11)
-    assert (small.idle, large.idle, account.refusal()) == (20, 60, None)
+    assert (small.idle, large.idle, account.rejection()) == (20, 60, None)
     account.add(40)
     assert (small.idle, large.idle, account.used) == (20, 33, 104)
-    assert account.refusal() is None
+    assert account.rejection() is None
     assert (small.idle, large.idle, account.used) == (20, 20, 91)
     assert not account.exceeded
     account.add(60)
@@ -64,14 +64,14 @@ def test_the_largest_idle_thing_goes_first() -> None:
     assert account.exceeded
     account.add(-11)
     assert not account.exceeded
-    refusal = account.refusal()
-    assert refusal is not None
-    assert (refusal.reason, refusal.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
+    rejection = account.rejection()
+    assert rejection is not None
+    assert (rejection.reason, rejection.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
     account.add(-9)
-    assert account.refusal() is None
+    assert account.rejection() is None
     unlimited = MemoryAccount()
     unlimited.add(1 << 40)
-    assert unlimited.refusal() is None
+    assert unlimited.rejection() is None
     assert not unlimited.exceeded
 
 
@@ -136,7 +136,7 @@ def _held(store: Any) -> int:
 
 
 @kinds
-async def test_new_work_is_refused_beyond_the_limit_and_running_work_continues(
+async def test_new_work_is_rejected_beyond_the_limit_and_running_work_continues(
     kind: str, tmp_path: Path
 ) -> None:
     gate = Gate()
@@ -157,13 +157,13 @@ async def test_new_work_is_refused_beyond_the_limit_and_running_work_continues(
         assert asked.status.state == INPUT
         large = await talk.send("large", message_id="m-2", configuration=IMMEDIATELY)
         await gate.reached()
-        with refused(Reason.RESOURCE_EXHAUSTED):
+        with rejected(Reason.RESOURCE_EXHAUSTED):
             await talk.send("large", message_id="m-3")
-        with refused(Reason.RESOURCE_EXHAUSTED):
+        with rejected(Reason.RESOURCE_EXHAUSTED):
             await talk.send("more", message_id="m-4", task_id=asked.id)
         assert (await talk.get(large.id)).status.state == WORKING
         assert (await talk.cancel(asked.id)).status.state == CANCELED
-        assert store.refusal() is None, "it is ready all the same"
+        assert store.rejection() is None, "it is ready all the same"
         gate.open()
         await talk.rest()
         if kind == "sqlite":
@@ -240,7 +240,7 @@ async def test_a_store_in_memory_evicts_the_task_that_ended_first(tmp_path: Path
         assert waiting.id in kept
         assert set(kept) - {waiting.id} == set(ended[-(len(kept) - 1) :])
         assert 2 <= len(kept) <= 5
-        with refused(Reason.TASK_NOT_FOUND):
+        with rejected(Reason.TASK_NOT_FOUND):
             await talk.get(ended[0])
         assert store.memory.used == _held(store)
         await talk.close()

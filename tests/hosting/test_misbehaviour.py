@@ -30,7 +30,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
     shape,
     shapes,
 )
@@ -185,7 +185,7 @@ async def test_an_invalid_event_before_the_task_is_an_error_for_the_caller(
     wrong: tuple[Make, ...], streaming: bool
 ) -> None:
     talk = Talk(yielding(*wrong))
-    with refused(Reason.INVALID_AGENT_RESPONSE):
+    with rejected(Reason.INVALID_AGENT_RESPONSE):
         await (talk.stream("x") if streaming else talk.send("x"))
     assert (await talk.list()).total_size == 0
     await talk.rest()
@@ -199,7 +199,7 @@ async def test_a_direct_executor_has_the_same_rules(wrong: Make) -> None:
 
     agent = EchoAgent()
     agent.executor = Direct()
-    with refused(Reason.INVALID_AGENT_RESPONSE):
+    with rejected(Reason.INVALID_AGENT_RESPONSE):
         await Talk(agent).send("x")
 
 
@@ -278,7 +278,7 @@ async def test_an_executor_without_yield_gets_a_clear_error(caplog: pytest.LogCa
     async def execute(run: Run) -> None:
         return None
 
-    with refused(Reason.INVALID_AGENT_RESPONSE):
+    with rejected(Reason.INVALID_AGENT_RESPONSE):
         await Talk(agent_of(execute)).send("x")
     assert "async generator" in caplog.text
 
@@ -389,7 +389,7 @@ async def test_cancelling_a_task_that_ended_in_another_process(state: hub.TaskSt
     task = await talk.send("x", configuration=IMMEDIATELY)
     await gate.reached()
     await store.meddle(task.id, state)
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await talk.cancel(task.id)
     await talk.rest()
 
@@ -419,7 +419,7 @@ async def test_a_task_that_ends_elsewhere_while_it_is_cancelled(
     if reason is None:
         assert not (await cancelling).status.HasField("message")
     else:
-        with refused(reason):
+        with rejected(reason):
             await cancelling
     await talk.rest()
 
@@ -439,22 +439,22 @@ async def test_a_follow_up_to_a_task_that_ended_in_another_process() -> None:
     await asyncio.sleep(0)
     await store.meddle(task.id, COMPLETED)
     assert (await waiting).status.state == COMPLETED
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await talk.send("more", task_id=task.id, message_id="m-3")
     await talk.rest()  # the run here has ended, although its gate was never opened
     assert [one.message_id for one in (await talk.get(task.id)).history] == ["m-1", "m-2"]
 
 
-async def test_a_full_store_refuses_new_tasks_and_forgets_ended_ones() -> None:
+async def test_a_full_store_rejects_new_tasks_and_forgets_ended_ones() -> None:
     talk = Talk(ScriptedAgent(), store=MemoryStore(most=2))
     ended = [(await talk.send("task")).id for _ in range(3)]
-    with refused(Reason.TASK_NOT_FOUND):
+    with rejected(Reason.TASK_NOT_FOUND):
         await talk.get(ended[0])
     assert (await talk.list()).total_size == 2
     for _ in range(2):
         await talk.send("input")
     for call in (talk.send("task"), talk.stream("task")):
-        with refused(Reason.RESOURCE_EXHAUSTED):
+        with rejected(Reason.RESOURCE_EXHAUSTED):
             await call
     assert (await talk.send("message x")).parts[0].text == "x"
 
@@ -464,5 +464,5 @@ async def test_an_id_that_is_taken_makes_no_task() -> None:
         def add(self, entry: Entry, task: hub.Task) -> None:
             """Adds nothing."""
 
-    with refused(Reason.UNAVAILABLE):  # with another id it may work
+    with rejected(Reason.UNAVAILABLE):  # with another id it may work
         await Talk(ScriptedAgent(), store=Taken()).send("task")

@@ -13,7 +13,7 @@ from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.hosting.stores.memory_push import MemoryPushConfigStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
-from tests.hosting.scene import ALICE, BOB, COMPLETED, INPUT, SUBMITTED, WORKING, Talk, refused, shapes
+from tests.hosting.scene import ALICE, BOB, COMPLETED, INPUT, SUBMITTED, WORKING, Talk, rejected, shapes
 
 HOOK = "https://hook.example/"
 
@@ -93,16 +93,16 @@ async def test_deleting_may_be_repeated(talk: Talk, task: hub.Task) -> None:
     await configs.create(task.id, "p")
     await configs.delete(task.id, "p")
     await configs.delete(task.id, "p")
-    with refused(Reason.TASK_NOT_FOUND):
+    with rejected(Reason.TASK_NOT_FOUND):
         await configs.get(task.id, "p")
 
 
-async def test_without_the_capability_everything_is_refused() -> None:
+async def test_without_the_capability_everything_is_rejected() -> None:
     talk = Talk(ScriptedAgent(push_notifications=False))
     task = await talk.send("input")
     for task_id in (task.id, "none"):
         for call in Configs(talk).all(task_id):
-            with refused(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED):
+            with rejected(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED):
                 await call
     inline = hub.SendMessageConfiguration(task_push_notification_config={"url": HOOK})
     for call in (
@@ -110,7 +110,7 @@ async def test_without_the_capability_everything_is_refused() -> None:
         talk.stream("task", configuration=inline),
         Talk(EchoAgent()).send("x", configuration=inline),
     ):
-        with refused(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED):
+        with rejected(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED):
             await call
 
 
@@ -119,13 +119,13 @@ async def test_a_missing_or_foreign_task_has_no_configs(talk: Talk) -> None:
     await Configs(talk, ALICE).create(task.id, "p")
     for context, task_id in ((BOB, task.id), (None, task.id), (ALICE, "none")):
         for call in Configs(talk, context).all(task_id):
-            with refused(Reason.TASK_NOT_FOUND):
+            with rejected(Reason.TASK_NOT_FOUND):
                 await call
     assert (await Configs(talk, ALICE).get(task.id, "p")).id == "p"
 
 
 async def test_a_config_needs_a_task(talk: Talk) -> None:
-    with refused(Reason.INVALID_PARAMS, "taskId"):
+    with rejected(Reason.INVALID_PARAMS, "taskId"):
         await Configs(talk).create("")
 
 
@@ -146,10 +146,10 @@ async def test_pages_have_each_config_once(talk: Talk, task: hub.Task, size: int
     assert len((await configs.list(task.id)).configs) == 5
 
 
-async def test_bad_pages_are_refused(talk: Talk, task: hub.Task) -> None:
-    with refused(Reason.INVALID_PARAMS, "pageToken"):
+async def test_bad_pages_are_rejected(talk: Talk, task: hub.Task) -> None:
+    with rejected(Reason.INVALID_PARAMS, "pageToken"):
         await Configs(talk).list(task.id, page_token="never given")  # noqa: S106
-    with refused(Reason.INVALID_PARAMS, "pageSize"):
+    with rejected(Reason.INVALID_PARAMS, "pageSize"):
         await Configs(talk).list(task.id, page_size=-1)
 
 
@@ -170,7 +170,7 @@ async def test_a_config_may_come_with_the_message(talk: Talk, how: str) -> None:
 
 async def test_a_config_in_a_message_needs_a_url(talk: Talk) -> None:
     inline = hub.SendMessageConfiguration(task_push_notification_config={"token": "t"})
-    with refused(Reason.INVALID_PARAMS, "configuration.taskPushNotificationConfig.url"):
+    with rejected(Reason.INVALID_PARAMS, "configuration.taskPushNotificationConfig.url"):
         await talk.send("task", configuration=inline)
 
 
@@ -180,7 +180,7 @@ async def test_a_task_has_so_many_configs_and_no_more() -> None:
     configs = Configs(talk)
     for name in "ab":
         await configs.create(task.id, name)
-    with refused(Reason.RESOURCE_EXHAUSTED):
+    with rejected(Reason.RESOURCE_EXHAUSTED):
         await configs.create(task.id, "c")
     await configs.create(task.id, "b", url="https://other.example/")
 
@@ -234,12 +234,12 @@ async def test_nothing_is_put_in_where_nothing_is_sent() -> None:
     assert await talk.store.outbox.entries() == []
 
 
-async def test_targets_that_a_sender_refuses_are_not_registered() -> None:
+async def test_targets_that_a_sender_rejects_are_not_registered() -> None:
     talk = Talk(ScriptedAgent(), push_sender=Sender())
     task = await talk.send("input")
-    with refused(Reason.INVALID_PARAMS, "url"):
+    with rejected(Reason.INVALID_PARAMS, "url"):
         await Configs(talk).create(task.id, url="http://hook.example/")
     assert not (await Configs(talk).list(task.id)).configs
     inline = hub.SendMessageConfiguration(task_push_notification_config={"url": "http://hook.example/"})
-    with refused(Reason.INVALID_PARAMS, "configuration.taskPushNotificationConfig.url"):
+    with rejected(Reason.INVALID_PARAMS, "configuration.taskPushNotificationConfig.url"):
         await talk.send("task", configuration=inline)

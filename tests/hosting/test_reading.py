@@ -24,7 +24,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
 )
 
 NOON = 1_700_000_000_000_000_000
@@ -74,11 +74,11 @@ async def test_the_newest_of_the_history_is_shown(length: int | None, shown: int
 
 
 @pytest.mark.parametrize("length", [-1, -5])
-async def test_a_negative_history_length_is_refused(talk: Talk, length: int) -> None:
+async def test_a_negative_history_length_is_rejected(talk: Talk, length: int) -> None:
     task = await talk.send("task")
-    with refused(Reason.INVALID_PARAMS, "historyLength"):
+    with rejected(Reason.INVALID_PARAMS, "historyLength"):
         await talk.get(task.id, history_length=length)
-    with refused(Reason.INVALID_PARAMS, "historyLength"):
+    with rejected(Reason.INVALID_PARAMS, "historyLength"):
         await talk.list(history_length=length)
 
 
@@ -119,14 +119,14 @@ async def test_a_foreign_task_is_like_no_task(talk: Talk, context: CallContext |
     task = await talk.send("task", context=ALICE)
     errors = []
     for task_id in (task.id, "none"):
-        with refused(Reason.TASK_NOT_FOUND) as caught:
+        with rejected(Reason.TASK_NOT_FOUND) as caught:
             await talk.get(task_id, context=context)
         errors.append(
             (caught.value.message, caught.value.metadata == {"taskId": task_id}, caught.value.violations)
         )
     assert errors[0] == errors[1]
     assert (await talk.list(context=context)).total_size == 0
-    with refused(Reason.TASK_NOT_FOUND):
+    with rejected(Reason.TASK_NOT_FOUND):
         await talk.send("x", task_id=task.id, context=context)
     assert (await talk.get(task.id, context=ALICE)).id == task.id
 
@@ -135,7 +135,7 @@ async def test_the_tenant_of_the_request_counts_when_the_context_has_none(talk: 
     task = await talk.send("task", tenant="t")
     assert (await talk.get(task.id, tenant="t")).id == task.id
     assert (await talk.get(task.id, context=CallContext(tenant="t"))).id == task.id
-    with refused(Reason.TASK_NOT_FOUND):
+    with rejected(Reason.TASK_NOT_FOUND):
         await talk.get(task.id)
 
 
@@ -198,7 +198,7 @@ async def test_artifacts_are_listed_when_asked_for(talk: Talk) -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 101, 2**31 - 1])
 async def test_page_sizes_are_bounded(talk: Talk, size: int) -> None:
-    with refused(Reason.INVALID_PARAMS, "pageSize"):
+    with rejected(Reason.INVALID_PARAMS, "pageSize"):
         await talk.list(page_size=size)
 
 
@@ -212,7 +212,7 @@ async def test_a_page_may_have_a_hundred(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("change", ["", "x", "first", "last", "cut"])
-async def test_a_token_that_was_not_given_is_refused(talk: Talk, change: str) -> None:
+async def test_a_token_that_was_not_given_is_rejected(talk: Talk, change: str) -> None:
     for _ in range(3):
         await talk.send("fail")
     token = (await talk.list(page_size=1)).next_page_token
@@ -224,7 +224,7 @@ async def test_a_token_that_was_not_given_is_refused(talk: Talk, change: str) ->
         "last": token[:-4] + other * 4,
         "cut": token[:-1],
     }[change]
-    with refused(Reason.INVALID_PARAMS, "pageToken"):
+    with rejected(Reason.INVALID_PARAMS, "pageToken"):
         await talk.list(page_size=1, page_token=bad)
 
 
@@ -238,12 +238,12 @@ async def test_a_token_is_good_for_its_own_query_and_caller_only(talk: Talk) -> 
         {"context": ALICE, "status": FAILED},
         {"context": ALICE, "context_id": "c"},
     ):
-        with refused(Reason.INVALID_PARAMS, "pageToken"):
+        with rejected(Reason.INVALID_PARAMS, "pageToken"):
             await talk.list(page_size=1, page_token=token, **wrong)
     # The size of the page may change from one page to the next.
     assert len((await talk.list(page_size=2, page_token=token, context=ALICE)).tasks) == 2
 
 
-async def test_an_unknown_state_is_refused(talk: Talk) -> None:
-    with refused(Reason.INVALID_PARAMS, "status"):
+async def test_an_unknown_state_is_rejected(talk: Talk) -> None:
+    with rejected(Reason.INVALID_PARAMS, "status"):
         await talk.list(status=99)

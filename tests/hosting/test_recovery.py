@@ -27,7 +27,7 @@ from tests.hosting.scene import (
     Plays,
     Talk,
     agent_of,
-    refused,
+    rejected,
     shape,
     shapes,
 )
@@ -73,7 +73,7 @@ class OnlyExecutes:
 
 
 class Unstoppable(Lasting):
-    """It refuses to be canceled."""
+    """It rejects to be canceled."""
 
     async def cancel(self, _: Run) -> AsyncIterator[Event]:
         raise A2AError(Reason.TASK_NOT_CANCELABLE)
@@ -218,7 +218,7 @@ async def test_a_message_to_a_task_that_was_left_takes_it_up_first(store: LateSt
     task = await killed(lasting, store, resumes=resumes)
     later = Lasting()
     talk = Talk(agent_with(later if resumes else OnlyExecutes(later)), store=store)
-    with refused(Reason.UNSUPPORTED_OPERATION):  # because it has ended before its turn
+    with rejected(Reason.UNSUPPORTED_OPERATION):  # because it has ended before its turn
         await talk.send("more", task_id=task.id, message_id="m-2")
     assert (await talk.get(task.id)).status.state == (COMPLETED if resumes else FAILED)
     assert (len(later.resumed), later.executed) == (int(resumes), [])
@@ -248,10 +248,10 @@ async def test_an_orphaned_task_is_taken_over_by_the_next_call(store: LateStore,
         talk = Talk(agent_with(later if resumes else Plays(later.execute, later.cancel)), store=store)
         match attempt:
             case "message":
-                with refused(Reason.INVALID_PARAMS, "message.contextId"):
+                with rejected(Reason.INVALID_PARAMS, "message.contextId"):
                     await talk.send("more", task_id=task.id, message_id="m-2", context_id="another")
             case "cancel":
-                with refused(Reason.TASK_NOT_CANCELABLE):
+                with rejected(Reason.TASK_NOT_CANCELABLE):
                     await talk.cancel(task.id)
             case _:
                 sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
@@ -287,9 +287,9 @@ async def test_a_message_waits_until_it_is_known_whether_a_task_that_was_left_is
         await asyncio.sleep(0)
     assert [one.message_id for one in (await talk.get(task.id)).history] == ["m-1"]
     asked.open()
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await cancelling
-    with refused(Reason.UNSUPPORTED_OPERATION):  # it has ended before its turn
+    with rejected(Reason.UNSUPPORTED_OPERATION):  # it has ended before its turn
         await sending
     assert (await talk.get(task.id)).status.state == (COMPLETED if resumes else FAILED)
     await talk.close()
@@ -305,7 +305,7 @@ async def test_a_task_acquired_while_the_engine_closes_stays_an_orphan(store: La
         while not talk.engine.live:  # noqa: ASYNC110  there is no notification
             await asyncio.sleep(0)
     await talk.close()
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await sending
     store.die()
     talk = Talk(ScriptedAgent(), store=store)
@@ -328,9 +328,9 @@ async def test_a_graceful_stop_hands_over(store: LateStore) -> None:
         await asyncio.sleep(0)
     await talk.close()
     assert shapes([await anext(events), await anext(events)]) == ["half", WORKING]
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await anext(events)
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await sending
     assert (await talk.get(task.id)).status.state == WORKING
     store.die()
@@ -522,7 +522,7 @@ async def test_calls_do_not_wait_for_pending_takeovers(
     waiting = newest[50:53]
     assert (await talk.get(waiting[0])).status.state == WORKING
     assert (await talk.cancel(waiting[1])).status.state == CANCELED
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await talk.send("more", task_id=waiting[2], message_id="m-2")
     assert (await talk.get(waiting[2])).status.state == FAILED
     assert (await talk.send("task new")).status.state == COMPLETED
@@ -571,7 +571,7 @@ async def test_a_take_over_that_took_too_long_is_tried_again(
         async def broken(_: Any, /) -> Any:
             raise ZeroDivisionError
 
-        patch.setattr(store, "open", late)  # and yet it does not refuse
+        patch.setattr(store, "open", late)  # and yet it does not reject
         assert not await talk.engine._recovery._round()
         patch.setattr(store, "get_many", broken)
         assert not await talk.engine._recovery._round()

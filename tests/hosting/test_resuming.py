@@ -31,7 +31,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
     request,
     shape,
 )
@@ -159,14 +159,14 @@ async def test_dropped_events_are_a_gap() -> None:
 
 
 @pytest.mark.parametrize("asked", ["-", "é", "a b", "1" * 65, "1,2"])
-async def test_invalid_ids_are_refused(asked: str) -> None:
+async def test_invalid_ids_are_rejected(asked: str) -> None:
     talk = Talk(ScriptedAgent())
     await streamed(talk, "chunks 3")
     (task,) = (await talk.list()).tasks
     if asked == "-":  # it could be one, of another agent
         assert (await resumed(talk, task.id, asked))[0][1] == ("task", COMPLETED)
         return
-    with refused(Reason.INVALID_PARAMS, "Last-Event-ID"):
+    with rejected(Reason.INVALID_PARAMS, "Last-Event-ID"):
         await resumed(talk, task.id, asked)
 
 
@@ -175,6 +175,6 @@ async def test_a_foreign_task_cannot_be_gone_on_with() -> None:
     task = await talk.send("task", context=ALICE)
     for who, task_id in ((BOB, task.id), (None, task.id), (ALICE, "none")):
         context = after("1", who)
-        with refused(Reason.TASK_NOT_FOUND):
+        with rejected(Reason.TASK_NOT_FOUND):
             await told(subscription(talk, task_id, context))
         assert context.reply == {}

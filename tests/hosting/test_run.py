@@ -73,7 +73,7 @@ def test_a_status_may_say_something() -> None:
     assert event.metadata["n"] == 7
 
 
-def test_a_state_that_is_none_is_refused() -> None:
+def test_a_state_that_is_none_is_rejected() -> None:
     with pytest.raises(ValueError, match="sleeping"):
         run_of().status("sleeping")
 

@@ -28,7 +28,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
     request,
     stored,
 )
@@ -202,7 +202,7 @@ async def test_a_caller_that_leaves_before_the_run_has_begun_leaves_nothing() ->
 
 @pytest.mark.parametrize("text", ["error UNSUPPORTED_OPERATION", "error UNAUTHENTICATED"])
 async def test_an_error_before_there_is_a_task_reaches_the_caller(talk: Talk, text: str) -> None:
-    with refused(Reason[text.split()[1]]):
+    with rejected(Reason[text.split()[1]]):
         await talk.send(text)
     assert (await talk.list()).total_size == 0
 
@@ -214,7 +214,7 @@ async def test_an_error_while_a_task_works_fails_it(talk: Talk) -> None:
 
 
 async def test_the_text_of_an_exception_is_not_sent(talk: Talk, caplog: pytest.LogCaptureFixture) -> None:
-    with refused(Reason.INTERNAL_ERROR) as caught:
+    with rejected(Reason.INTERNAL_ERROR) as caught:
         await talk.send("crash")
     assert "secret" not in str(caught.value)
     task = await talk.send("crash task")
@@ -232,7 +232,7 @@ async def test_a_crash_of_a_direct_executor_is_internal(caplog: pytest.LogCaptur
 
     agent = EchoAgent()
     agent.executor = Crashing()
-    with refused(Reason.INTERNAL_ERROR) as caught:
+    with rejected(Reason.INTERNAL_ERROR) as caught:
         await Talk(agent).send("x")
     assert "secret" not in str(caught.value)
     assert "a secret of the agent" in caplog.text
@@ -250,8 +250,8 @@ async def test_many_tasks_at_once(talk: Talk) -> None:
 
 @pytest.mark.parametrize("length", [-1, -2147483648])
 @pytest.mark.parametrize("text", ["task", "message x"])
-async def test_a_negative_history_length_is_refused(talk: Talk, text: str, length: int) -> None:
-    with refused(Reason.INVALID_PARAMS, "configuration.historyLength"):
+async def test_a_negative_history_length_is_rejected(talk: Talk, text: str, length: int) -> None:
+    with rejected(Reason.INVALID_PARAMS, "configuration.historyLength"):
         await talk.send(text, configuration=hub.SendMessageConfiguration(history_length=length))
 
 
@@ -264,13 +264,13 @@ async def test_a_negative_history_length_is_refused(talk: Talk, text: str, lengt
     (["image/png"], False),
     (["image/*", "application/json"], False),
 ])  # fmt: skip
-async def test_output_modes_that_the_agent_has_none_of_are_refused(modes: list[str], fits: bool) -> None:
+async def test_output_modes_that_the_agent_has_none_of_are_rejected(modes: list[str], fits: bool) -> None:
     configuration = hub.SendMessageConfiguration(accepted_output_modes=modes)
     for talk in (Talk(ScriptedAgent()), Talk(EchoAgent())):
         if fits:
             await talk.send("x", configuration=configuration)
         else:
-            with refused(Reason.CONTENT_TYPE_NOT_SUPPORTED):
+            with rejected(Reason.CONTENT_TYPE_NOT_SUPPORTED):
                 await talk.send("x", configuration=configuration)
 
 
@@ -283,7 +283,7 @@ async def test_output_modes_that_the_agent_has_none_of_are_refused(modes: list[s
     (("text/plain",), "image/png", False),
     (("application/json",), "text/plain", False),
 ])  # fmt: skip
-async def test_parts_of_media_types_that_the_agent_does_not_accept_are_refused(
+async def test_parts_of_media_types_that_the_agent_does_not_accept_are_rejected(
     modes: tuple[str, ...], media: str, fits: bool
 ) -> None:
     """CORE-SEND-004 of the draft conformance documents. Messages to a task too."""
@@ -294,11 +294,11 @@ async def test_parts_of_media_types_that_the_agent_does_not_accept_are_refused(
         if fits:
             await talk.client.send_message(asked)
             return
-        with refused(Reason.CONTENT_TYPE_NOT_SUPPORTED, "message.parts[1].mediaType"):
+        with rejected(Reason.CONTENT_TYPE_NOT_SUPPORTED, "message.parts[1].mediaType"):
             await talk.client.send_message(asked)
 
 
-async def test_an_agent_that_declares_no_output_modes_refuses_none() -> None:
+async def test_an_agent_that_declares_no_output_modes_rejects_none() -> None:
     talk = Talk(ScriptedAgent(output_modes=()))
     await talk.send("x", configuration=hub.SendMessageConfiguration(accepted_output_modes=["image/png"]))
 

@@ -28,7 +28,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
     request,
     shape,
     shapes,
@@ -82,7 +82,7 @@ async def test_events_come_as_they_are_made() -> None:
 @pytest.mark.parametrize("text", ["error INVALID_PARAMS", "crash", "silent"])
 async def test_an_error_before_the_first_event_is_the_streams_error(text: str) -> None:
     reasons = {"crash": Reason.INTERNAL_ERROR, "silent": Reason.INVALID_AGENT_RESPONSE}
-    with refused(reasons.get(text, Reason.INVALID_PARAMS)):
+    with rejected(reasons.get(text, Reason.INVALID_PARAMS)):
         await Talk(ScriptedAgent()).stream(text)
 
 
@@ -207,7 +207,7 @@ async def test_one_subscribers_end_is_no_others() -> None:
 async def test_there_is_nothing_to_subscribe_to_after_the_end(text: str) -> None:
     talk = Talk(ScriptedAgent())
     task = await talk.send(text)
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await collect(talk.subscribe(task.id))
 
 
@@ -215,7 +215,7 @@ async def test_subscribing_to_an_unknown_or_foreign_task() -> None:
     talk = Talk(ScriptedAgent())
     task = await talk.send("input", context=ALICE)
     for task_id, context in (("none", None), (task.id, BOB), (task.id, None)):
-        with refused(Reason.TASK_NOT_FOUND):
+        with rejected(Reason.TASK_NOT_FOUND):
             await collect(talk.subscribe(task_id, context))
     assert not len(talk.engine._readers)
 
@@ -254,7 +254,7 @@ async def test_a_slow_reader_holds_the_producer_and_is_dropped_in_the_end() -> N
         seen = await quick
     assert made == 1999
     assert shape(seen[-1]) == COMPLETED
-    with refused(Reason.UNAVAILABLE):
+    with rejected(Reason.UNAVAILABLE):
         await collect(slow)
     assert clock.timers == []
 

@@ -243,12 +243,12 @@ class RunMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------------ events
 
     @precondition(lambda self: not (self.model.state is None and self.working))
-    @rule(immediately=booleans(), refused=booleans())
-    def send(self, immediately: bool, refused: bool = False) -> None:
-        """refused: to a task that has ended, instead of a new one."""
+    @rule(immediately=booleans(), rejected=booleans())
+    def send(self, immediately: bool, rejected: bool = False) -> None:
+        """rejected: to a task that has ended, instead of a new one."""
         model = self.model
         over = model.ended and not (self.working or model.joining or model.phase is Phase.CANCELING)
-        if model.state is None or (over and not refused and self.store.error is None):
+        if model.state is None or (over and not rejected and self.store.error is None):
             self.model = model = Model()
         self.count += 1
         members = {"task_id": self.task_id} if model.state is not None else {}
@@ -480,7 +480,7 @@ TestTaskRun = RunMachine.TestCase
 TestTaskRun.settings = settings(max_examples=200, stateful_step_count=25, deadline=None, derandomize=True)
 
 
-def test_a_run_that_fails_during_a_refused_cancellation_answers_its_sender() -> None:
+def test_a_run_that_fails_during_a_rejected_cancellation_answers_its_sender() -> None:
     """The task waits for input before and after: no state follows that would answer."""
     machine = RunMachine()
     machine.send(immediately=False)
@@ -494,7 +494,7 @@ def test_a_run_that_fails_during_a_refused_cancellation_answers_its_sender() -> 
     machine.teardown()
 
 
-def test_a_message_that_joins_an_ended_task_is_refused_when_its_run_times_out() -> None:
+def test_a_message_that_joins_an_ended_task_is_rejected_when_its_run_times_out() -> None:
     machine = RunMachine()
     machine.send(immediately=False)
     machine.change_store(fails=False)

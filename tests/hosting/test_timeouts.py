@@ -23,7 +23,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
     shape,
 )
 
@@ -71,7 +71,7 @@ async def test_a_run_that_takes_too_long_fails(clock: HandClock, seconds: float,
     failed = await sending
     assert (failed.status.state, failed.status.message.parts[0].text) == (FAILED, text)
     assert held.cancelled
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await queued
     await talk.rest()
     assert clock.timers == []
@@ -127,7 +127,7 @@ async def test_a_silent_run_is_stopped(clock: HandClock) -> None:
         sending = asyncio.create_task(talk.send("x"))
         await slow.wait_running(1)
         clock.strike()
-        with refused(Reason.DEADLINE_EXCEEDED):
+        with rejected(Reason.DEADLINE_EXCEEDED):
             await sending
         await slow.wait_running(0)
         await talk.rest()
@@ -168,7 +168,7 @@ async def test_a_deaf_run_is_left_behind(
     if began:
         assert (await sending).status.state == FAILED
     else:
-        with refused(Reason.DEADLINE_EXCEEDED):
+        with rejected(Reason.DEADLINE_EXCEEDED):
             await sending
     stop.set()
     await talk.rest()
@@ -216,13 +216,13 @@ async def test_cancelling_a_task_during_its_timeout_returns_its_end(clock: HandC
     cancelling = asyncio.create_task(talk.cancel(task.id))
     await asyncio.sleep(0)
     cleaning.open()
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await cancelling
     assert (await talk.get(task.id)).status.state == FAILED
 
 
 @pytest.mark.parametrize("option", ["run_timeout", "silence_timeout"])
-async def test_a_cancellation_that_is_refused_does_not_give_a_run_more_time(
+async def test_a_cancellation_that_is_rejected_does_not_give_a_run_more_time(
     clock: HandClock, option: str
 ) -> None:
     held, asked = Held(), Gate()
@@ -240,7 +240,7 @@ async def test_a_cancellation_that_is_refused_does_not_give_a_run_more_time(
     await asked.reached()
     clock.strike()
     asked.open()
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await cancelling
     await talk.rest()
     assert (await talk.get(task.id)).status.state == FAILED

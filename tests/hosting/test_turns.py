@@ -56,13 +56,13 @@ async def test_long_runs_that_begin_together_begin_in_turns_of_their_own() -> No
     assert len(set(agent.turns)) == RUNS
 
 
-async def test_a_run_that_finds_the_memory_full_when_it_begins_is_refused() -> None:
+async def test_a_run_that_finds_the_memory_full_when_it_begins_is_rejected() -> None:
     """All are admitted before the first of them holds anything."""
     agent = Busy(0.006)
     answers = await _begin(agent, 10 * LARGE)
-    refused = [one for one in answers if isinstance(one, A2AError)]
-    assert 0 < len(refused) == RUNS - len(agent.turns)
-    assert all(one.reason is Reason.RESOURCE_EXHAUSTED and one.retry_after for one in refused)
+    rejected = [one for one in answers if isinstance(one, A2AError)]
+    assert 0 < len(rejected) == RUNS - len(agent.turns)
+    assert all(one.reason is Reason.RESOURCE_EXHAUSTED and one.retry_after for one in rejected)
 
 
 async def test_one_that_leaves_the_queue_holds_up_nobody() -> None:

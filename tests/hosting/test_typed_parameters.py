@@ -49,7 +49,7 @@ async def test_a_model_is_read_from_the_data_part() -> None:
 
 
 @pytest.mark.parametrize("kind", ["direct", "task", "generator"])
-async def test_a_message_that_does_not_fit_is_refused_before_any_task(kind: str) -> None:
+async def test_a_message_that_does_not_fit_is_rejected_before_any_task(kind: str) -> None:
     async def generator(order: Order) -> AsyncIterator[str]:
         yield order.item
 
@@ -142,7 +142,7 @@ async def test_extensions_of_the_decorator_stay() -> None:
         ("Runner | str", "'Runner | str' of 'value' cannot be resolved"),
     ],
 )
-def test_a_type_that_no_message_has_is_refused(annotation: Any, text: str) -> None:
+def test_a_type_that_no_message_has_is_rejected(annotation: Any, text: str) -> None:
     def function(value):  # type: ignore[no-untyped-def]
         return value
 

@@ -1,4 +1,4 @@
-"""The card for Google ADK 2, which refuses a whole card because of a gRPC interface in it.
+"""The card for Google ADK 2, which rejects a whole card because of a gRPC interface in it.
 
 ADK is not installed for the tests: its request, and the check that its `_validate_card_rpc_targets` makes of
 every interface, stand here.

@@ -92,7 +92,7 @@ def told(error: A2AError) -> tuple[Any, ...]:
     return error.reason, error.message, fields, tuple(sorted(error.metadata.items())), error.retry_after
 
 
-async def refused(callers: dict[str, Peer], what: Callable[[Peer], Awaitable[Any]]) -> A2AError:
+async def rejected(callers: dict[str, Peer], what: Callable[[Peer], Awaitable[Any]]) -> A2AError:
     """The error that something ends with over every binding, the same over each."""
     errors = {}
     for kind, peer in callers.items():
@@ -102,7 +102,7 @@ async def refused(callers: dict[str, Peer], what: Callable[[Peer], Awaitable[Any
         except A2AError as error:
             errors[kind] = error
         else:
-            raise AssertionError(f"{kind}: was not refused")
+            raise AssertionError(f"{kind}: was not rejected")
     first = errors[BINDINGS[0]]
     assert {kind: told(error) for kind, error in errors.items()} == dict.fromkeys(errors, told(first))
     return first

@@ -1,5 +1,5 @@
 """What is let in can be told: the deepest content comes back over every binding and version, deeper is
-refused alike; and a task that cannot be told does not stand in the way of the others.
+rejected alike; and a task that cannot be told does not stand in the way of the others.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ async def test_accepted_depth_can_be_encoded_on_every_binding(upstreams: str) ->
 
 
 @pytest.mark.parametrize("content", [{"metadata": deep(31)}, {"metadata": deep(33)}, {"data": arrays(44)}])
-async def test_deeper_nesting_is_refused_alike(content: dict[str, Any]) -> None:
+async def test_deeper_nesting_is_rejected_alike(content: dict[str, Any]) -> None:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve(KEEPER, EVERYTHING))
         for name, peer in (await callers(stack, server)).items():
@@ -139,7 +139,7 @@ async def test_deeper_nesting_is_refused_alike(content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-async def test_numbers_that_json_cannot_express_are_refused_alike(number: float) -> None:
+async def test_numbers_that_json_cannot_express_are_rejected_alike(number: float) -> None:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve(KEEPER, EVERYTHING))
         for name, peer in (await callers(stack, server)).items():
@@ -157,7 +157,7 @@ async def test_numbers_that_json_cannot_express_are_refused_alike(number: float)
 
 
 @pytest.mark.parametrize("time", [Timestamp(seconds=10**12), Timestamp(nanos=-1)])
-async def test_times_that_json_cannot_express_are_refused_alike(time: Timestamp) -> None:
+async def test_times_that_json_cannot_express_are_rejected_alike(time: Timestamp) -> None:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve(KEEPER, EVERYTHING))
         for kind in BINDINGS:

@@ -13,7 +13,7 @@ from a2a_bridge.hosting import Event, Run
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions
-from tests.limits.scene import agent, peers, refused, served
+from tests.limits.scene import agent, peers, rejected, served
 
 #: the longest characters, in an order that no index can make shorter
 LONGEST = "".join(random.Random(7).choices([chr(0x1F300 + number) for number in range(512)], k=512))
@@ -41,7 +41,7 @@ async def test_names_have_so_many_characters(store: str, request: pytest.Fixture
             ("message.contextId", asking(message_id="m", context_id=LONGEST + "x")),
             ("tenant", asking(message_id="m", tenant="t" * 257)),
         ):
-            error = await refused(callers, lambda peer, asked=asked: peer.send_message(asked))  # type: ignore[misc]
+            error = await rejected(callers, lambda peer, asked=asked: peer.send_message(asked))  # type: ignore[misc]
             assert error.reason is Reason.INVALID_PARAMS
             assert [one.field for one in error.violations] == [field]
         answers = [await peer.send_message(fine) for peer in callers.values()]

@@ -23,7 +23,7 @@ from tests.limits.scene import (
     first_event,
     named,
     peers,
-    refused,
+    rejected,
     served,
 )
 
@@ -31,7 +31,7 @@ from tests.limits.scene import (
 async def test_a_request_has_so_many_bytes() -> None:
     options = ServeOptions(host=HostOptions(max_body=4096))
     async with served(agent(Waiting()), options) as server, peers(server) as callers:
-        error = await refused(callers, lambda peer: peer.send("x" * 8192))
+        error = await rejected(callers, lambda peer: peer.send("x" * 8192))
         assert error.reason is Reason.REQUEST_TOO_LARGE
         for peer in callers.values():
             assert (await peer.send("y")).text == "y"
@@ -44,7 +44,7 @@ async def test_a_message_has_so_many_parts(version: str) -> None:
         served(agent(Waiting()), options, version=version) as server,
         peers(server, version=version) as callers,
     ):
-        error = await refused(callers, lambda peer: peer.send(*"abcd"))
+        error = await rejected(callers, lambda peer: peer.send(*"abcd"))
         assert error.reason is Reason.INVALID_PARAMS
         if version == "1.0":
             assert [one.field for one in error.violations] == ["message.parts"]
@@ -64,7 +64,7 @@ async def test_a_principal_has_so_many_streams() -> None:
             await first_event(one)
             async with aclosing(alice["JSONRPC"].stream("wait")) as other:
                 await first_event(other)
-                error = await refused(alice, _streamed)
+                error = await rejected(alice, _streamed)
                 assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
                 # Other callers have their own allowance, and calls are no streams.
                 async with aclosing(bob["HTTP+JSON"].stream("wait")) as third:
@@ -86,7 +86,7 @@ async def test_callers_without_a_name_share_their_streams() -> None:
         aclosing(some["JSONRPC"].stream("wait")) as one,
     ):
         await first_event(one)
-        error = await refused(others, _streamed)
+        error = await rejected(others, _streamed)
         assert error.reason is Reason.RESOURCE_EXHAUSTED
         executor.go.set()
         await _read(one)
@@ -98,8 +98,8 @@ async def test_a_principal_has_so_many_calls() -> None:
     async with served(agent(executor), options) as server, peers(server) as callers:
         task = await _begun(callers["JSONRPC"])
         waiting = asyncio.create_task(callers["GRPC"].send("wait"))
-        await _until_refused(callers["JSONRPC"], task.id)
-        error = await refused(callers, lambda peer: peer.send("x"))
+        await _until_rejected(callers["JSONRPC"], task.id)
+        error = await rejected(callers, lambda peer: peer.send("x"))
         assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
         executor.go.set()
         assert (await asyncio.wait_for(waiting, PATIENCE)).state == "completed"
@@ -116,9 +116,9 @@ async def test_a_principal_has_so_many_tasks_at_work() -> None:
     ):
         first = await _begun(alice["JSONRPC"])
         second = await _begun(alice["GRPC"])
-        error = await refused(alice, lambda peer: peer.send("wait"))
+        error = await rejected(alice, lambda peer: peer.send("wait"))
         assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
-        error = await refused(alice, _streamed)
+        error = await rejected(alice, _streamed)
         assert error.reason is Reason.RESOURCE_EXHAUSTED
         await _begun(bob["GRPC"])
         assert (await alice["JSONRPC"].get_task(hub.GetTaskRequest(id=first.id))).id == first.id
@@ -135,7 +135,7 @@ async def test_so_many_messages_wait_for_a_task() -> None:
     async with served(agent(executor), options) as server, peers(server) as callers:
         task = await _begun(callers["JSONRPC"])
         await callers["GRPC"].send("x", task=task, return_immediately=True)
-        error = await refused(callers, lambda peer: peer.send("y", task=task, return_immediately=True))
+        error = await rejected(callers, lambda peer: peer.send("y", task=task, return_immediately=True))
         assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
         found = await callers["JSONRPC"].get_task(hub.GetTaskRequest(id=task.id))
         assert [_text(one) for one in found.history] == ["wait", "x"]
@@ -151,9 +151,9 @@ async def test_a_task_has_so_many_messages() -> None:
         assert task is not None
         before = await callers["GRPC"].get_task(hub.GetTaskRequest(id=task.id))
         assert len(before.history) == 3
-        error = await refused(callers, lambda peer: peer.send("ask", task=task))
+        error = await rejected(callers, lambda peer: peer.send("ask", task=task))
         assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, None)
-        # Nothing is truncated, and nothing of the refused request is kept.
+        # Nothing is truncated, and nothing of the rejected request is kept.
         assert await callers["GRPC"].get_task(hub.GetTaskRequest(id=task.id)) == before
         assert (await callers["GRPC"].send("ask", context_id=task.context_id)).state == "input-required"
 
@@ -196,7 +196,7 @@ async def _begun(peer: Peer) -> hub.Task:
     return task
 
 
-async def _until_refused(peer: Peer, task_id: str) -> None:
+async def _until_rejected(peer: Peer, task_id: str) -> None:
     """Returns once the other call has arrived."""
     async with asyncio.timeout(PATIENCE):
         while (error := await _error_of(peer, task_id)) is None:

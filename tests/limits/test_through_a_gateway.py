@@ -10,7 +10,7 @@ from a2a_bridge.bindings import HostOptions
 from a2a_bridge.cards import select
 from a2a_bridge.middleware import Limits
 from a2a_bridge.runtime import ServeOptions, Server, serve_gateway
-from tests.limits.scene import BINDINGS, Waiting, agent, first_event, peers, refused, served
+from tests.limits.scene import BINDINGS, Waiting, agent, first_event, peers, rejected, served
 
 
 @asynccontextmanager
@@ -28,12 +28,12 @@ async def test_requests() -> None:
         before(server, options) as gateway,
         peers(gateway) as callers,
     ):
-        error = await refused(callers, lambda peer: peer.send("x", "y", "z"))
+        error = await rejected(callers, lambda peer: peer.send("x", "y", "z"))
         assert (error.reason, [one.field for one in error.violations]) == (
             Reason.INVALID_PARAMS,
             ["message.parts"],
         )
-        error = await refused(callers, lambda peer: peer.send("x" * 8192))
+        error = await rejected(callers, lambda peer: peer.send("x" * 8192))
         assert error.reason is Reason.REQUEST_TOO_LARGE
         for peer in callers.values():
             assert (await peer.send("x")).text == "x"
@@ -48,12 +48,12 @@ async def test_streams() -> None:
         aclosing(callers["JSONRPC"].stream("wait")) as one,
     ):
         await first_event(one)
-        error = await refused(callers, lambda peer: first_event(peer.stream("x")))
+        error = await rejected(callers, lambda peer: first_event(peer.stream("x")))
         assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
         executor.go.set()
 
 
-async def test_refusals_of_the_agent_pass_unchanged() -> None:
+async def test_rejections_of_the_agent_pass_unchanged() -> None:
     executor = Waiting()
     async with (
         served(agent(executor), ServeOptions(limits=Limits(streams=1))) as server,
@@ -62,6 +62,6 @@ async def test_refusals_of_the_agent_pass_unchanged() -> None:
         aclosing(callers["JSONRPC"].stream("wait")) as one,
     ):
         await first_event(one)
-        error = await refused(callers, lambda peer: first_event(peer.stream("x")))
+        error = await rejected(callers, lambda peer: first_event(peer.stream("x")))
         assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
         executor.go.set()

@@ -1,4 +1,4 @@
-"""Requests and answers with many small values: refused alike on every binding, and the loop continues
+"""Requests and answers with many small values: rejected alike on every binding, and the loop continues
 meanwhile.
 """
 

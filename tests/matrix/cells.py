@@ -48,12 +48,12 @@ def _cells() -> list[Cell]:
 CELLS = _cells()
 
 GATEWAY_CHECKS = Deviation(
-    "a gateway refuses an incomplete request itself, in its own words",
+    "a gateway rejects an incomplete request itself, in its own words",
     "incomplete_requests",
     members=frozenset({"message", "violations", "metadata"}),
 )
 GATEWAY_CHECKS_PARTS = Deviation(
-    "a gateway refuses a part without content, which the SDK's agent takes",
+    "a gateway rejects a part without content, which the SDK's agent takes",
     "incomplete_requests",
     "*empty part*",
 )

@@ -38,6 +38,6 @@ async def ask(service: Service, call: Call[Any, Any]) -> Any:
             return [event.message async for event in events]
 
 
-def refusal(error: Any) -> tuple[Any, list[str]]:
+def rejection(error: Any) -> tuple[Any, list[str]]:
     """The reason of an error and the fields that it names."""
     return error.reason, [one.field for one in error.violations]

@@ -13,12 +13,12 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.middleware import Limits, limits
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
-from tests.middleware.scene import TASK, ask, get, refusal, send, subscribe
+from tests.middleware.scene import TASK, ask, get, rejection, send, subscribe
 
 ALICE, BOB = (CallContext(principal=Principal(name)) for name in ("alice", "bob"))
 
 
-async def refused(service: Any, call: Call[Any, Any]) -> None:
+async def rejected(service: Any, call: Call[Any, Any]) -> None:
     with pytest.raises(A2AError) as caught:
         await ask(service, call)
     assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
@@ -33,7 +33,7 @@ async def test_one_caller_has_so_many_at_once(call: Any) -> None:
     service = limits(calls=2, streams=2)(probe)
     running = [asyncio.create_task(ask(service, call(ALICE))) for _ in range(2)]
     await probe.wait_running(2)
-    await refused(service, call(ALICE))
+    await rejected(service, call(ALICE))
     running.append(asyncio.create_task(ask(service, call(BOB))))
     await probe.wait_running(3)
     # Calls and streams are counted apart.
@@ -52,7 +52,7 @@ async def test_callers_without_a_name_share() -> None:
     service = limits(calls=1)(probe)
     running = asyncio.create_task(ask(service, get()))
     await probe.wait_running(1)
-    await refused(service, get())
+    await rejected(service, get())
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
@@ -88,7 +88,7 @@ async def test_a_message_has_so_many_parts(operation: Any) -> None:
     await ask(service, Call(operation, send(parts=3).request, CallContext()))
     with pytest.raises(A2AError) as caught:
         await ask(service, Call(operation, send(parts=4).request, CallContext()))
-    assert refusal(caught.value) == (Reason.INVALID_PARAMS, ["message.parts"])
+    assert rejection(caught.value) == (Reason.INVALID_PARAMS, ["message.parts"])
     assert len(probe.calls) == 1
 
 
@@ -109,12 +109,12 @@ async def test_limits_change_while_calls_run_and_count(call: Any) -> None:
     service = live.wrap(probe)
     running = [asyncio.create_task(ask(service, call(ALICE)))]
     await probe.wait_running(1)
-    await refused(service, call(ALICE))
+    await rejected(service, call(ALICE))
     live.change(Limits(calls=2, streams=2, parts=1))
     running.append(asyncio.create_task(ask(service, call(ALICE))))
     await probe.wait_running(2)
     live.change(Limits(calls=1, streams=1))
-    await refused(service, call(ALICE))
+    await rejected(service, call(ALICE))
     for one in running:
         one.cancel()
     await asyncio.gather(*running, return_exceptions=True)
@@ -122,6 +122,6 @@ async def test_limits_change_while_calls_run_and_count(call: Any) -> None:
     other = live.wrap(probe)
     running = [asyncio.create_task(ask(other, call(ALICE)))]
     await probe.wait_running(1)
-    await refused(other, call(ALICE))
+    await rejected(other, call(ALICE))
     running[0].cancel()
     await asyncio.gather(*running, return_exceptions=True)

@@ -154,14 +154,14 @@ async def test_too_long_side_content_is_not_remembered() -> None:
     assert await agent.create(caller(side_channel="x" * 5000)) is None
 
 
-async def test_a_config_that_was_refused_is_not_noted() -> None:
+async def test_a_config_that_was_rejected_is_not_noted() -> None:
     agent = Agent()
 
-    async def refuse(call: Call[Any, Any]) -> Any:
+    async def reject(call: Call[Any, Any]) -> Any:
         raise A2AError(Reason.TASK_NOT_FOUND)
 
     probe = Probe()
-    probe.on_unary = refuse
+    probe.on_unary = reject
     with pytest.raises(A2AError):
         await ask(
             push_memory(agent.known, [OLD])(probe),

@@ -239,7 +239,7 @@ async def test_lists_of_configs_are_whole() -> None:
     assert len((await ask(service, listing(page_size=2))).configs) == 2
 
 
-async def test_a_list_without_an_end_is_refused() -> None:
+async def test_a_list_without_an_end_is_rejected() -> None:
     async def endless(call: Call[Any, Any]) -> Any:
         return hub.ListTaskPushNotificationConfigsResponse(next_page_token="more")  # noqa: S106
 
@@ -252,7 +252,7 @@ async def test_a_list_without_an_end_is_refused() -> None:
 
 @pytest.mark.parametrize("state", [WORKING, COMPLETED])
 async def test_a_gap_in_the_middle_of_a_stream_becomes_updates(state: Any) -> None:
-    """Clients of 0.x refuse a second task in one stream."""
+    """Clients of 0.x reject a second task in one stream."""
     snapshot = hub.Task(id="t-1", context_id="c", status=hub.TaskStatus(state=state))
     snapshot.artifacts.add(artifact_id="a").parts.add(text="all of it")
     probe = Probe()

@@ -259,7 +259,7 @@ async def test_every_end_of_a_call_ends_its_span_once(traces: Traces) -> None:
     for call in (get(late), subscribe(late)):
         with pytest.raises(A2AError):
             await ask(service, call)
-    # Refused, and broken in the middle.
+    # Rejected, and broken in the middle.
     for failure in ([A2AError(Reason.TASK_NOT_FOUND)], [working(), A2AError(Reason.UNAVAILABLE)]):
         probe.on_stream = yielding(*failure)
         with pytest.raises(A2AError):

@@ -166,7 +166,7 @@ async def test_counts_survive_as_a_document(probe: Probe) -> None:
         ({"format": 1, "usage": [{**ROW, "profile": 7}]}, r"usage\[0\].profile"),
     ],
 )
-def test_an_invalid_usage_document_is_refused(document: Any, named: str) -> None:
+def test_an_invalid_usage_document_is_rejected(document: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         counts_of(document)
 

@@ -13,7 +13,7 @@ from a2a_bridge.middleware import validate
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge.testing.samples import minimal
-from tests.middleware.scene import TASK, ask, refusal
+from tests.middleware.scene import TASK, ask, rejection
 
 LACKING = [
     (ops.SEND_MESSAGE, hub.SendMessageRequest(), ["message"]),
@@ -57,7 +57,7 @@ async def test_absent_members_are_named(
 ) -> None:
     with pytest.raises(A2AError) as caught:
         await ask(validate()(probe), Call(operation, request_, CallContext()))
-    assert refusal(caught.value) == (Reason.INVALID_PARAMS, fields)
+    assert rejection(caught.value) == (Reason.INVALID_PARAMS, fields)
     assert all(field in caught.value.message for field in fields)
     assert probe.calls == []
 
@@ -86,9 +86,9 @@ async def test_a_remote_agent_decides_about_members_that_0_x_allows_to_be_empty(
     else:
         with pytest.raises(A2AError) as caught:
             await ask(checked, call)
-        assert refusal(caught.value) == (Reason.INVALID_PARAMS, ["message.parts"])
+        assert rejection(caught.value) == (Reason.INVALID_PARAMS, ["message.parts"])
     assert len(probe.calls) == allowed
     call = Call(ops.SEND_MESSAGE, hub.SendMessageRequest(), context)
     with pytest.raises(A2AError) as caught:
         await ask(checked, call)
-    assert refusal(caught.value) == (Reason.INVALID_PARAMS, ["message"])
+    assert rejection(caught.value) == (Reason.INVALID_PARAMS, ["message"])

@@ -213,7 +213,7 @@ class Behind:
                 return 200, b"<html>Welcome</html>", "text/html", more
             case "has no such path":
                 return 404, b"nothing here", "text/plain", more
-            case "refuses":
+            case "rejects":
                 return 401, b"", kind, "WWW-Authenticate: Bearer\r\n"
             case "speaks another version":
                 error = {"code": -32009, "message": "version not supported"}

@@ -317,7 +317,7 @@ async def envoy_taken(scene: Scene) -> SEEN:
 
 
 async def pushed(scene: Scene) -> SEEN:
-    """A task whose receiver refuses."""
+    """A task whose receiver rejects."""
     config = {"url": scene.names["hook"]}
     body = {
         "message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]},
@@ -330,7 +330,7 @@ async def pushed(scene: Scene) -> SEEN:
     return reply.status_code, ""
 
 
-async def refusing_receiver(scene: Scene) -> None:
+async def rejecting_receiver(scene: Scene) -> None:
     made = await scene.stack.enter_async_context(receiving())
     made.statuses += [410] * 20
     scene.names["hook"] = made.url
@@ -385,7 +385,7 @@ ROWS = [
     # ---------------------------------------------------------------- notifications
     Fault("a receiver that is not there", "--push-allow 127.0.0.1", pushed, (200, ""), ("a push notification of task", "failed"), "a2a-bridge push list", metric=("a2a_bridge_outbox_notifications", {}), prepare=no_receiver, command="serve {folder}/agents.py:pushing"),
     Fault("a receiver at a private address", "", pushed, (400, ""), ("INVALID_PARAMS",), "--push-allow", metric=(CALLS, {"code": "INVALID_PARAMS"}), prepare=no_receiver, command="serve {folder}/agents.py:pushing"),
-    Fault("a receiver that refuses", "--push-allow 127.0.0.1", pushed, (200, ""), ("is given up",), "a2a-bridge push retry", metric=("a2a_bridge_dead_letters", {}), prepare=refusing_receiver, command="serve {folder}/agents.py:pushing"),
+    Fault("a receiver that rejects", "--push-allow 127.0.0.1", pushed, (200, ""), ("is given up",), "a2a-bridge push retry", metric=("a2a_bridge_dead_letters", {}), prepare=rejecting_receiver, command="serve {folder}/agents.py:pushing"),
 ]  # fmt: skip
 
 

@@ -183,7 +183,7 @@ ROWS = [
     Fault("the agent hangs", "--silence-timeout 0.3", becomes("hangs"), (504, "DEADLINE_EXCEEDED"), ("DEADLINE_EXCEEDED",), "a2a-bridge send", metric=("a2a_bridge_requests_total", {"code": "DEADLINE_EXCEEDED"}), command=GATEWAY, prepare=agent()),
     Fault("a stream breaks off", "", breaks_off, (200, ""), (), "a2a-bridge send", metric=(UPSTREAM, {}), command=GATEWAY, prepare=agent()),
     Fault("the agent speaks another version", "", becomes("speaks another version"), (400, "FAILED_PRECONDITION"), ("VERSION_NOT_SUPPORTED",), "--a2a-version", metric=(UPSTREAM, {}), command=GATEWAY, prepare=agent()),
-    Fault("the agent refuses the gateway", "", becomes("refuses"), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "a2a-bridge card", metric=(UPSTREAM, {"code": "UNAUTHENTICATED"}), command=GATEWAY, prepare=agent()),
+    Fault("the agent rejects the gateway", "", becomes("rejects"), (401, "UNAUTHENTICATED"), ("UNAUTHENTICATED",), "a2a-bridge card", metric=(UPSTREAM, {"code": "UNAUTHENTICATED"}), command=GATEWAY, prepare=agent()),
     Fault("the token endpoint is down", TOKENS + "--upstream-token-url http://{nobody}/token", call, (503, "UNAVAILABLE"), ("gives no token",), "--upstream-token-url", metric=("a2a_bridge_requests_total", {"code": "UNAVAILABLE"}), command=GATEWAY, prepare=with_secret),
     Fault("the card changes", "--card-refresh 0.2", card_changes, (200, "OK"), ("the card of the agent 'Behind' has changed, and is used",), "a2a-bridge card", command=GATEWAY, prepare=agent()),
     Fault("the card breaks", "--card-refresh 0.2", card_breaks, (200, "OK"), ("the agent's card cannot be read again, the last good one counts",), "a2a-bridge card", command=GATEWAY, prepare=agent()),

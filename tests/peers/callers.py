@@ -1,7 +1,7 @@
 """Ways to call an agent in the terms of 0.3 JSON-RPC: raw, through an SDK's client, through one of ours.
 
 A caller takes a method's name and its params as a tree, and returns or yields the results of JSON-RPC as
-trees; it raises Refused. It does not judge the results: the transcripts are compared elsewhere.
+trees; it raises Rejected. It does not judge the results: the transcripts are compared elsewhere.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ STATUSES = {
 GRPC_STATUSES = {"UNKNOWN": "INTERNAL_ERROR", "INTERNAL": "INTERNAL_ERROR"}
 
 
-class Refused(Exception):  # noqa: N818  an outcome, not an error of the test
+class Rejected(Exception):  # noqa: N818  an outcome, not an error of the test
     """An error of the agent in place of a result."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -81,9 +81,9 @@ class Caller(Protocol):
     def stream(self, operation: str, params: Any) -> AsyncIterator[Any]: ...
 
 
-def refusal(error: dict[str, Any]) -> Refused:
+def rejection(error: dict[str, Any]) -> Rejected:
     """A JSON-RPC error."""
-    return Refused(CODES.get(error["code"], str(error["code"])), error["message"])
+    return Rejected(CODES.get(error["code"], str(error["code"])), error["message"])
 
 
 class BareCaller:
@@ -103,19 +103,19 @@ class BareCaller:
         response = await self._http.post(self._url, json=self._request(operation, params))
         answer = response.json()
         if "error" in answer:
-            raise refusal(answer["error"])
+            raise rejection(answer["error"])
         return answer.get("result")
 
     async def stream(self, operation: str, params: Any) -> AsyncIterator[Any]:
         request = self._request(operation, params)
         async with self._http.stream("POST", self._url, json=request) as response:
             if not response.headers["content-type"].startswith("text/event-stream"):
-                raise refusal(json.loads(await response.aread())["error"])
+                raise rejection(json.loads(await response.aread())["error"])
             async for line in response.aiter_lines():
                 if line.startswith("data:"):
                     answer = json.loads(line.removeprefix("data:"))
                     if "error" in answer:
-                        raise refusal(answer["error"])
+                        raise rejection(answer["error"])
                     yield answer["result"]
 
     def _request(self, operation: str, params: Any) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class PeerCaller:
         try:
             return await self._client.unary(self._binding, operation, params, origin=self._origin)
         except PeerError as error:
-            raise self._refused(error) from error
+            raise self._rejected(error) from error
 
     async def stream(self, operation: str, params: Any) -> AsyncIterator[Any]:
         events = self._client.stream(self._binding, operation, params, origin=self._origin)
@@ -157,26 +157,26 @@ class PeerCaller:
                 async for event in events:
                     yield event
         except PeerError as error:
-            raise self._refused(error) from error
+            raise self._rejected(error) from error
 
-    def _refused(self, error: PeerError) -> Refused:
+    def _rejected(self, error: PeerError) -> Rejected:
         tree = error.tree
         if "code" in tree:
-            return refusal(tree)
+            return rejection(tree)
         name, colon, rest = tree["message"].partition(": ")
         if self._binding == "GRPC" and isinstance(tree.get("status"), str):
             if colon and name.endswith("Error"):
-                return Refused(_reason(name), rest)
-            return Refused(GRPC_STATUSES.get(tree["status"], tree["status"]), tree["message"])
+                return Rejected(_reason(name), rest)
+            return Rejected(GRPC_STATUSES.get(tree["status"], tree["status"]), tree["message"])
         if "status" in tree:
             body = json.loads(tree["body"]) if tree.get("body", "").startswith("{") else {}
             said = body.get("error", body)
             for detail in said.get("details", ()) if isinstance(said, dict) else ():
                 if "reason" in detail:
-                    return Refused(detail["reason"], said["message"])
+                    return Rejected(detail["reason"], said["message"])
             message = body.get("message", "")
-            return Refused(STATUSES.get(tree["status"], str(tree["status"])), message)
-        return Refused(tree["type"], tree["message"])
+            return Rejected(STATUSES.get(tree["status"], str(tree["status"])), message)
+        return Rejected(tree["type"], tree["message"])
 
 
 def _reason(name: str) -> str:
@@ -217,7 +217,7 @@ class ServiceCaller:
         try:
             return self._tree(operation, await self._service.unary(self._call(operation, params)))
         except A2AError as error:
-            raise Refused(error.reason.name, error.message) from error
+            raise Rejected(error.reason.name, error.message) from error
 
     async def stream(self, operation: str, params: Any) -> AsyncIterator[Any]:
         try:
@@ -225,7 +225,7 @@ class ServiceCaller:
                 async for event in events:
                     yield self._tree(operation, event.message)
         except A2AError as error:
-            raise Refused(error.reason.name, error.message) from error
+            raise Rejected(error.reason.name, error.message) from error
 
     def _call(self, operation: str, params: Any) -> Call[Any, Any]:
         request = self._rows[operation].decode_request(loads_exact(json.dumps(params).encode()))

@@ -100,9 +100,9 @@ def without_final_unknowns(tree: Any) -> Any:
     return tree
 
 
-def refused(tree: Any) -> Any:
-    """Only the fact of a refusal is compared."""
-    return {"refused": "…"} if isinstance(tree, dict) and "refused" in tree else tree
+def rejected(tree: Any) -> Any:
+    """Only the fact of a rejection is compared."""
+    return {"rejected": "…"} if isinstance(tree, dict) and "rejected" in tree else tree
 
 
 def first_part_only(tree: Any) -> Any:
@@ -112,13 +112,13 @@ def first_part_only(tree: Any) -> Any:
 
 
 def wordless(tree: Any) -> Any:
-    """The reason of a refusal is compared, its text is not."""
-    return tree | {"message": "…"} if isinstance(tree, dict) and "refused" in tree else tree
+    """The reason of a rejection is compared, its text is not."""
+    return tree | {"message": "…"} if isinstance(tree, dict) and "rejected" in tree else tree
 
 
 def without_error_names(tree: Any) -> Any:
-    """The text of a refusal is compared without the name of the error in front."""
-    if isinstance(tree, dict) and "refused" in tree:
+    """The text of a rejection is compared without the name of the error in front."""
+    if isinstance(tree, dict) and "rejected" in tree:
         return tree | {"message": _ERROR_NAME.sub("", tree["message"])}
     return tree
 
@@ -251,16 +251,16 @@ FAULTS: tuple[Fault, ...] = (
         AGENT,
         "0.3.26",
         (HTTP_JSON,),
-        refused,
-        label="* refused",
+        rejected,
+        label="* rejected",
     ),
     Fault(
         "an error at the start of a stream, or in it, cuts the connection without a word",
         AGENT,
         "1.3.0 compat",
         (HTTP_JSON,),
-        refused,
-        label="* refused",
+        rejected,
+        label="* rejected",
     ),
     *(
         Fault(
@@ -274,7 +274,7 @@ FAULTS: tuple[Fault, ...] = (
             sometimes=True,
         )
         for release in ("0.3.26", "1.3.0 compat")
-        for label in ("midway * refused", "midway * ended")
+        for label in ("midway * rejected", "midway * ended")
     ),
     *(
         Fault("members that 0.3 does not know are dropped", CLIENT, release, bindings, WITHOUT_MEDIA_TYPES)
@@ -285,8 +285,8 @@ FAULTS: tuple[Fault, ...] = (
         CLIENT,
         "0.3.26",
         (HTTP_JSON,),
-        refused,
-        label="* refused",
+        rejected,
+        label="* rejected",
     ),
     *(
         Fault(
@@ -344,9 +344,9 @@ FAULTS: tuple[Fault, ...] = (
         CLIENT,
         "1.3.0 compat",
         (HTTP_JSON,),
-        refused,
+        rejected,
         "errors",
-        "midway * refused",
+        "midway * rejected",
     ),
     Fault(
         "final is made of the state alone, so it is lost where an agent of 0.2 does not know the state",

@@ -252,7 +252,7 @@ async def serve(
 
 def main(known: tuple[str, ...], build: Callable[..., Any]) -> None:
     """The program: `--binding` as often as wanted, all of `known` by default."""
-    # The output of the SDK, with tracebacks of refused requests, is of no use to a test.
+    # The output of the SDK, with tracebacks of rejected requests, is of no use to a test.
     sys.stderr = open("/dev/null", "w")  # noqa: SIM115, PTH123  open as long as the process lives
     parser = argparse.ArgumentParser()
     parser.add_argument("--binding", action="append", choices=known)

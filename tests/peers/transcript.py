@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from tests.peers.callers import Caller, Refused
+from tests.peers.callers import Caller, Rejected
 
 #: Seconds that one exchange may take. Agents of the 0.x SDKs sometimes leave streams open for ever, and each
 #: such stream takes this time.
@@ -47,12 +47,12 @@ class Talk:
         self.lines: Lines = []
 
     async def ask(self, label: str, operation: str, params: Any) -> Any:
-        """Notes the result or the refusal; returns the result, or None."""
+        """Notes the result or the rejection; returns the result, or None."""
         try:
             async with asyncio.timeout(PATIENCE):
                 result = await self._caller.unary(operation, params)
-        except Refused as refused:
-            self.note(label, refused)
+        except Rejected as rejected:
+            self.note(label, rejected)
             return None
         self.note(label, result)
         return result
@@ -72,9 +72,9 @@ class Talk:
             await followed.close()
 
     def note(self, label: str, outcome: Any) -> None:
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             message = self._canonical(outcome.message, "text")
-            self.lines.append((label, {"refused": outcome.reason, "message": message}))
+            self.lines.append((label, {"rejected": outcome.reason, "message": message}))
         else:
             self.lines.append((label, self._canonical(outcome)))
 
@@ -110,8 +110,8 @@ class Followed:
                 async for event in events:
                     self._queue.put_nowait(("event", event))
                     self._begun.set()
-        except Refused as refused:
-            self._queue.put_nowait(("refused", refused))
+        except Rejected as rejected:
+            self._queue.put_nowait(("rejected", rejected))
         else:
             self._queue.put_nowait(("ended", None))
         finally:

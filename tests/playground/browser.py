@@ -2,7 +2,7 @@
 
 Rules:
 1. One browser per module; each test gets pages of its own, which share nothing.
-2. What the browser complains about fails the test: errors of scripts, refusals of the content security
+2. What the browser complains about fails the test: errors of scripts, rejections of the content security
    policy, requests to other places than the program.
 3. With PLAYGROUND_PICTURES=FOLDER, tests write the pictures of the documentation there.
 """
@@ -27,7 +27,7 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from tests.patience import PATIENCE
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-#: nothing that a browser does on its own; the sandbox refuses to run as root
+#: nothing that a browser does on its own; the sandbox rejects to run as root
 ARGUMENTS = [
     "--disable-gpu",
     "--disable-quic",

@@ -41,7 +41,7 @@ class Api:
             assert response.status == 200, await response.text()
             return [json.loads(line) for line in (await response.read()).splitlines()]
 
-    async def refused(self, path: str, body: Any) -> tuple[int, Any]:
+    async def rejected(self, path: str, body: Any) -> tuple[int, Any]:
         async with self.session.post(path, json=body) as response:
             return response.status, (await response.json())["error"]
 

@@ -83,7 +83,7 @@ MISTAKES: list[tuple[Any, int, str]] = [
 async def test_mistakes_name_the_member_at_fault() -> None:
     async with serving(*DEMO) as running, api_of(running) as api:
         for body, status, field in MISTAKES:
-            found, error = await api.refused("/api/calls", body)
+            found, error = await api.rejected("/api/calls", body)
             assert (found, error.get("field", "")) == (status, field), (body, error)
         async with api.session.post("/api/calls", data=b"{") as response:
             assert (await response.json())["error"]["code"] == "PARSE_ERROR"

@@ -228,7 +228,7 @@ async def test_the_equivalent_of_a_call() -> None:
                 text = (await response.json())["text"]
             assert text.startswith(begin), text
             assert "secret-value" not in text, text
-        status, error = await api.refused("/api/equivalent", asked | {"cells": ["GRPC 1.0"], "kind": "curl"})
+        status, error = await api.rejected("/api/equivalent", asked | {"cells": ["GRPC 1.0"], "kind": "curl"})
         assert status == 400
         assert error["field"] == "kind"
         assert "grpcurl" in error["message"]

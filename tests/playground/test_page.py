@@ -322,14 +322,14 @@ def test_the_record_of_a_command_is_shown(view: View, tmp_path: Path) -> None:
     assert json.loads(view.get("frame").nth(1).locator("pre").text_content() or "") == {"whole": True}
 
 
-def test_a_file_that_is_no_record_is_refused(view: View, tmp_path: Path) -> None:
+def test_a_file_that_is_no_record_is_rejected(view: View, tmp_path: Path) -> None:
     file = tmp_path / "wrong.ndjson"
     file.write_text("[]\n")
     view.tab("history")
     view.get("history-import").set_input_files(file)
     expect(view.get("problem")).to_contain_text("line 1")
-    (refused,) = view.faults
-    assert "400" in refused
+    (rejected,) = view.faults
+    assert "400" in rejected
     view.faults.clear()
 
 

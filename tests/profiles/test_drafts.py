@@ -120,7 +120,7 @@ def dotnet(_: str, __: dict[str, str], body: bytes) -> bytes:
     return http(json.dumps({"jsonrpc": "2.0", "id": frame["id"], **answer}).encode())
 
 
-async def test_an_agent_gets_the_shape_of_the_draft_after_it_refused_the_other() -> None:
+async def test_an_agent_gets_the_shape_of_the_draft_after_it_rejected_the_other() -> None:
     listing = hub.ListTaskPushNotificationConfigsRequest(task_id="t")
     wanted = hub.GetTaskPushNotificationConfigRequest(task_id="t", id="p")
     async with peering(dotnet) as peer, dialling(peer.url, "JSONRPC") as near:
@@ -130,7 +130,7 @@ async def test_an_agent_gets_the_shape_of_the_draft_after_it_refused_the_other()
             assert list(listed.configs) == [CONFIG]
             assert await near.unary(Call(ops.GET_PUSH_CONFIG, wanted, CallContext())) == CONFIG
     sent = [json.loads(body) for _, _, body in peer.requests]
-    # Once refused, it is not tried again.
+    # Once rejected, it is not tried again.
     assert [one["method"].removesuffix("TaskPushNotificationConfig") for one in sent] == [
         *("Create", "Create", "ListTaskPushNotificationConfigs", "List", "Get"),
         *("Create", "List", "Get"),
@@ -141,26 +141,26 @@ async def test_an_agent_gets_the_shape_of_the_draft_after_it_refused_the_other()
 async def test_an_agent_that_reads_neither_shape_is_heard_with_its_first_error() -> None:
     errors = [b"first", b"second"]
 
-    def refusing(_: str, __: dict[str, str], body: bytes) -> bytes:
+    def rejecting(_: str, __: dict[str, str], body: bytes) -> bytes:
         error = {"code": -32602, "message": errors[min(len(peer.requests), 2) - 1].decode()}
         return http(json.dumps({"jsonrpc": "2.0", "id": json.loads(body)["id"], "error": error}).encode())
 
-    async with peering(refusing) as peer, dialling(peer.url, "JSONRPC") as near:
+    async with peering(rejecting) as peer, dialling(peer.url, "JSONRPC") as near:
         with pytest.raises(A2AError, match="first") as caught:
             await near.unary(Call(ops.CREATE_PUSH_CONFIG, CONFIG, CallContext()))
     assert caught.value.reason is Reason.INVALID_PARAMS
     assert len(peer.requests) == 2
 
 
-async def test_a_rest_agent_gets_states_as_numbers_after_it_refused_names() -> None:
-    def refusing(first: str, *_: Any) -> bytes:
+async def test_a_rest_agent_gets_states_as_numbers_after_it_rejected_names() -> None:
+    def rejecting(first: str, *_: Any) -> bytes:
         if "status=2" in first:
             return http(b'{"tasks":[],"nextPageToken":"","pageSize":0,"totalSize":0}')
         body = b'{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"no such state"}}'
         return http(body).replace(b"200 OK", b"400 Bad Request")
 
     request = hub.ListTasksRequest(status=hub.TASK_STATE_WORKING)
-    async with peering(refusing) as peer, dialling(peer.url, "HTTP+JSON") as near:
+    async with peering(rejecting) as peer, dialling(peer.url, "HTTP+JSON") as near:
         assert not (await near.unary(Call(ops.LIST_TASKS, request, CallContext()))).tasks
     assert [first.split("?")[1].split()[0] for first, _, _ in peer.requests] == [
         "status=TASK_STATE_WORKING",

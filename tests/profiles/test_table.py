@@ -160,9 +160,9 @@ def test_the_command_lists_profiles_with_the_evidence_for_each_quirk() -> None:
     assert text.startswith("a2a-go-0.3: a2a-go 0.3\n  file_bytes = base64 (v0.3.15, a2apb/")
     assert "\n  grpc address: host:port, first entry (v0.3.15, a2aclient/" in text
     assert {"form": "bare", "entry": "first"}.items() <= go["grpcAddress"].items()
-    refused = CliRunner().invoke(app, ["peers", "nobody"])
-    assert refused.exit_code == 2
-    assert "no peer profile 'nobody'" in " ".join(refused.output.replace("│", " ").split())
+    rejected = CliRunner().invoke(app, ["peers", "nobody"])
+    assert rejected.exit_code == 2
+    assert "no peer profile 'nobody'" in " ".join(rejected.output.replace("│", " ").split())
 
 
 def test_the_page_says_which_grpc_address_each_profile_dials() -> None:
@@ -176,7 +176,7 @@ def test_the_page_says_which_grpc_address_each_profile_dials() -> None:
     assert told == {one.name: (one.grpc.form, one.grpc.entry) for one in PROFILES if one.grpc is not None}
 
 
-def test_a_name_that_is_no_profile_is_refused_before_anything_is_dialled() -> None:
+def test_a_name_that_is_no_profile_is_rejected_before_anything_is_dialled() -> None:
     for command in (("gateway", "http://127.0.0.1:1"), ("send", "-a", "http://127.0.0.1:1", "hello")):
         result = CliRunner().invoke(app, [*command, "--peer", "nobody"])
         assert result.exit_code == 2

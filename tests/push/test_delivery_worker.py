@@ -325,7 +325,7 @@ async def test_a_failed_outbox_update_is_repeated(
     assert "the outbox cannot be read" in caplog.text
 
 
-async def test_a_guard_that_refuses_is_final() -> None:
+async def test_a_guard_that_rejects_is_final() -> None:
     how = options(allow=())
     async with receiving() as receiver, delivering(how=how) as (store, _):
         await register(store, receiver.url)

@@ -72,11 +72,11 @@ def test_token_and_credentials_are_headers() -> None:
     ],
 )
 def test_only_http_urls_can_be_sent_to(url: str, fine: bool) -> None:
-    refusal = deliverable(config(url))
-    assert (refusal is None) is fine
-    if refusal is not None:
-        assert refusal.reason is Reason.INVALID_PARAMS
-        assert [one.field for one in refusal.violations] == ["url"]
+    rejection = deliverable(config(url))
+    assert (rejection is None) is fine
+    if rejection is not None:
+        assert rejection.reason is Reason.INVALID_PARAMS
+        assert [one.field for one in rejection.violations] == ["url"]
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_only_http_urls_can_be_sent_to(url: str, fine: bool) -> None:
         ({"authentication": {"scheme": "Bearer", "credentials": "x\0"}}, "authentication.credentials"),
     ],
 )
-def test_values_invalid_in_a_header_are_refused(members: dict[str, Any], field: str) -> None:
-    refusal = deliverable(config(**members))
-    assert refusal is not None
-    assert [one.field for one in refusal.violations] == [field]
+def test_values_invalid_in_a_header_are_rejected(members: dict[str, Any], field: str) -> None:
+    rejection = deliverable(config(**members))
+    assert rejection is not None
+    assert [one.field for one in rejection.violations] == [field]
 
 
 def test_a_task_made_of_an_event() -> None:
@@ -112,7 +112,7 @@ def test_a_task_made_of_an_event() -> None:
         (b'{"task": {}, "message": {}}', Reason.INVALID_PARAMS),
     ],
 )
-def test_an_invalid_notification_is_refused(body: bytes, reason: Reason) -> None:
+def test_an_invalid_notification_is_rejected(body: bytes, reason: Reason) -> None:
     with pytest.raises(A2AError) as caught:
         read(body)
     assert caught.value.reason is reason

@@ -61,7 +61,7 @@ def test_more_is_read_than_written(tree: dict[str, Any], payload: str) -> None:
         ({}, ""),
     ],
 )
-def test_an_invalid_notification_is_refused(tree: dict[str, Any], field: str) -> None:
+def test_an_invalid_notification_is_rejected(tree: dict[str, Any], field: str) -> None:
     with pytest.raises(A2AError) as caught:
         FORM.decode(tree)
     assert caught.value.reason is Reason.INVALID_PARAMS

@@ -58,7 +58,7 @@ def test_content_without_encryption_is_unreadable(kept: bytes) -> None:
             vault.decrypt(kept)
 
 
-def test_a_bad_key_is_refused_and_not_printed() -> None:
+def test_a_bad_key_is_rejected_and_not_printed() -> None:
     with pytest.raises(ValueError, match="URL-safe base64") as caught:
         Vault([SECRET])
     assert SECRET not in str(caught.value)

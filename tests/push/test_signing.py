@@ -97,7 +97,7 @@ def test_nothing_private_is_published(rsa: RSAKey) -> None:
     # Keys differ from one process to the next; the names of tests must not.
     ids=["none", "nonsense", "empty", "half", "cut", "shared", "ed25519", "p521", "public pem", "public jwk"],
 )
-def test_an_invalid_signing_key_is_refused_and_not_printed(text: str) -> None:
+def test_an_invalid_signing_key_is_rejected_and_not_printed(text: str) -> None:
     with pytest.raises(ValueError, match=r"a key to sign with has to be") as caught:
         Signer([text], "us")
     assert len(str(caught.value)) < 100

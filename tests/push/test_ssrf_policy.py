@@ -30,35 +30,35 @@ OPEN = [
 
 
 @pytest.mark.parametrize("text", CLOSED)
-def test_addresses_that_are_not_global_are_refused(text: str) -> None:
+def test_addresses_that_are_not_global_are_rejected(text: str) -> None:
     assert not is_public(ipaddress.ip_address(text))
-    assert SsrfPolicy().refusal("hook.example", 443, [text])
+    assert SsrfPolicy().rejection("hook.example", 443, [text])
 
 
 @pytest.mark.parametrize("text", OPEN)
 def test_global_addresses_are_allowed(text: str) -> None:
     assert is_public(ipaddress.ip_address(text))
-    assert SsrfPolicy().refusal("hook.example", 443, [text]) == ""
+    assert SsrfPolicy().rejection("hook.example", 443, [text]) == ""
 
 
 def test_python_closes_nothing_that_is_open_here() -> None:
-    """The tables of Python grow with each version; addresses that only they refuse are worth a look."""
+    """The tables of Python grow with each version; addresses that only they reject are worth a look."""
     for text in OPEN:
         assert ipaddress.ip_address(text).is_global
         assert not ipaddress.ip_address(text).is_multicast
 
 
 def test_one_closed_address_closes_a_name() -> None:
-    assert SsrfPolicy().refusal("hook.example", 443, ["1.1.1.1", "8.8.8.8"]) == ""
-    assert SsrfPolicy().refusal("hook.example", 443, ["1.1.1.1", "127.0.0.1"])
-    assert SsrfPolicy().refusal("hook.example", 443, ["1.1.1.1", "no address"])
+    assert SsrfPolicy().rejection("hook.example", 443, ["1.1.1.1", "8.8.8.8"]) == ""
+    assert SsrfPolicy().rejection("hook.example", 443, ["1.1.1.1", "127.0.0.1"])
+    assert SsrfPolicy().rejection("hook.example", 443, ["1.1.1.1", "no address"])
 
 
 @pytest.mark.parametrize(("port", "fine"), [(80, True), (443, True), (8080, True), (8443, True), (22, False), (6379, False), (25, False)])  # fmt: skip
 def test_ports(port: int, fine: bool) -> None:
-    assert (SsrfPolicy().refusal("hook.example", port, ["1.1.1.1"]) == "") is fine
-    assert (SsrfPolicy().refusal("hook.example", port, []) == "") is fine
-    assert SsrfPolicy(ports=frozenset({port})).refusal("hook.example", port, ["1.1.1.1"]) == ""
+    assert (SsrfPolicy().rejection("hook.example", port, ["1.1.1.1"]) == "") is fine
+    assert (SsrfPolicy().rejection("hook.example", port, []) == "") is fine
+    assert SsrfPolicy(ports=frozenset({port})).rejection("hook.example", port, ["1.1.1.1"]) == ""
 
 
 def test_schemes() -> None:
@@ -95,7 +95,7 @@ def test_schemes() -> None:
 )
 def test_allowed_targets(allowed: str, host: str, port: int, address: str, fine: bool) -> None:
     guard = SsrfPolicy([Allowed.parse(allowed)])
-    assert (guard.refusal(host, port, [address]) == "") is fine
+    assert (guard.rejection(host, port, [address]) == "") is fine
 
 
 @pytest.mark.parametrize(

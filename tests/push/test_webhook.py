@@ -81,7 +81,7 @@ async def test_a_silent_receiver_is_given_up() -> None:
     ],
     ids=repr,
 )
-async def test_errors_have_our_texts_and_refusals_are_final(
+async def test_errors_have_our_texts_and_rejections_are_final(
     error: A2AError, attempts: int, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     posted: list[str] = []

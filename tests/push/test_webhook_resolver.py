@@ -35,7 +35,7 @@ def resolver(*meanings: Sequence[str], allow: Sequence[str] = ()) -> WebhookReso
     return WebhookResolver(PushOptions(allow=tuple(allow)).policy(), lookup=Names(*meanings))
 
 
-async def refused(url: str, *meanings: Sequence[str], allow: Sequence[str] = ()) -> str:
+async def rejected(url: str, *meanings: Sequence[str], allow: Sequence[str] = ()) -> str:
     """The reason why a URL cannot be registered; empty if it can."""
     keeper = resolver(*meanings, allow=allow)
     error = await keeper.check(hub.TaskPushNotificationConfig(task_id="t", id="p", url=url))
@@ -61,27 +61,27 @@ async def refused(url: str, *meanings: Sequence[str], allow: Sequence[str] = ())
         "https://1.1.1.1:22/",
     ],
 )
-async def test_literal_addresses_are_refused_when_registered(url: str) -> None:
-    assert "not allowed" in await refused(url)
+async def test_literal_addresses_are_rejected_when_registered(url: str) -> None:
+    assert "not allowed" in await rejected(url)
 
 
-async def test_names_are_refused_when_registered() -> None:
+async def test_names_are_rejected_when_registered() -> None:
     url = "https://hook.example/"
-    assert await refused(url, ["1.1.1.1", "2606:4700::1111"]) == ""
-    assert await refused(url, ["1.1.1.1", "10.0.0.1"])
-    assert await refused(url, ["127.0.0.1"])
-    assert await refused("https://hook.example:9200/", ["1.1.1.1"])
-    assert await refused(url, ["127.0.0.1"], allow=["127.0.0.1"]) == ""
-    assert await refused("http://hook.example:9200/", ["127.0.0.1"], allow=["hook.example"]) == ""
+    assert await rejected(url, ["1.1.1.1", "2606:4700::1111"]) == ""
+    assert await rejected(url, ["1.1.1.1", "10.0.0.1"])
+    assert await rejected(url, ["127.0.0.1"])
+    assert await rejected("https://hook.example:9200/", ["1.1.1.1"])
+    assert await rejected(url, ["127.0.0.1"], allow=["127.0.0.1"]) == ""
+    assert await rejected("http://hook.example:9200/", ["127.0.0.1"], allow=["hook.example"]) == ""
 
 
 async def test_an_unresolvable_name_may_be_registered() -> None:
-    assert await refused("https://hook.example/", []) == ""
-    assert await refused("https://hook.example:22/", [])
+    assert await rejected("https://hook.example/", []) == ""
+    assert await rejected("https://hook.example:22/", [])
 
 
 @pytest.mark.parametrize("text", ["2130706433", "127.1", "0x7f000001", "0177.0.0.1", "localhost"])
-async def test_other_spellings_of_this_machine_are_refused(text: str) -> None:
+async def test_other_spellings_of_this_machine_are_rejected(text: str) -> None:
     error = await WebhookResolver().check(hub.TaskPushNotificationConfig(url=f"http://{text}/"))
     assert error is not None
     async with http_post(DialOptions(), WebhookResolver().resolve) as post:
@@ -89,7 +89,7 @@ async def test_other_spellings_of_this_machine_are_refused(text: str) -> None:
             await post(f"http://{text}/", {}, b"")
 
 
-async def test_our_own_public_addresses_are_refused() -> None:
+async def test_our_own_public_addresses_are_rejected() -> None:
     assert is_own("127.0.0.1")
     assert not is_own("1.1.1.1")
     keeper = WebhookResolver(lookup=Names(["1.1.1.1"]), own=lambda text: text == "1.1.1.1")
@@ -196,7 +196,7 @@ async def test_https_only() -> None:
         ({"token": "a\r\nX: y"}, "token"),
     ],
 )
-async def test_values_too_long_or_invalid_in_a_header_are_refused(
+async def test_values_too_long_or_invalid_in_a_header_are_rejected(
     members: dict[str, object], field: str
 ) -> None:
     given = {"task_id": "t", "url": "https://hook.example/"} | members

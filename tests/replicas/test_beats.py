@@ -158,7 +158,7 @@ async def test_an_outage_of_the_database_declares_no_replica_dead(
         await until(lambda: min(_beats(url)) >= 12)
         assert _alive(url) == names
         assert "lost" not in happened + other
-        await until(lambda: one.refusal() is None and two.refusal() is None)
+        await until(lambda: one.rejection() is None and two.rejection() is None)
 
 
 def _beats(url: str) -> list[int]:

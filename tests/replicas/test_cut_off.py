@@ -24,7 +24,7 @@ from tests.replicas.conftest import LEASE
 
 
 class Relay:
-    """Passes connections to the socket of a server. `cut` breaks them and refuses further ones until `mend`."""
+    """Passes connections to the socket of a server. `cut` breaks them and rejects further ones until `mend`."""
 
     def __init__(self, path: Path, target: str) -> None:
         self._path = path
@@ -134,7 +134,7 @@ async def test_a_replica_that_comes_back_answers_its_callers(
         for stream in streams:
             assert (await stream)[-2:] == ["resumed", COMPLETED]
         assert (await waiting).task.status.state == COMPLETED
-        await _until(lambda: one.store.refusal() is None and cut_off._beside.me != name)
+        await _until(lambda: one.store.rejection() is None and cut_off._beside.me != name)
         again = await one.send("more", configuration=IMMEDIATELY)
         assert again.id != task.id
         await one.close()
@@ -187,7 +187,7 @@ async def test_readers_of_a_replica_without_its_database_end(postgres_url: str) 
         assert caught.value.reason is Reason.UNAVAILABLE
         subscription.close()
         await relay.mend()
-        await _until(lambda: cut_off.refusal() is None)
+        await _until(lambda: cut_off.rejection() is None)
         again = cut_off.subscribe("task", author.writer.last - 1)
         (event,) = await again.take()
         assert event.status_update.status.state == COMPLETED

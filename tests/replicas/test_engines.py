@@ -24,7 +24,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    refused,
+    rejected,
     request,
     shapes,
 )
@@ -160,7 +160,7 @@ async def test_a_task_is_canceled_where_it_runs(beside: Any) -> None:
     one, two = await beside(steps.agent()), await beside(steps.agent())
     task_id = await _begun(one, steps)
     assert (await two.cancel(task_id)).status.state == CANCELED
-    with refused(Reason.TASK_NOT_CANCELABLE):
+    with rejected(Reason.TASK_NOT_CANCELABLE):
         await two.cancel(task_id)
     assert steps.runs[0].cancelled
 
@@ -195,7 +195,7 @@ async def test_the_circumstances_of_a_call_travel_with_it(beside: Any) -> None:
     assert seen.principal == context.principal
     assert seen.parameters["x-trace"] == "7"
     assert seen.origin == context.origin
-    with refused(Reason.TASK_NOT_FOUND):
+    with rejected(Reason.TASK_NOT_FOUND):
         await two.cancel(task_id, context=CallContext(principal=Principal("bob")))
 
 
@@ -266,7 +266,7 @@ async def test_a_forwarded_message_to_a_dying_replica_gets_the_outcome_of_the_ta
     else:
         asking = asyncio.create_task(two.stream("more", message_id="m-2", task_id=task_id))
     dead(one)
-    with refused(Reason.UNSUPPORTED_OPERATION):
+    with rejected(Reason.UNSUPPORTED_OPERATION):
         await asking
     task = await two.get(task_id)
     assert task.status.state == FAILED

@@ -86,9 +86,9 @@ async def test_subscribing_after_an_event(binding: str) -> None:
     async with cut_off(log, binding) as (peer, _):
         assert [event async for event in peer.subscribe(TASK, after="3")] == log.events[3:]
         assert [event async for event in peer.subscribe(log.task(), after="5")] == []
-        with pytest.raises(A2AError) as refused:
+        with pytest.raises(A2AError) as rejected:
             await anext(peer.subscribe(TASK))
-    assert refused.value.reason is Reason.UNSUPPORTED_OPERATION
+    assert rejected.value.reason is Reason.UNSUPPORTED_OPERATION
 
 
 @bindings

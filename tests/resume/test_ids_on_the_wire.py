@@ -170,7 +170,7 @@ cells = pytest.mark.parametrize(
 
 @cells
 @pytest.mark.parametrize("after", ["a b", "1,2", "x" * 65])
-async def test_invalid_ids_are_refused_alike(binding: str, dialect: Dialect, after: str) -> None:
+async def test_invalid_ids_are_rejected_alike(binding: str, dialect: Dialect, after: str) -> None:
     """Sent as a constant parameter, which our client side does not check."""
     log = Log(*whole(2))
     found = find(binding)
@@ -183,17 +183,17 @@ async def test_invalid_ids_are_refused_alike(binding: str, dialect: Dialect, aft
         async with found.dial(
             interface, dialect, DialOptions(parameters={"last-event-id": after})
         ) as service:
-            with pytest.raises(A2AError) as refused:
+            with pytest.raises(A2AError) as rejected:
                 await read(service, subscribing(TASK))
-    assert refused.value.reason is Reason.INVALID_PARAMS
-    assert [one.field for one in refused.value.violations] == ["Last-Event-ID"]
-    assert refused.value.message.startswith("Last-Event-ID: ")
+    assert rejected.value.reason is Reason.INVALID_PARAMS
+    assert [one.field for one in rejected.value.violations] == ["Last-Event-ID"]
+    assert rejected.value.message.startswith("Last-Event-ID: ")
     assert log.calls == []
 
 
 @http
 @pytest.mark.parametrize("after", [b"1\x0b", b"\xc3\xa9", b"1\t2", b'"1"'])
-async def test_odd_bytes_are_refused_on_http(binding: str, after: bytes) -> None:
+async def test_odd_bytes_are_rejected_on_http(binding: str, after: bytes) -> None:
     asked = subscription(binding).replace(b"\r\nHost", b"\r\nLast-Event-ID: " + after + b"\r\nHost", 1)
     async with hosting(Log(*whole(2))) as host:
         answer = await ask(host, asked)
@@ -217,9 +217,9 @@ async def test_our_client_sends_nothing_that_can_be_no_id(binding: str) -> None:
         url = str(address) if binding == "GRPC" else f"http://{address}"
         interface = hub.AgentInterface(url=url, protocol_binding=binding, protocol_version="1.0")
         async with found.dial(interface, V1_0, DialOptions()) as service:
-            with pytest.raises(A2AError) as refused:
+            with pytest.raises(A2AError) as rejected:
                 await read(service, subscribing(TASK, "a\r\nb"))
-    assert refused.value.reason is Reason.INVALID_PARAMS
+    assert rejected.value.reason is Reason.INVALID_PARAMS
     assert log.calls == []
 
 

@@ -257,7 +257,7 @@ async def test_the_writes_of_a_store_and_its_outbox(tmp_path: Path) -> None:
         assert sample(found, name, agent="echoing") == 0
 
 
-async def test_callers_who_are_refused_before_a_call_count(tmp_path: Path) -> None:
+async def test_callers_who_are_rejected_before_a_call_count(tmp_path: Path) -> None:
     keys = KeyFile(tmp_path / "keys.json")
     keys.create("ann")
     options = ServeOptions(admin=ListenAddress(), authentication=Authentication([ApiKeys(keys)]))

@@ -71,7 +71,7 @@ async def test_everything_by_default() -> None:
         ("/v1/message:send", {"message": {"messageId": "m", "role": "ROLE_USER"}}),
     ],
 )
-async def test_a_message_of_0_3_without_parts_is_refused_as_in_1_0(path: str, body: Any) -> None:
+async def test_a_message_of_0_3_without_parts_is_rejected_as_in_1_0(path: str, body: Any) -> None:
     async with serve(agent()) as server, httpx.AsyncClient(base_url=f"http://{server.http}") as http:
         answer = (await http.post(path, json=body)).json()
     error = answer["error"]
@@ -174,7 +174,9 @@ async def test_the_options_say_where(unused_tcp_port: int) -> None:
         (interface("JSONRPC", "https://127.0.0.1:0"), ValueError),
     ],
 )
-async def test_invalid_declarations_are_refused(declared: hub.AgentInterface, error: type[Exception]) -> None:
+async def test_invalid_declarations_are_rejected(
+    declared: hub.AgentInterface, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         async with serve(agent(), [interface("JSONRPC"), interface("GRPC"), declared]):
             pytest.fail("it was served")
@@ -347,7 +349,7 @@ async def test_further_middleware_is_innermost() -> None:
         await peer.send("hi")
         with pytest.raises(A2AError):
             await peer.get_task(hub.GetTaskRequest())
-    assert seen == ["SendMessage"], "what is not valid is refused before"
+    assert seen == ["SendMessage"], "what is not valid is rejected before"
 
 
 async def test_a_foreign_grpc_client_reaches_the_address_of_the_card() -> None:

@@ -96,13 +96,13 @@ async def test_one_worker_is_not_warned(server: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-async def test_a_second_worker_on_one_sqlite_file_is_refused(server: str, tmp_path: Path) -> None:
+async def test_a_second_worker_on_one_sqlite_file_is_rejected(server: str, tmp_path: Path) -> None:
     async with lines(tmp_path, server, 2, "sqlite:///tasks.db") as found:
         seen = await until(found, f"StoreOpenError: {LOCKED}")
         assert FIX in seen.splitlines()[-1]
 
 
-async def test_a_mounted_application_without_its_store_refuses_calls(
+async def test_a_mounted_application_without_its_store_rejects_calls(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has no lifespan, so the start of the server cannot fail."""
@@ -120,8 +120,8 @@ async def test_a_mounted_application_without_its_store_refuses_calls(
     async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as http:
         async with open_store(store):
             for _ in range(2):
-                refused = await http.post("/agent/", json=body, headers={"A2A-Version": "1.0"})
-                assert (refused.status_code, refused.json()["error"]["status"]) == (503, "UNAVAILABLE")
+                rejected = await http.post("/agent/", json=body, headers={"A2A-Version": "1.0"})
+                assert (rejected.status_code, rejected.json()["error"]["status"]) == (503, "UNAVAILABLE")
         assert caplog.text.count(f"the application cannot start: {LOCKED}") == 1
         answered = await http.post("/agent/", json=body, headers={"A2A-Version": "1.0"})
         assert answered.json()["result"]["totalSize"] == 0

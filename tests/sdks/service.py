@@ -37,7 +37,7 @@ class LineService:
         try:
             result = await self._client.unary(self._binding, row.address, params, origin=self._origin)
         except PeerError as error:
-            raise _refusal(error) from error
+            raise _rejection(error) from error
         return row.decode_response(_opened(result))
 
     async def stream(self, call: Call[Any, Any], /) -> Events:
@@ -49,7 +49,7 @@ class LineService:
                 async for event in events:
                     yield Event(row.decode_response(_opened(event)))
         except PeerError as error:
-            raise _refusal(error) from error
+            raise _rejection(error) from error
 
 
 # As the bindings of the bridge do with the content beside messages.
@@ -63,7 +63,7 @@ def _opened(tree: Any) -> Any:
     return carrying.loads(json.dumps(tree).encode())
 
 
-def _refusal(error: PeerError) -> A2AError:
+def _rejection(error: PeerError) -> A2AError:
     name = _SPELLED.get(error.tree["type"], error.tree["type"])
     reason = Reason[name] if name in Reason.__members__ else Reason.INTERNAL_ERROR
     return A2AError(reason, error.tree["message"], blame=Blame.PEER)

@@ -1,4 +1,4 @@
-"""Forged cards: each one is refused with a reason, and nothing of it is read."""
+"""Forged cards: each one is rejected with a reason, and nothing of it is read."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ FORGED: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_card_is_refused(name: str) -> None:
+def test_a_forged_card_is_rejected(name: str) -> None:
     document, words = FORGED[name]
     with pytest.raises(UnverifiedCardError, match=words):
         verified(document, KEY, RSA, EXPIRED, FOR_ENCRYPTION)

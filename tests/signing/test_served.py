@@ -223,9 +223,9 @@ async def test_keys_that_a_signature_names_count_for_allowed_hosts_only(tmp_path
         trust = CardTrust([], jku_hosts=[place], ca=certificate, required=True)
         assert json.loads(await trust.check(document, "here"))["name"] == "Weather"
         other = CardTrust([], jku_hosts=["127.0.0.1"], ca=certificate, required=True)  # its port 443
-        for judge, refused in ((other, document), (trust, plain), (trust, masked)):
+        for judge, rejected in ((other, document), (trust, plain), (trust, masked)):
             with pytest.raises(A2AError, match="not one of the configured keys"):
-                await judge.check(refused, "here")
+                await judge.check(rejected, "here")
 
 
 @pytest.mark.parametrize("kind", ["ES256", "EdDSA"])

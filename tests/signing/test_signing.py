@@ -166,7 +166,7 @@ def test_private_keys_as_files_have_them(kind: str, algorithm: str) -> None:
         ([text_of(new_key()), text_of(new_key())], "the same id"),
     ],
 )
-def test_other_keys_are_refused(texts: list[str], words: str) -> None:
+def test_other_keys_are_rejected(texts: list[str], words: str) -> None:
     with pytest.raises(ValueError, match=words) as caught:
         CardSigner(texts)
     private: list[Any] = [json.loads(text).get("d") for text in texts if text.startswith("{")]

@@ -140,7 +140,7 @@ async def test_a_change_that_cannot_be_stored_does_not_block_others(
         assert results[1] is None
         assert (bad.lost, good.lost) == (1, 0)
         assert ids(await pages(store)) == ["good"]
-        assert store.refusal() is None
+        assert store.rejection() is None
 
 
 async def test_a_value_too_long_for_an_index_does_not_block_others(postgres_url: str) -> None:
@@ -156,12 +156,12 @@ async def test_a_value_too_long_for_an_index_does_not_block_others(postgres_url:
                 store.sends.reserve(HERE, "m", b"1", "good"),
                 return_exceptions=True,
             )
-        for refused in results[0], results[2]:
-            assert isinstance(refused, A2AError)
-            assert refused.reason is Reason.INTERNAL_ERROR
+        for rejected in results[0], results[2]:
+            assert isinstance(rejected, A2AError)
+            assert rejected.reason is Reason.INTERNAL_ERROR
         assert results[1] is results[3] is None
         assert (bad.lost, good.lost) == (1, 0)
-        assert store.refusal() is None
+        assert store.rejection() is None
         good.status(COMPLETED)
         await good.sync()
         assert ids(await pages(store)) == ["good"]
@@ -396,9 +396,9 @@ async def test_who_waits_too_long_is_sent_away_and_the_rest_is_written_all_the_s
                     await author.writer.sync()
             assert caught.value.reason is Reason.UNAVAILABLE
             assert caught.value.retry_after
-            refused = store.refusal()
-            assert refused is not None
-            assert refused.reason is Reason.UNAVAILABLE
+            rejected = store.rejection()
+            assert rejected is not None
+            assert rejected.reason is Reason.UNAVAILABLE
             with pytest.raises(A2AError):
                 await store.write(lambda connection: None)
             assert await store.get(HERE, "t") is None
@@ -406,7 +406,7 @@ async def test_who_waits_too_long_is_sent_away_and_the_rest_is_written_all_the_s
             other.execute("ROLLBACK")
         async with asyncio.timeout(PATIENCE):
             assert await rest(store.subscribe("t", 0)) == [("task", WORKING), COMPLETED]
-        assert store.refusal() is None
+        assert store.rejection() is None
         assert author.lost == 0
 
 

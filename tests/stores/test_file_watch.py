@@ -106,16 +106,16 @@ async def test_nothing_is_acknowledged_after_the_file_is_gone(
     shutil.copyfile(path, path.with_name("backup"))
     async with open_store(sqlite_url, OPTIONS) as store:
         await Author(store).begin("before").writer.sync()
-        assert store.refusal() is None
+        assert store.rejection() is None
         change(path)
         if noticed == "when asked":
-            refusal = store.refusal()
-            assert refusal is not None
-            assert refusal.reason is Reason.UNAVAILABLE
-        with pytest.raises(A2AError) as refused:
+            rejection = store.rejection()
+            assert rejection is not None
+            assert rejection.reason is Reason.UNAVAILABLE
+        with pytest.raises(A2AError) as rejected:
             await Author(store).begin("after").writer.sync()
-        assert refused.value.reason is Reason.UNAVAILABLE
-        assert store.refusal() is not None
+        assert rejected.value.reason is Reason.UNAVAILABLE
+        assert store.rejection() is not None
     said = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
     assert len([one for one in said if text in one]) == 1
 
@@ -131,11 +131,11 @@ async def test_a_file_that_is_put_back_is_written_again(
         waiting = asyncio.ensure_future(author.writer.sync())
         assert isinstance(store, SqlStore)
         async with asyncio.timeout(PATIENCE):
-            while store.writer.refusal() is None:  # noqa: ASYNC110  there is no notification
+            while store.writer.rejection() is None:  # noqa: ASYNC110  there is no notification
                 await asyncio.sleep(0.01)
         move(path.with_name("away"), path)
         await waiting
-        assert store.refusal() is None
+        assert store.rejection() is None
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM tasks").fetchone() == (1,)
 
@@ -151,7 +151,7 @@ async def test_harmless_changes_of_a_file_are_ignored(
             for number, command in enumerate(("VACUUM", *checkpoints, "VACUUM")):
                 await Author(store).begin(f"task {number}").writer.sync()
                 other.execute(command)
-                assert store.refusal() is None
+                assert store.rejection() is None
         await Author(store).begin("task").writer.sync()
 
 
@@ -213,7 +213,7 @@ async def test_reads_while_the_file_is_away_leave_its_log_alone(
             await Author(store).begin("lost").writer.sync()
         move(away, path)
         async with asyncio.timeout(PATIENCE):
-            while store.refusal() is not None:  # noqa: ASYNC110  there is no notification
+            while store.rejection() is not None:  # noqa: ASYNC110  there is no notification
                 await asyncio.sleep(0.01)
         await Author(store).begin("after").writer.sync()
     with closing(sqlite3.connect(path)) as connection:

@@ -166,7 +166,7 @@ async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest
     async with open_sql_store(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         async with asyncio.timeout(PATIENCE):
             await done.wait()
-        assert store.refusal() is None
+        assert store.rejection() is None
     with pytest.raises(A2AError):
         await janitor(store, StoreOptions(ack_timeout=PATIENCE), 0).round()
 

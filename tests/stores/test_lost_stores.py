@@ -59,7 +59,7 @@ async def test_readers_stay_while_an_outage_is_short(sqlite_url: str) -> None:
         subscription = store.subscribe("task", author.writer.last)
         move(path, away)
         async with asyncio.timeout(PATIENCE):
-            while store.refusal() is None:  # noqa: ASYNC110  there is no notification
+            while store.rejection() is None:  # noqa: ASYNC110  there is no notification
                 await asyncio.sleep(0.01)
             author.chunk("x")
             move(away, path)

@@ -1,4 +1,4 @@
-"""Opening stores: tables that are created, checked and refused, one process per file, and the error messages."""
+"""Opening stores: tables that are created, checked and rejected, one process per file, and the error messages."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_a_file_is_one_process_at_a_time(tmp_path: Path) -> None:
         process.kill()
         await process.wait()
     async with open_store(url) as store:
-        assert store.refusal() is None
+        assert store.rejection() is None
 
 
 async def test_two_stores_of_one_process_do_not_share_a_file(sqlite_url: str) -> None:
@@ -126,7 +126,7 @@ async def test_two_stores_of_one_process_do_not_share_a_file(sqlite_url: str) ->
     ("number", "wanted"),
     [("0000", "an older version"), ("9999", "a newer version"), (None, "something else")],
 )
-async def test_other_versions_are_refused(url: str, number: str | None, wanted: str) -> None:
+async def test_other_versions_are_rejected(url: str, number: str | None, wanted: str) -> None:
     database = Database(parse(url))
     with database.connect(writes=True) as connection, connection.begin():
         if number is None:
@@ -172,7 +172,7 @@ async def test_an_empty_postgresql_is_not_filled_by_itself(database: str) -> Non
         assert (await store.list(HERE, TaskQuery())).total == 0
 
 
-async def test_an_old_postgresql_is_refused(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_old_postgresql_is_rejected(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening_sql, "_OLDEST", 99)
     with pytest.raises(StoreOpenError) as caught:
         async with open_store(postgres_url):
@@ -181,7 +181,7 @@ async def test_an_old_postgresql_is_refused(postgres_url: str, monkeypatch: pyte
     assert caught.value.remedy == "PostgreSQL 99 or newer"
 
 
-async def test_tables_of_something_else_are_refused(tmp_path: Path, database: str) -> None:
+async def test_tables_of_something_else_are_rejected(tmp_path: Path, database: str) -> None:
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
         connection.execute("CREATE TABLE other (id)")
     with psycopg.connect(database, autocommit=True) as connection:
@@ -213,7 +213,7 @@ async def test_open_errors_have_no_secrets(url: str) -> None:
     assert caught.value.text
 
 
-async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(b"this is no database" * 1000)
     with pytest.raises(StoreOpenError, match="cannot be used"):
@@ -248,7 +248,7 @@ async def test_keys_are_looked_at(sqlite_url: str) -> None:
     options = StoreOptions(keys=[new_key()])
     assert options.keys[0] not in repr(options)
     async with open_store(sqlite_url, options) as store:
-        assert store.refusal() is None
+        assert store.rejection() is None
 
 
 async def test_closing_writes_pending_changes(url: str) -> None:
@@ -279,7 +279,7 @@ def test_steps_are_taken_once(url: str) -> None:
     database.close()
 
 
-async def test_parameters_of_a_file_are_refused(tmp_path: Path) -> None:
+async def test_parameters_of_a_file_are_rejected(tmp_path: Path) -> None:
     """They had no effect."""
     path = tmp_path / "store.db"
     with pytest.raises(StoreOpenError, match="has no parameters"):

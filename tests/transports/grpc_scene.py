@@ -63,7 +63,7 @@ async def finished(rpc: Any) -> list[bytes]:
     return answers
 
 
-async def refused(rpc: Any) -> Any:
+async def rejected(rpc: Any) -> Any:
     """The AioRpcError of a call that must fail."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await asyncio.wait_for(finished(rpc), PATIENCE)

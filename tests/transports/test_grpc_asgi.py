@@ -28,7 +28,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.asgi import AsgiHost
 from tests.patience import PATIENCE
 from tests.transports.envoy_scene import envoy
-from tests.transports.grpc_scene import SERVICE, channel, details_of, dialling, finished, refused
+from tests.transports.grpc_scene import SERVICE, channel, details_of, dialling, finished, rejected
 from tests.transports.http_scene import Scripted, request, update
 from tests.transports.test_http_asgi import browser, running
 
@@ -207,7 +207,7 @@ async def test_a_body_of_many_compressed_messages_costs_the_memory_of_one() -> N
     assert most < 5 * size
 
 
-async def test_a_server_without_trailers_refuses_grpc_clearly() -> None:
+async def test_a_server_without_trailers_rejects_grpc_clearly() -> None:
     service = Scripted()
     async with browser(application(service)) as http:
         for path in (GET, "/other.Service/Call"):
@@ -251,18 +251,18 @@ async def test_grpc_on_a_server_with_trailers() -> None:
         async with channel(address) as spoken:
             task = await spoken.unary_unary(GET)(ASKED, compression=grpc.Compression.Gzip, timeout=PATIENCE)
             assert hub.Task.FromString(task).id == "7"
-            broken = await refused(spoken.unary_stream(WATCH)(ASKED))
+            broken = await rejected(spoken.unary_stream(WATCH)(ASKED))
             assert (broken.code(), details_of(broken)[0]) == (grpc.StatusCode.NOT_FOUND, "TASK_NOT_FOUND")
-            too_large = await refused(spoken.unary_unary(GET)(b"x" * 500_000))
+            too_large = await rejected(spoken.unary_unary(GET)(b"x" * 500_000))
             assert too_large.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            nothing = await refused(spoken.unary_unary("/other.Service/Call")(b""))
+            nothing = await rejected(spoken.unary_unary("/other.Service/Call")(b""))
             assert nothing.code() is grpc.StatusCode.UNIMPLEMENTED
 
             check = spoken.unary_unary("/grpc.health.v1.Health/Check")
             serving = health_pb2.HealthCheckResponse.SERVING
             name = health_pb2.HealthCheckRequest(service=SERVICE).SerializeToString()
             assert health_pb2.HealthCheckResponse.FromString(await check(name)).status == serving
-            assert (await refused(check(b"\x0a\x01?"))).code() is grpc.StatusCode.NOT_FOUND
+            assert (await rejected(check(b"\x0a\x01?"))).code() is grpc.StatusCode.NOT_FOUND
             watching = spoken.unary_stream("/grpc.health.v1.Health/Watch")(b"")
             assert health_pb2.HealthCheckResponse.FromString(await watching.read()).status == serving
 
@@ -282,7 +282,7 @@ async def test_grpc_on_a_server_with_trailers() -> None:
             assert third.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
 
             await app.drain(0.1)
-            assert (await refused(watching)).code() is grpc.StatusCode.UNAVAILABLE
+            assert (await rejected(watching)).code() is grpc.StatusCode.UNAVAILABLE
         async with httpx.AsyncClient() as http:  # and gRPC-Web over HTTP/1.1 on the same port
             (_, found), _ = await posted(http, f"http://{address}{GET}", ASKED)
             assert hub.Task.FromString(found).id == "7"

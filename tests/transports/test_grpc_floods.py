@@ -17,7 +17,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
 from a2a_bridge.testing.samples import minimal
 from tests.patience import PATIENCE
-from tests.transports.grpc_scene import SERVICE, channel, hosting, refused
+from tests.transports.grpc_scene import SERVICE, channel, hosting, rejected
 
 SEND = f"/{SERVICE}/SendMessage"
 REQUEST = hub.SendMessageRequest(
@@ -98,7 +98,7 @@ async def test_streams_of_one_connection_are_limited(probe: Probe) -> None:
         async with asyncio.timeout(PATIENCE):
             while not probe.calls:  # noqa: ASYNC110  the probe offers no event
                 await asyncio.sleep(0.01)
-        # The client knows the limit by now; streams that it opened before that are refused.
+        # The client knows the limit by now; streams that it opened before that are rejected.
         calls += [asyncio.ensure_future(send(REQUEST)) for _ in range(4)]
         # The option names a connection of its own; two channels would share one otherwise.
         async with channel(host.address, [("grpc.use_local_subchannel_pool", 1)]) as other:
@@ -123,7 +123,7 @@ async def test_connections_are_limited(limit: int, probe: Probe) -> None:
     ):
         await first.unary_unary(SEND)(REQUEST)
         if limit:
-            error = await refused(second.unary_unary(SEND)(REQUEST))
+            error = await rejected(second.unary_unary(SEND)(REQUEST))
             assert error.code() is grpc.StatusCode.UNAVAILABLE
         else:
             await second.unary_unary(SEND)(REQUEST)

@@ -26,7 +26,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import minimal
 from a2a_bridge_transports.grpc import BINDING, GrpcHost, add_to_server
-from tests.transports.grpc_scene import PATIENCE, SERVICE, channel, details_of, dialling, hosting, refused
+from tests.transports.grpc_scene import PATIENCE, SERVICE, channel, details_of, dialling, hosting, rejected
 
 EVENT = minimal(hub.StreamResponse)
 SEND = hub.SendMessageRequest()
@@ -53,7 +53,7 @@ async def test_health(host: GrpcHost, name: str) -> None:
         stub = health_pb2_grpc.HealthStub(raw)
         answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
         assert answer.status == Serving.SERVING
-        error = await refused(stub.Check(health_pb2.HealthCheckRequest(service="nobody")))
+        error = await rejected(stub.Check(health_pb2.HealthCheckRequest(service="nobody")))
         assert error.code() is grpc.StatusCode.NOT_FOUND
 
 
@@ -71,7 +71,7 @@ async def test_who_watches_health_learns_of_the_drain_first(host: GrpcHost, prob
         assert (await asyncio.wait_for(known.read(), PATIENCE)).status == Serving.NOT_SERVING
         assert not call.done()
         for watch in (known, unknown):
-            assert (await refused(watch)).code() is grpc.StatusCode.UNAVAILABLE
+            assert (await rejected(watch)).code() is grpc.StatusCode.UNAVAILABLE
         await draining
         with pytest.raises(A2AError):
             await call
@@ -199,7 +199,7 @@ async def test_remaining_calls_get_an_error_after_the_grace(host: GrpcHost, prob
         await probe.wait_running(2)
         await asyncio.wait_for(host.drain(0), PATIENCE)
         for rpc in (stream, unary):
-            error = await refused(rpc)
+            error = await rejected(rpc)
             assert error.code() is grpc.StatusCode.UNAVAILABLE
             assert details_of(error)[0] == "UNAVAILABLE"
     assert probe.cancelled == 2
@@ -239,7 +239,7 @@ async def test_on_an_application_server(probe: Probe) -> None:
     await server.stop(None)
 
 
-def test_a_server_of_threads_is_refused(probe: Probe) -> None:
+def test_a_server_of_threads_is_rejected(probe: Probe) -> None:
     server = grpc.server(ThreadPoolExecutor(1))
     with pytest.raises(TypeError, match=r"need a server of grpc\.aio\.server\(\), not grpc\._server"):
         add_to_server(probe, server, [V1_0])
@@ -253,5 +253,5 @@ async def test_on_an_application_server_health_and_reflection_are_optional(probe
     await server.start()
     async with channel(address) as raw:
         check = health_pb2_grpc.HealthStub(raw).Check(health_pb2.HealthCheckRequest())
-        assert (await refused(check)).code() is grpc.StatusCode.UNIMPLEMENTED
+        assert (await rejected(check)).code() is grpc.StatusCode.UNIMPLEMENTED
     await server.stop(None)

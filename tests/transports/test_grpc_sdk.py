@@ -196,7 +196,7 @@ async def test_we_call_generated_servers(operation: Any) -> None:
 
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_we_read_errors_packed_by_googles_classes(streaming: bool) -> None:
-    async def refuse(context: Any) -> None:
+    async def reject(context: Any) -> None:
         status = status_pb2.Status(code=9, message="as it says")
         info = error_details_pb2.ErrorInfo(
             reason="TASK_NOT_CANCELABLE", domain="a2a-protocol.org", metadata={"taskId": "t"}
@@ -208,7 +208,7 @@ async def test_we_read_errors_packed_by_googles_classes(streaming: bool) -> None
         trailers = (("grpc-status-details-bin", status.SerializeToString()),)
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "other words", trailers)
 
-    async with serving(Servicer(refuse)) as address, dialling(address) as client:
+    async with serving(Servicer(reject)) as address, dialling(address) as client:
         call: Any
         if streaming:
             call = anext(client.subscribe_to_task(hub.SubscribeToTaskRequest(id="t")))

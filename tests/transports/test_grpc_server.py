@@ -24,7 +24,7 @@ from tests.transports.grpc_scene import (
     details_of,
     finished,
     hosting,
-    refused,
+    rejected,
     texts,
 )
 
@@ -91,7 +91,7 @@ async def test_versions_that_the_package_agrees_with(
 )
 async def test_versions_that_contradict_the_package(raw: Any, probe: Probe, path: str, version: str) -> None:
     for _ in range(2):
-        error = await refused(call(raw, path, metadata=(("a2a-version", version),)))
+        error = await rejected(call(raw, path, metadata=(("a2a-version", version),)))
         assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
         reason, details = details_of(error)
         assert reason == "VERSION_NOT_SUPPORTED"
@@ -109,7 +109,7 @@ async def test_many_spellings_of_a_version(raw: Any, probe: Probe) -> None:
 async def test_malformed_protobuf(
     raw: Any, probe: Probe, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    error = await refused(call(raw, path, MALFORMED))
+    error = await rejected(call(raw, path, MALFORMED))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert details_of(error)[0] == "PARSE_ERROR"
     assert not any(
@@ -129,24 +129,26 @@ async def test_unknown_members_are_ignored(raw: Any, probe: Probe) -> None:
 @pytest.mark.parametrize("name", ["Nothing", "sendMessage", "SendMessage/", ""])
 async def test_an_unknown_operation(raw: Any, name: str) -> None:
     for make in (raw.unary_unary, raw.unary_stream):
-        error = await refused(make(f"/{SERVICE}/{name}")(b"x" * 100))
+        error = await rejected(make(f"/{SERVICE}/{name}")(b"x" * 100))
         assert error.code() is grpc.StatusCode.UNIMPLEMENTED
         if not name.endswith("/"):
             assert details_of(error)[0] == "METHOD_NOT_FOUND"
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "GetAgentCard"])
-async def test_a_package_that_contradicts_the_version_is_refused(raw: Any, probe: Probe, method: str) -> None:
+async def test_a_package_that_contradicts_the_version_is_rejected(
+    raw: Any, probe: Probe, method: str
+) -> None:
     """It is how a caller of 0.3 finds out; it sends no A2A-Version, because its version has none."""
     for make in (raw.unary_unary, raw.unary_stream):
-        error = await refused(make(f"/a2a.v1.A2AService/{method}")(b"anything"))
+        error = await rejected(make(f"/a2a.v1.A2AService/{method}")(b"anything"))
         assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
         assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
     assert not probe.calls
 
 
 async def test_other_services_are_not_ours(raw: Any) -> None:
-    error = await refused(raw.unary_unary("/some.package.OtherService/SendMessage")(b""))
+    error = await rejected(raw.unary_unary("/some.package.OtherService/SendMessage")(b""))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "grpc-status-details-bin" not in dict(error.trailing_metadata())
 
@@ -156,7 +158,7 @@ async def test_other_services_are_not_ours(raw: Any) -> None:
 async def test_the_table_of_errors(raw: Any, probe: Probe, path: str, reason: Reason) -> None:
     error = A2AError(reason, metadata={"k": "v"})
     probe.on_unary, probe.on_stream = answering(error), yielding(error)
-    got = await refused(call(raw, path))
+    got = await rejected(call(raw, path))
     assert got.code().value[0] == reason.grpc
     assert got.details() == reason.text
     name, details = details_of(got)
@@ -166,7 +168,7 @@ async def test_the_table_of_errors(raw: Any, probe: Probe, path: str, reason: Re
 
 async def test_violations_are_a_bad_request(raw: Any, probe: Probe) -> None:
     probe.on_unary = answering(invalid_params("message.parts", "is required"))
-    error = await refused(call(raw, SEND))
+    error = await rejected(call(raw, SEND))
     _, details = details_of(error)
     assert details[1].type_url == "type.googleapis.com/google.rpc.BadRequest"
     (violation,) = google_rpc.BadRequest.FromString(details[1].value).field_violations
@@ -177,17 +179,17 @@ async def test_an_error_after_events(raw: Any, probe: Probe) -> None:
     probe.on_stream = yielding(EVENT, A2AError(Reason.TASK_NOT_FOUND))
     rpc = call(raw, STREAM)
     assert await rpc.read() == EVENT.SerializeToString()
-    assert details_of(await refused(rpc))[0] == "TASK_NOT_FOUND"
+    assert details_of(await rejected(rpc))[0] == "TASK_NOT_FOUND"
 
 
 async def test_status_texts_are_one_line(raw: Any, probe: Probe) -> None:
     probe.on_unary = answering(A2AError(Reason.INTERNAL_ERROR, "50% é\r\nx-injected: 1\x00"))
-    assert (await refused(call(raw, SEND))).details() == "50% é x-injected: 1 "
+    assert (await rejected(call(raw, SEND))).details() == "50% é x-injected: 1 "
 
 
 async def test_a_text_that_cannot_be_encoded_keeps_its_error(raw: Any, probe: Probe) -> None:
     probe.on_unary = answering(A2AError(Reason.TASK_NOT_FOUND, "lone \ud800 surrogate"))
-    error = await refused(call(raw, SEND))
+    error = await rejected(call(raw, SEND))
     assert error.code() is grpc.StatusCode.NOT_FOUND
     assert details_of(error)[0] == "TASK_NOT_FOUND"
 
@@ -201,7 +203,7 @@ async def test_defects_are_logged_and_not_sent(
 ) -> None:
     probe.on_unary, probe.on_stream = answering(defect), yielding(defect)
     with caplog.at_level(logging.ERROR, "a2a_bridge.grpc"):
-        error = await asyncio.wait_for(refused(call(raw, path)), PATIENCE)
+        error = await asyncio.wait_for(rejected(call(raw, path)), PATIENCE)
     assert error.code() is grpc.StatusCode.INTERNAL
     assert details_of(error)[0] == "INTERNAL_ERROR"
     assert not any("secret" in text or "Error(" in text for text in texts(error))
@@ -213,7 +215,7 @@ async def test_an_answer_that_is_no_message_is_a_defect(
 ) -> None:
     probe.on_unary = answering({"task": {}})
     with caplog.at_level(logging.ERROR, "a2a_bridge.grpc"):
-        error = await refused(call(raw, SEND))
+        error = await rejected(call(raw, SEND))
     assert details_of(error)[0] == "INTERNAL_ERROR"
     assert caplog.records
 
@@ -255,14 +257,14 @@ async def test_reply_parameters_come_with_errors(raw: Any, probe: Probe) -> None
         raise A2AError(Reason.TASK_NOT_FOUND)
 
     probe.on_unary = unary
-    error = await refused(call(raw, SEND))
+    error = await rejected(call(raw, SEND))
     assert dict(error.trailing_metadata())["a2a-extensions"] == "https://e.example/1"
 
 
 @pytest.mark.parametrize("path", [SEND, STREAM])
 async def test_a_deadline_arrives_and_ends_the_work(raw: Any, probe: Probe, path: str) -> None:
     probe.on_unary, probe.on_stream = waiting, holding(EVENT)
-    error = await refused(call(raw, path, timeout=0.2))
+    error = await rejected(call(raw, path, timeout=0.2))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     await probe.wait_running(0)
     assert probe.cancelled == 1
@@ -313,11 +315,11 @@ async def test_a_request_that_is_too_large(probe: Probe, path: str) -> None:
     async with hosting(probe, max_body=10_000) as host, channel(host.address) as raw:
         wire = hub.SendMessageRequest(message=hub.Message(message_id="x" * 9000)).SerializeToString()
         assert await finished(call(raw, path, wire))
-        error = await refused(call(raw, path, wire * 2))
+        error = await rejected(call(raw, path, wire * 2))
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert details_of(error)[0] == "REQUEST_TOO_LARGE"
-        # Far above the limit grpcio refuses by itself, with the same status but without details.
-        error = await refused(call(raw, path, wire * 300))
+        # Far above the limit grpcio rejects by itself, with the same status but without details.
+        error = await rejected(call(raw, path, wire * 300))
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert len(probe.calls) == 1
 
@@ -327,6 +329,6 @@ async def test_metadata_has_one_limit(probe: Probe) -> None:
         for _ in range(6):
             assert await call(raw, SEND, metadata=(("x", "v" * 3000),)) == ANSWER.SerializeToString()
         for _ in range(6):
-            error = await refused(call(raw, SEND, metadata=(("x", "v" * 4100),)))
+            error = await rejected(call(raw, SEND, metadata=(("x", "v" * 4100),)))
             assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert len(probe.calls) == 6

@@ -24,7 +24,7 @@ from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge.testing.samples import every_error, minimal
 from a2a_bridge.testing.service_contract import assert_same_error, invoke
 from a2a_bridge_transports.grpc import BINDING, add_to_server
-from tests.transports.grpc_scene import channel, details_of, dialling, finished, hosting, refused
+from tests.transports.grpc_scene import channel, details_of, dialling, finished, hosting, rejected
 from tests.transports.older import NOTE, OLD, OLDER, PACKAGE
 
 ALL = (V1_0, OLD, OLDER)
@@ -74,7 +74,7 @@ async def test_package_and_header(probe: Probe, package: str, declared: str | No
 )
 async def test_a_header_that_contradicts_the_package(probe: Probe, package: str, declared: str) -> None:
     async with hosting(probe, dialects=ALL) as host, channel(host.address) as raw:
-        error = await refused(get(raw, package, ("a2a-version", declared)))
+        error = await rejected(get(raw, package, ("a2a-version", declared)))
     assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
     assert error.details().startswith("VersionNotSupportedError: ") == (package == PACKAGE)
     other = {"0.3": f"served at {PACKAGE}, ", "1.0": f"served at {NEW}, "}.get(declared, "not supported here")
@@ -84,7 +84,7 @@ async def test_a_header_that_contradicts_the_package(probe: Probe, package: str,
 
 async def test_several_versions_in_the_metadata(probe: Probe) -> None:
     async with hosting(probe, dialects=ALL) as host, channel(host.address) as raw:
-        error = await refused(get(raw, NEW, ("a2a-version", "1.0"), ("a2a-version", "0.3")))
+        error = await rejected(get(raw, NEW, ("a2a-version", "1.0"), ("a2a-version", "0.3")))
         await get(raw, NEW, ("a2a-version", "1.0"), ("a2a-version", "1.0"))
     assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
     assert "several versions, '1.0,0.3'" in error.details()
@@ -93,7 +93,7 @@ async def test_several_versions_in_the_metadata(probe: Probe) -> None:
 async def test_a_version_that_another_one_stands_for(probe: Probe) -> None:
     async with hosting(probe, dialects=(V1_0, OLDER)) as host, channel(host.address) as raw:
         await get(raw, PACKAGE)
-        error = await refused(get(raw, PACKAGE, ("a2a-version", "0.3")))
+        error = await rejected(get(raw, PACKAGE, ("a2a-version", "0.3")))
     assert probe.last.context.origin.version == "0.2.5"
     assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
 
@@ -101,20 +101,20 @@ async def test_a_version_that_another_one_stands_for(probe: Probe) -> None:
 async def test_each_package_has_its_errors(probe: Probe) -> None:
     probe.on_unary = answering(A2AError(Reason.TASK_NOT_CANCELABLE, "done"))
     async with hosting(probe, dialects=ALL) as host, channel(host.address) as raw:
-        new, old = await refused(get(raw, NEW)), await refused(get(raw, PACKAGE))
+        new, old = await rejected(get(raw, NEW)), await rejected(get(raw, PACKAGE))
         assert (new.code().value[0], new.details()) == (9, "done")
         assert (old.code().value[0], old.details()) == (9, "TaskNotCancelableError: done")
         assert details_of(new)[0] == details_of(old)[0] == "TASK_NOT_CANCELABLE"
-        unknown = await refused(raw.unary_unary(PACKAGE + "Nothing")(b""))
+        unknown = await rejected(raw.unary_unary(PACKAGE + "Nothing")(b""))
         assert details_of(unknown)[0] == "METHOD_NOT_FOUND"
-        other = await refused(raw.unary_unary("/a2a.v9.A2AService/SendMessage")(b""))
+        other = await rejected(raw.unary_unary("/a2a.v9.A2AService/SendMessage")(b""))
         assert details_of(other)[0] == "VERSION_NOT_SUPPORTED"
 
 
 @pytest.mark.parametrize(("dialects", "package"), [((OLD,), NEW), ((V1_0,), PACKAGE)])
 async def test_the_package_that_is_not_served(probe: Probe, dialects: Any, package: str) -> None:
     async with hosting(probe, dialects=dialects) as host, channel(host.address) as raw:
-        error = await refused(get(raw, package))
+        error = await rejected(get(raw, package))
     assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
 
 
@@ -132,7 +132,7 @@ async def test_several_mounts_share_a_port(probe: Probe) -> None:
             await get(raw, NEW)
             await get(raw, PACKAGE)
             await get(raw, PACKAGE, ("a2a-version", "0.2.5"))
-            error = await refused(raw.unary_unary("/a2a.v9.A2AService/SendMessage")(b""))
+            error = await rejected(raw.unary_unary("/a2a.v9.A2AService/SendMessage")(b""))
             assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
     finally:
         await host.drain(0)
@@ -356,7 +356,7 @@ async def test_the_status_depends_on_a_declared_0_3(probe: Probe, streaming: boo
             metadata = [] if declared is None else [("a2a-version", declared)]
             method = PACKAGE + ("SendStreamingMessage" if streaming else "SendMessage")
             call = (raw.unary_stream if streaming else raw.unary_unary)(method)(wire, metadata=metadata)
-            told = await refused(call)
+            told = await rejected(call)
             found[declared] = told.code()
             assert details_of(told)[0] == "UNSUPPORTED_OPERATION"
             assert told.details().startswith("UnsupportedOperationError: ")

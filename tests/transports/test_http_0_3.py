@@ -229,7 +229,7 @@ async def test_every_number_of_an_event_is_read(kind: str) -> None:
 
 @pytest.mark.parametrize("method", ["message/stream", "tasks/resubscribe"])
 @pytest.mark.parametrize("params", [{"id": "t", "message": KIND}, {"message": 5, "id": 5}])
-async def test_a_stream_that_is_refused_is_a_stream_of_one_error(method: str, params: Any) -> None:
+async def test_a_stream_that_is_rejected_is_a_stream_of_one_error(method: str, params: Any) -> None:
     async def stream(_: Call[Any, Any]) -> Any:
         raise A2AError(Reason.TASK_NOT_FOUND)
         yield
@@ -305,7 +305,7 @@ async def test_refused_streams(version: str, headers: dict[str, str], media: str
     ],
     ids=str,
 )
-async def test_a_request_without_an_id_is_refused_after_all_else(body: dict[str, Any], code: int) -> None:
+async def test_a_request_without_an_id_is_rejected_after_all_else(body: dict[str, Any], code: int) -> None:
     service = Scripted()
     async with hosting(service, dialects=KNOWN) as host:
         version = "" if "/" in body["method"] else "1.0"
@@ -344,7 +344,7 @@ async def test_credentials_and_outages_keep_their_status_where_a_stream_was_aske
 
 
 @pytest.mark.parametrize("version", ["1.0", ""])
-async def test_a_refusal_of_other_calls_is_json(version: str) -> None:
+async def test_a_rejection_of_other_calls_is_json(version: str) -> None:
     async with hosting(Scripted(), dialects=KNOWN) as host:
         for method in ("tasks/get", "GetTask", "SendStreamingMessage", "nothing"):
             answer = await ask(

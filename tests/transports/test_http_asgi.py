@@ -162,7 +162,7 @@ async def test_forwarded_headers() -> None:
 
 
 @pytest.mark.parametrize("host", ["a/b", "", "a,b", "a@b", "a:65536"])
-async def test_a_host_header_that_is_none_is_refused(host: str) -> None:
+async def test_a_host_header_that_is_none_is_rejected(host: str) -> None:
     async with browser(application(Scripted())) as http:
         answer = await http.get("/.well-known/agent-card.json", headers={"Host": host})
         assert (answer.status_code, answer.json()["error"]["message"]) == (
@@ -244,10 +244,10 @@ async def test_a_start_that_failed_is_tried_again(caplog: pytest.LogCaptureFixtu
 
     async with browser(application(Scripted(), startup=start)) as http:
         for _ in range(2):
-            refused = await http.post("/", json=RPC)
-            assert refused.status_code == 503
-            assert "UNAVAILABLE" in refused.text
-            assert "secret" not in refused.text
+            rejected = await http.post("/", json=RPC)
+            assert rejected.status_code == 503
+            assert "UNAVAILABLE" in rejected.text
+            assert "secret" not in rejected.text
         assert (await http.post("/", json=RPC)).status_code == 200
     assert attempts == 3
     assert caplog.text.count("the application cannot start: a secret") == 1

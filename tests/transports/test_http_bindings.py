@@ -163,7 +163,7 @@ async def test_unknown_members_are_ignored_and_of_duplicates_the_last_counts(bin
 
 @both
 async def test_integers_beyond_a_double(binding: Spelling) -> None:
-    """They are read exactly; larger ones than the codec can hold are refused or rounded; nothing crashes."""
+    """They are read exactly; larger ones than the codec can hold are rejected or rounded; nothing crashes."""
     raw = b'{"message":{"messageId":"a","role":"ROLE_USER","parts":[{"data":%d}]}}' % 2**100
     service = Scripted()
     async with hosting(service) as host:

@@ -96,7 +96,7 @@ async def test_http_1_0() -> None:
         b"GET /livez HTTP/1.1\r\nHost: x:99999\r\n\r\n",
     ],
 )
-async def test_invalid_http_is_refused_in_our_own_words(head: bytes) -> None:
+async def test_invalid_http_is_rejected_in_our_own_words(head: bytes) -> None:
     async with hosting(Scripted()) as host, wire(host) as connection:
         connection.send(head)
         answer = await connection.answer()
@@ -112,7 +112,7 @@ async def test_malformed_lines_are_not_logged(caplog: pytest.LogCaptureFixture) 
     async with hosting(Scripted()) as host, wire(host) as connection:
         connection.send(b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization : Bearer hunter2\r\n\r\n")
         assert (await connection.answer()).status == 400
-    assert "refused a request from 127.0.0.1" in caplog.text
+    assert "rejected a request from 127.0.0.1" in caplog.text
     assert "hunter2" not in caplog.text
 
 
@@ -145,7 +145,7 @@ def chunk(data: bytes, extension: bytes = b"") -> bytes:
 @pytest.mark.parametrize(
     ("where", "length"), [("first", 4400), ("first", 60_000), ("last", 4400), ("spread", 60_000)]
 )
-async def test_long_chunk_extensions_are_refused(where: str, length: int) -> None:
+async def test_long_chunk_extensions_are_rejected(where: str, length: int) -> None:
     body = SEND.encode()
     extension = b";a=" + b"x" * length
     if where == "spread":
@@ -202,7 +202,7 @@ async def test_hosts_are_believed_when_valid() -> None:
     [{"X_A": "x" * 20_000}, {f"X_{number}": "x" * 1000 for number in range(20)}],
     ids=["one header", "many headers"],
 )
-async def test_large_heads_are_refused(headers: dict[str, str]) -> None:
+async def test_large_heads_are_rejected(headers: dict[str, str]) -> None:
     async with hosting(Scripted()) as host:
         answer = await ask(host, request("POST", "/", rpc(), **headers))
         assert (answer.status, answer.reason) == (431, "REQUEST_TOO_LARGE")
@@ -263,7 +263,7 @@ async def test_a_chunked_body() -> None:
 
 
 @pytest.mark.parametrize("first", ["", "3\r\n{  \r\n"])
-async def test_broken_chunks_are_refused_at_once(first: str) -> None:
+async def test_broken_chunks_are_rejected_at_once(first: str) -> None:
     # Longer than the test waits: only the disconnect can end the call.
     options = HostOptions(header_timeout=10 * PATIENCE)
     async with hosting(Scripted(), options=options) as host, wire(host) as connection:
@@ -289,7 +289,7 @@ async def test_continue_is_sent_to_clients_that_expect_it() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/message:send"])
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_large_bodies_are_refused(path: str, chunked: bool) -> None:
+async def test_large_bodies_are_rejected(path: str, chunked: bool) -> None:
     service = Scripted()
     async with hosting(service, options=HostOptions(max_body=1000)) as host, wire(host) as connection:
         body = b" " * 2000
@@ -303,14 +303,14 @@ async def test_large_bodies_are_refused(path: str, chunked: bool) -> None:
         assert not service.calls
 
 
-async def test_a_large_body_is_refused_before_it_comes() -> None:
+async def test_a_large_body_is_rejected_before_it_comes() -> None:
     async with hosting(Scripted(), options=HostOptions(max_body=1000)) as host, wire(host) as connection:
         connection.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n")
         assert (await connection.answer()).status == 413
 
 
 @pytest.mark.parametrize("path", ["/", "/message:send"])
-async def test_compressed_bodies_are_refused(path: str) -> None:
+async def test_compressed_bodies_are_rejected(path: str) -> None:
     body = gzip.compress(rpc()) + gzip.compress(b"x")
     async with hosting(Scripted()) as host:
         answer = await ask(host, request("POST", path, body, Content_Encoding="gzip"))

@@ -74,7 +74,7 @@ async def until(condition: Callable[[], bool]) -> None:
         CHUNKED + b"2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n",
     ],
 )
-async def test_ambiguous_framing_is_refused(raw: bytes) -> None:
+async def test_ambiguous_framing_is_rejected(raw: bytes) -> None:
     service = Scripted()
     async with hosting(service) as host, wire(host) as connection:
         connection.send(raw + request("POST", "/", RPC))
@@ -145,7 +145,7 @@ async def test_the_host_of_an_absolute_target_counts() -> None:
     assert named == ["http://other:81", "http://x"]
 
 
-async def test_connect_is_refused_and_ends_the_connection() -> None:
+async def test_connect_is_rejected_and_ends_the_connection() -> None:
     async with hosting(Scripted()) as host, wire(host) as connection:
         connection.send(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n\x16\x03\x01")
         answer = await connection.answer()
@@ -206,7 +206,7 @@ async def test_a_head_has_a_limit(target: str, headers: dict[str, str], status: 
         assert (answer.status, answer.reason) == (status, "REQUEST_TOO_LARGE")
 
 
-async def test_a_head_that_never_ends_is_refused_at_its_limit() -> None:
+async def test_a_head_that_never_ends_is_rejected_at_its_limit() -> None:
     async with hosting(Scripted()) as host, wire(host) as connection:
         connection.send(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 40_000)
         assert (await connection.answer()).status == 431
@@ -289,7 +289,7 @@ async def test_a_body_that_no_handler_reads_is_not_kept() -> None:
             await connection.writer.drain()
 
 
-async def test_a_client_that_keeps_sending_after_a_refusal_is_disconnected(
+async def test_a_client_that_keeps_sending_after_a_rejection_is_disconnected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(protocol, "LINGER", 0.05)

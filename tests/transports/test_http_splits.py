@@ -96,7 +96,7 @@ async def settled(connection: Connection) -> None:
     async with asyncio.timeout(PATIENCE):
         while connection._ahead or (connection.request is not None and connection.parser.complete):  # noqa: ASYNC110
             await asyncio.sleep(0)
-        for _ in range(3):  # a handler that refuses a request whose body has not come
+        for _ in range(3):  # a handler that rejects a request whose body has not come
             await asyncio.sleep(0)
 
 
@@ -120,7 +120,7 @@ async def answers(host: HttpHost, pieces: list[bytes]) -> bytes:
 
 
 def agree(pieces: bytes, whole: bytes) -> bool:
-    """Whether these answers are the same, or the first ones say that a request was refused before its body
+    """Whether these answers are the same, or the first ones say that a request was rejected before its body
     had come, and that this closes the connection.
     """
     if pieces == whole:
@@ -129,7 +129,7 @@ def agree(pieces: bytes, whole: bytes) -> bool:
     return b"Connection: close" in pieces and expected.startswith(said)
 
 
-async def test_a_refused_client_may_have_left_already() -> None:
+async def test_a_rejected_client_may_have_left_already() -> None:
     class Reset(Pipe):
         def write_eof(self) -> None:
             raise OSError(107, "Transport endpoint is not connected")

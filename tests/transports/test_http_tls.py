@@ -73,7 +73,7 @@ async def test_unknown_proxies_are_not_trusted(kind: str, scheme: str, tls: Any)
 
 
 @both
-async def test_tls_can_be_refused(kind: str) -> None:
+async def test_tls_can_be_rejected(kind: str) -> None:
     async with (
         hosting(Scripted()) as host,
         dialling(f"https://{host.address}", kind, DialOptions(tls=False)) as near,
@@ -170,7 +170,7 @@ async def test_a_tls_failure_has_a_clear_text(
     assert caught.value.reason is Reason.UNAVAILABLE
 
 
-async def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+async def test_files_that_cannot_be_used_are_rejected(tmp_path: Path) -> None:
     for files in (TlsFiles(ca=str(tmp_path / "none.pem")), TlsFiles(certificate=__file__)):
         with pytest.raises(ValueError, match="files for TLS cannot be used"):
             async with dialling("https://127.0.0.1:1", "JSONRPC", DialOptions(tls=files)):

@@ -84,7 +84,7 @@ REST, RPC = Spelling("HTTP+JSON"), Spelling("JSONRPC")
 
 
 async def spoken(binding: Spelling, dialects: Any, *, lenient: bool = False, **how: Any) -> str:
-    """The version in which a request was read, or the reason of its refusal."""
+    """The version in which a request was read, or the reason of its rejection."""
     service = Scripted()
     options = HostOptions(lenient_versions=lenient)
     async with hosting(service, options=options, dialects=dialects) as host:
@@ -169,7 +169,7 @@ async def test_an_unknown_version(binding: Spelling, lenient: bool) -> None:
         assert said.startswith("VERSION_NOT_SUPPORTED")
 
 
-async def test_a_refusal_lists_the_served_versions() -> None:
+async def test_a_rejection_lists_the_served_versions() -> None:
     for dialects, old in ((ALL, False), ((OLD, OLDER), True)):
         async with hosting(Scripted(), dialects=dialects) as host:
             tree = (await ask(host, REST.send(old=True, version="0.1"))).json()

@@ -83,7 +83,7 @@ async def test_a_tenant_behind_the_path(path: str, given: str | None, found: str
         assert service.calls[0].request.tenant == found
 
 
-async def test_two_tenants_are_refused() -> None:
+async def test_two_tenants_are_rejected() -> None:
     service = Scripted()
     async with hosting(service) as host:
         answer = await ask(host, request("POST", "/acme", rpc("other")))

@@ -1,4 +1,4 @@
-"""JSON-RPC frames: valid ones, and the errors and ids of refused ones."""
+"""JSON-RPC frames: valid ones, and the errors and ids of rejected ones."""
 
 from __future__ import annotations
 

@@ -33,23 +33,23 @@ FULL = A2AError(Reason.UNAVAILABLE, "the store cannot be written", retry_after=1
 
 
 class State:
-    """A refusal that a test controls."""
+    """A rejection that a test controls."""
 
-    def __init__(self, refusal: A2AError | None = None) -> None:
-        self.refusal = refusal
+    def __init__(self, rejection: A2AError | None = None) -> None:
+        self.rejection = rejection
 
     def __call__(self) -> A2AError | None:
-        return self.refusal
+        return self.rejection
 
 
 async def test_the_probe_of_http() -> None:
     state = State(FULL)
-    async with hosting(Scripted(), options=HostOptions(refusal=state)) as host:
-        refused = await ask(host, request("GET", "/readyz"))
-        assert (refused.status, refused.body) == (503, b"the store cannot be written\n")
-        assert refused.headers["retry-after"] == "2"
+    async with hosting(Scripted(), options=HostOptions(rejection=state)) as host:
+        rejected = await ask(host, request("GET", "/readyz"))
+        assert (rejected.status, rejected.body) == (503, b"the store cannot be written\n")
+        assert rejected.headers["retry-after"] == "2"
         assert (await ask(host, request("GET", "/livez"))).status == 200
-        state.refusal = None
+        state.rejection = None
         ready = await ask(host, request("GET", "/readyz"))
         assert (ready.status, ready.body) == (200, b"ok\n")
         assert "retry-after" not in ready.headers
@@ -57,16 +57,16 @@ async def test_the_probe_of_http() -> None:
 
 async def test_verbose_readiness_has_figures() -> None:
     state = State(FULL)
-    async with hosting(Scripted(), options=HostOptions(refusal=state, status=lambda: {"left": 3})) as host:
-        refused = await ask(host, request("GET", "/readyz?verbose"))
-        assert (refused.status, refused.body) == (503, b"the store cannot be written\nleft: 3\n")
-        state.refusal = None
+    async with hosting(Scripted(), options=HostOptions(rejection=state, status=lambda: {"left": 3})) as host:
+        rejected = await ask(host, request("GET", "/readyz?verbose"))
+        assert (rejected.status, rejected.body) == (503, b"the store cannot be written\nleft: 3\n")
+        state.rejection = None
         assert (await ask(host, request("GET", "/readyz?verbose=1"))).body == b"ok\nleft: 3\n"
         assert (await ask(host, request("GET", "/readyz"))).body == b"ok\n"
 
 
 async def test_the_probe_of_an_asgi_application() -> None:
-    async with browser(AsgiHost(HostOptions(refusal=State(FULL)))) as client:
+    async with browser(AsgiHost(HostOptions(rejection=State(FULL)))) as client:
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
 
@@ -74,11 +74,11 @@ async def test_the_probe_of_an_asgi_application() -> None:
 @pytest.mark.parametrize("name", ["", SERVICE])
 async def test_the_health_of_grpc(name: str) -> None:
     state = State(FULL)
-    async with grpc_hosting(Probe(), refusal=state) as host, channel(host.address) as raw:
+    async with grpc_hosting(Probe(), rejection=state) as host, channel(host.address) as raw:
         stub = health_pb2_grpc.HealthStub(raw)
         wanted = health_pb2.HealthCheckRequest(service=name)
         assert (await stub.Check(wanted)).status == Serving.NOT_SERVING
-        state.refusal = None
+        state.rejection = None
         assert (await stub.Check(wanted)).status == Serving.SERVING
 
 
@@ -87,21 +87,21 @@ async def test_who_watches_the_health_learns_of_both_turns(monkeypatch: pytest.M
     state = State()
     async with (
         asyncio.timeout(PATIENCE),
-        grpc_hosting(Probe(), refusal=state) as host,
+        grpc_hosting(Probe(), rejection=state) as host,
         channel(host.address) as raw,
     ):
         watch = health_pb2_grpc.HealthStub(raw).Watch(health_pb2.HealthCheckRequest())
         assert (await watch.read()).status == Serving.SERVING
-        state.refusal = FULL
+        state.rejection = FULL
         assert (await watch.read()).status == Serving.NOT_SERVING
-        state.refusal = None
+        state.rejection = None
         assert (await watch.read()).status == Serving.SERVING
         watch.cancel()
 
 
 async def test_the_health_service_on_an_application_server() -> None:
     server = grpc.aio.server()
-    grpc_attach(Probe(), server, health=True, reflection=False, refusal=State(FULL))
+    grpc_attach(Probe(), server, health=True, reflection=False, rejection=State(FULL))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -119,18 +119,18 @@ async def test_how_long_to_wait_arrives_on_every_binding(binding: str, operation
     probe.on_unary, probe.on_stream = answering(FULL), yielding(FULL)
     async with listening(probe, binding) as address, dialling(str(address), binding, V1_0) as service:
         call = Call(operation, operation.request(id="t"), CallContext())
-        with pytest.raises(A2AError) as refused:
+        with pytest.raises(A2AError) as rejected:
             await (anext(service.stream(call)) if operation is ops.SUBSCRIBE_TO_TASK else service.unary(call))
-    assert (refused.value.reason, refused.value.retry_after) == (Reason.UNAVAILABLE, 1.2)
+    assert (rejected.value.reason, rejected.value.retry_after) == (Reason.UNAVAILABLE, 1.2)
 
 
 async def test_grpc_sends_it_in_a_detail() -> None:
     probe = Probe()
     probe.on_unary = answering(FULL)
     async with grpc_hosting(probe) as host, channel(host.address) as raw:
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
+        with pytest.raises(grpc.aio.AioRpcError) as rejected:
             await raw.unary_unary(f"/{SERVICE}/GetTask")(hub.GetTaskRequest(id="t").SerializeToString())
-    details = dict(refused.value.trailing_metadata())["grpc-status-details-bin"]
+    details = dict(rejected.value.trailing_metadata())["grpc-status-details-bin"]
     status = google_rpc.Status.FromString(details)
     (detail,) = [one for one in status.details if one.type_url.endswith("google.rpc.RetryInfo")]
     delay = google_rpc.RetryInfo.FromString(detail.value).retry_delay
@@ -147,6 +147,6 @@ async def test_forwarded_headers_of_a_trusted_proxy_are_used(
 ) -> None:
     said = f"HTTP/1.1 503 Busy\r\nRetry-After: {header}\r\nContent-Length: 4\r\n\r\nbusy".encode()
     async with peering(said) as peer, dialling(peer.url.removeprefix("http://"), binding) as service:
-        with pytest.raises(A2AError) as refused:
+        with pytest.raises(A2AError) as rejected:
             await service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), CallContext()))
-    assert (refused.value.reason, refused.value.retry_after) == (Reason.UNAVAILABLE, seconds)
+    assert (rejected.value.reason, rejected.value.retry_after) == (Reason.UNAVAILABLE, seconds)

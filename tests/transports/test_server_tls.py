@@ -250,7 +250,7 @@ def test_what_is_wrong_with_a_file_is_said(
     assert str(tmp_path / part) in str(caught.value)
 
 
-def test_a_key_with_a_password_is_refused_without_a_question(tmp_path: Path) -> None:
+def test_a_key_with_a_password_is_rejected_without_a_question(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
 
     certificate, key = SELF.written(tmp_path, "server")
@@ -283,8 +283,8 @@ async def test_the_caller_is_the_one_of_the_certificate(tmp_path: Path, binding:
     mine, stranger = caller.written(tmp_path, "mine"), new_identity().written(tmp_path, "stranger")
     async with asking(tmp_path, "required", caller) as (server, ca):
         assert await answer(server, binding, TlsFiles(ca, *mine)) == "spiffe://example/ann"
-        for refused in (TlsFiles(ca), TlsFiles(ca, *stranger)):
-            error = await failure(server, binding, refused)
+        for rejected in (TlsFiles(ca), TlsFiles(ca, *stranger)):
+            error = await failure(server, binding, rejected)
             assert error.reason is Reason.UNAVAILABLE
             assert "it wants a client certificate (--cert)" in error.message
 
@@ -336,7 +336,7 @@ def shaken(where: tuple[str, int], context: ssl.SSLContext, session: Any) -> Any
         return secured.session
 
 
-async def test_old_versions_of_tls_are_refused(tmp_path: Path) -> None:
+async def test_old_versions_of_tls_are_rejected(tmp_path: Path) -> None:
     certificate, key = new_identity().written(tmp_path, "server")
     tls = ServerTls(certificate, key)
     assert tls.current().context.minimum_version is ssl.TLSVersion.TLSv1_2
@@ -391,7 +391,7 @@ def test_without_cryptography_dates_are_not_checked(
 
 
 @pytest.mark.parametrize("given", [{"cert_reqs": "none"}, {"certificate": ""}])
-def test_other_values_are_refused(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_other_values_are_rejected(tmp_path: Path, given: dict[str, Any]) -> None:
     certificate, key = SELF.written(tmp_path, "server")
     with pytest.raises(ValueError, match=r"is required or optional|needs a certificate"):
         ServerTls(**{"certificate": certificate, "key": key, **given})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from a2a_bridge.cli.advertised import ask
-from a2a_bridge.cli.check.inspection import REFUSALS, Finding, Inspection
+from a2a_bridge.cli.check.inspection import REJECTIONS, Finding, Inspection
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -22,7 +22,7 @@ async def authentication(inspection: Inspection) -> AsyncGenerator[Finding, None
         error = one.error
         if inspection.options.parameters:
             error = await ask(one.candidate, inspection.dial_options(anonymous=True), inspection.limit)
-        (closed if error is not None and error.reason in REFUSALS else open_to_all).append(one.name)
+        (closed if error is not None and error.reason in REJECTIONS else open_to_all).append(one.name)
     schemes = ", ".join(demanded)
     if demanded and open_to_all:
         yield Finding(

@@ -66,7 +66,7 @@ async def check_serving(inspection: Inspection) -> AsyncGenerator[Finding, None]
             "card content type",
             False,
             f"the card is served as {media_type or 'nothing'}",
-            "serve it with Content-Type: application/json; several clients refuse to parse anything else",
+            "serve it with Content-Type: application/json; several clients reject to parse anything else",
         )
     control, etag = found.headers.get("cache-control", ""), found.headers.get("etag", "")
     advice = ""

@@ -26,7 +26,7 @@ _USER = re.compile(r"//[^/@\s]+@")
 _SECRET = 6
 
 #: errors that ask for other credentials
-REFUSALS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED})
+REJECTIONS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class Dialled:
         return url
 
     @property
-    def is_refused(self) -> bool:
+    def is_rejected(self) -> bool:
         """Whether it answers only to other credentials."""
-        return self.error is not None and self.error.reason in REFUSALS
+        return self.error is not None and self.error.reason in REJECTIONS
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class Inspection:
     @property
     def working(self) -> list[Dialled]:
         """The interfaces that answer to these credentials, in the version of the card."""
-        return [one for one in self.dialled if one.works and not one.is_refused]
+        return [one for one in self.dialled if one.works and not one.is_rejected]
 
     @property
     def answered(self) -> list[Dialled]:

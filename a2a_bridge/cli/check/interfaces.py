@@ -35,11 +35,11 @@ async def interfaces(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     except A2AError:  # all are unusable, which was said
         return
     places = await Destinations(inspection.options).check(candidates)
-    refused = [one for one in places if one.refusal]
-    for one in refused:
+    rejected = [one for one in places if one.rejection]
+    for one in rejected:
         yield _report_misplaced(one)
     inspection.dialled = list(
-        await asyncio.gather(*(_dial(one.candidate, inspection) for one in places if not one.refusal))
+        await asyncio.gather(*(_dial(one.candidate, inspection) for one in places if not one.rejection))
     )
     for dialled in inspection.dialled:
         yield await _judge_response(dialled, inspection)
@@ -96,11 +96,11 @@ async def _judge_response(dialled: Dialled, inspection: Inspection) -> Finding:
     """The finding about an interface. Says which other version its address speaks, if it is that."""
     error, one = dialled.error, dialled.candidate.interface
     took = f"{one.url} answers after {dialled.seconds * 1000:.0f} ms"
-    if dialled.is_refused:
+    if dialled.is_rejected:
         dialled.works = True
         if dialled.candidate.credentials and inspection.options.parameters:
             fix = "give credentials that this agent accepts for reading tasks"
-            return Finding(dialled.name, False, f"{one.url} refuses your headers", fix)
+            return Finding(dialled.name, False, f"{one.url} rejects your headers", fix)
         return Finding(
             dialled.name,
             True,
@@ -158,7 +158,7 @@ def _report_misplaced(one: Destination) -> Finding:
     return Finding(
         f"{interface.protocol_binding} {interface.protocol_version}",
         False,
-        f"the card leads to {interface.url}, {one.refusal}",
+        f"the card leads to {interface.url}, {one.rejection}",
         "write the address that callers use in the card: --public-url, --public-grpc; or, if you trust it,"
         " pass --trust-card-urls",
     )

@@ -17,7 +17,7 @@ _SLOW = 0.5
 
 
 async def size(inspection: Inspection) -> AsyncGenerator[Finding, None]:
-    """Sends a message of more than 1 MiB to a task that nobody has: it is refused before any work begins."""
+    """Sends a message of more than 1 MiB to a task that nobody has: it is rejected before any work begins."""
     if not inspection.text:
         return
     arrived = []
@@ -60,7 +60,7 @@ async def _large(inspection: Inspection, one: Dialled) -> Finding | None:
                 return Finding(name, False, f"a message of 1 MiB fails: {cause_of(error)}", fix)
             if error.reason in (Reason.REQUEST_TOO_LARGE, Reason.RESOURCE_EXHAUSTED):
                 advice = "raise the limit of the agent, if callers send files"
-                return Finding(name, True, f"a message of 1 MiB is refused: {cause_of(error)}", advice)
+                return Finding(name, True, f"a message of 1 MiB is rejected: {cause_of(error)}", advice)
             return None
     fix = "answer TaskNotFoundError for a message to a task that does not exist; never start another one"
     return Finding(name, False, "a message to a task that nobody has is taken", fix)

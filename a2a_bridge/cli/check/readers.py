@@ -5,7 +5,7 @@ Rules:
    there are any.
 2. Of several gRPC entries, an SDK dials the first or the last (`GrpcAddress.entry`), and most cannot dial a
    URL.
-3. A reader that refuses a whole card gets the card that the server has for it, because some servers have one.
+3. A reader that rejects a whole card gets the card that the server has for it, because some servers have one.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
         names = ", ".join(one.name for one in unread)
         advice = "serve 0.3 too, if such clients call: a gateway does (`a2a-bridge gateway`)"
         yield Finding("SDKs of 0.3", True, f"cannot read a card of 1.0 only: {names}", advice)
-    refusing = [one for one in known if one.quirks.http_cards and await _refuses(inspection, one)]
-    if refusing:
-        names = ", ".join(one.name for one in refusing)
-        detail = f"refuse the whole card, because not every interface is an HTTP URL of its origin: {names}"
+    rejecting = [one for one in known if one.quirks.http_cards and await _rejects(inspection, one)]
+    if rejecting:
+        names = ", ".join(one.name for one in rejecting)
+        detail = f"reject the whole card, because not every interface is an HTTP URL of its origin: {names}"
         yield Finding("SDKs of HTTP", True, detail, _HTTP_FIX)
-    if not undialled and not unread and not refusing:
+    if not undialled and not unread and not rejecting:
         yield Finding("SDKs", True, f"none of the {len(known)} that are known stumbles over this card")
 
 
@@ -86,8 +86,8 @@ def _texts(rows: Any, member: str) -> list[str]:
     return [str(one["url"]) for one in grpc if one.get("url")]
 
 
-async def _refuses(inspection: Inspection, profile: Profile) -> bool:
-    """Whether a reader that wants HTTP URLs at the origin of the card refuses the one that it gets."""
+async def _rejects(inspection: Inspection, profile: Profile) -> bool:
+    """Whether a reader that wants HTTP URLs at the origin of the card rejects the one that it gets."""
     try:
         async with http_fetch(inspection.dial_options()) as fetch:
             tree = loads((await fetch(inspection.location, profile.readers[0].example)).body)

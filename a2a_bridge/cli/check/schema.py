@@ -49,7 +49,7 @@ def _build_finding(version: str, faults: list[str]) -> Finding:
         f"card schema {version}",
         False,
         shown + more,
-        "correct these members: strict clients refuse the whole card",
+        "correct these members: strict clients reject the whole card",
     )
 
 

@@ -18,7 +18,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import request_of
 
 _PATH = "/notifications"
-#: refusals of a receiver at this machine: agents should have them, outside of development
+#: rejections of a receiver at this machine: agents should have them, outside of development
 _NOT_HERE = frozenset({Reason.INVALID_PARAMS, Reason.PERMISSION_DENIED, Reason.INVALID_REQUEST})
 
 
@@ -65,7 +65,7 @@ async def _check_notification(inspection: Inspection, one: Dialled, receiver: _R
                 advice = "name an address that the agent may call: --webhook HOST:PORT"
                 return Finding("webhooks", True, f"none at this machine: {error.message}", advice)
             fix = "take the configuration, or write capabilities.pushNotifications: false in the card"
-            return Finding("webhooks", False, f"{one.name} refuses {receiver.url}: {cause_of(error)}", fix)
+            return Finding("webhooks", False, f"{one.name} rejects {receiver.url}: {cause_of(error)}", fix)
         await tidy_up(inspection, peer, response.task)
     if response.HasField("message"):
         return Finding("webhooks", True, "not tried: it answers without a task, of which there is no news")

@@ -50,7 +50,7 @@ async def _talk(session: Session, *, flags: ChatFlags) -> None:
         try:
             last = await show_events(session, events, flags, live=True)
         except A2AError as error:
-            # A conversation outlives a message that is refused.
+            # A conversation outlives a message that is rejected.
             print_message(f"error: {error.message}", "red")
             continue
         if last is not None and last.HasField("message"):

@@ -113,7 +113,7 @@ async def _make(service: Service, call: Call[Any, Any]) -> None:
 async def _take(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sent: asyncio.Queue[bytes]
 ) -> None:
-    """Reads one request, and refuses it."""
+    """Reads one request, and rejects it."""
     head = await reader.readuntil(b"\r\n\r\n")
     size = 0
     for line in head.decode("latin-1").lower().split("\r\n"):

@@ -58,7 +58,7 @@ class Client:
     ca: str
 
     async def post(self, url: str, form: Mapping[str, str]) -> Mapping[str, Any]:
-        """The answer to a form. Raises RefusedError, A2AError."""
+        """The answer to a form. Raises RejectedError, A2AError."""
         sent, headers = {**form, "client_id": self.name}, dict(_FORM)
         if self.secret and self.in_form:
             sent["client_secret"] = self.secret
@@ -75,12 +75,12 @@ class Client:
             return tree
         code = tree.get("error")
         if isinstance(code, str):
-            raise RefusedError(text.clean(code)[:60])
+            raise RejectedError(text.clean(code)[:60])
         raise A2AError(Reason.UNAVAILABLE, f"{url} answers {reply.status}", blame=Blame.PEER)
 
 
-class RefusedError(Exception):
-    """The provider refuses. code: of RFC 6749, 5.2."""
+class RejectedError(Exception):
+    """The provider rejects. code: of RFC 6749, 5.2."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -99,9 +99,9 @@ def log_in(context: typer.Context, flags: LoginFlags) -> None:
     with report_errors(context, flags):
         try:
             origin, token = asyncio.run(_token(flags, flow, secret))
-        except RefusedError as error:
+        except RejectedError as error:
             shown = local(
-                Exit.AUTH, f"the provider refuses: {error.code}", "another --client-id, --scope or --flow"
+                Exit.AUTH, f"the provider rejects: {error.code}", "another --client-id, --scope or --flow"
             )
             raise fail(Exit.AUTH, "", error=shown) from None
         place = token_store.save(origin, token)
@@ -131,7 +131,7 @@ async def _token(flags: LoginFlags, flow: LoginFlow, secret: str) -> tuple[str, 
             grant = {"grant_type": "client_credentials", **form}
             return origin, _store(await client.post(provider.token_url, grant), provider, client)
         if not provider.device_url:
-            raise RefusedError("it has no device flow")
+            raise RejectedError("it has no device flow")
         return origin, await _wait_for_approval(provider, client, form)
 
 
@@ -152,12 +152,12 @@ async def _wait_for_approval(
         await asyncio.sleep(interval)
         try:
             return _store(await client.post(provider.token_url, grant), provider, client)
-        except RefusedError as error:
+        except RejectedError as error:
             if error.code == "slow_down":
                 interval += 5
             elif error.code != "authorization_pending":
                 raise
-    raise RefusedError("expired_token")
+    raise RejectedError("expired_token")
 
 
 async def provider_of(card: hub.AgentCard, issuer: str) -> Provider:

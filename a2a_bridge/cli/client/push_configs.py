@@ -2,7 +2,7 @@
 
 Rules:
 1. The card says whether an agent notifies; one that does not is not asked.
-2. `--listen` makes a token, refuses notifications without it, and removes its configuration when the task
+2. `--listen` makes a token, rejects notifications without it, and removes its configuration when the task
    rests or the command is interrupted.
 """
 
@@ -187,7 +187,7 @@ async def _receive(
 ) -> int:
     given = [headers.get(name.lower(), "") for name in TOKEN_HEADERS]
     if not any(hmac.compare_digest(one.encode(), token.encode()) for one in given):
-        print_message("warning: a notification without our token is refused", "yellow")
+        print_message("warning: a notification without our token is rejected", "yellow")
         return 401
     event = read(body)
     if arrived.full():

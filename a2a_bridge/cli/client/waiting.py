@@ -63,7 +63,7 @@ async def send_and_wait(
                 async for event in complete:
                     yield event
         except A2AError as error:
-            # The agent has refused the operation, and not seen the message.
+            # The agent has rejected the operation, and not seen the message.
             if session.task is not None or error.reason not in _NO_STREAMS:
                 raise
         else:

@@ -187,7 +187,7 @@ class Listening:
         return self._application.card(f"{'https' if self.secure else 'http'}://{self._address}")
 
     async def drain(self, grace: float) -> None:
-        """Refuses new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
+        """Rejects new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
         repeated.
         """
         if self._drained:

@@ -1,7 +1,7 @@
 """The configuration (bootstrap) of Envoy: one listener, whose requests go to the Python module of pyvoy.
 
 Rules:
-1. No access log, no route to another server, no filter besides the Python one and one that refuses unreadable
+1. No access log, no route to another server, no filter besides the Python one and one that rejects unreadable
    paths, and only the statistics that draining reads.
 2. The client address and the scheme are those of the connection. Headers of proxies are left to the bridge,
    which trusts them by --forwarded-allow-ips.
@@ -48,7 +48,7 @@ class Tls:
     key: Path
     #: authorities of client certificates; None: no client certificate is requested
     clients: Path | None = None
-    #: whether a connection without a client certificate is refused
+    #: whether a connection without a client certificate is rejected
     required: bool = True
 
 

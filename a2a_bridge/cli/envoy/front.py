@@ -4,7 +4,7 @@ Rules:
 1. One listener for HTTP/1.1 and HTTP/2. gRPC goes to the gRPC port of a replica, everything else to its HTTP
    port; a host name or a path below /agents leads to one of several agents.
 2. Only a replica whose `/readyz` is 200 gets calls. If none is, callers get 503: a replica that drains would
-   refuse them anyway, so that Envoy's panic mode is off.
+   reject them anyway, so that Envoy's panic mode is off.
 3. Nothing is sent twice, but for GET requests whose connection failed before anything was written.
 4. Streams have no time limit, and nothing is buffered.
 5. Envoy is the edge: it writes X-Forwarded-For and X-Forwarded-Proto, and removes from calls what else
@@ -216,7 +216,7 @@ def _http_routes(match: dict[str, Any], name: str, rewritten: str = "") -> list[
     if rewritten:
         action["prefix_rewrite"] = rewritten
     reads = {"headers": [{"name": ":method", "string_match": {"exact": "GET"}}]}
-    again = {"retry_policy": {"retry_on": "connect-failure,refused-stream", "num_retries": 1}}
+    again = {"retry_policy": {"retry_on": "connect-failure,rejected-stream", "num_retries": 1}}
     return [
         {"name": f"{name}_get", "match": {**match, **reads}, "route": {**action, **again}},
         {"name": name, "match": match, "route": action},

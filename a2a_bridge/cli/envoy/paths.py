@@ -1,6 +1,6 @@
-"""Refuses paths that are not UTF-8 before pyvoy gets them: pyvoy 1.3.0 never answers such a request.
+"""Rejects paths that are not UTF-8 before pyvoy gets them: pyvoy 1.3.0 never answers such a request.
 
-The RBAC filter refuses the request, and the mapping of local replies gives the answer the status and the body
+The RBAC filter rejects the request, and the mapping of local replies gives the answer the status and the body
 that the builtin server has for it.
 """
 
@@ -30,7 +30,7 @@ _LITERAL = f"(?:%{_HEX}?)+"
 _PLAIN, _NO_DIGIT = "[!-$&->@-~]", "[!-$&-/:->@G-`g-~]"
 #: a request target whose path is UTF-8. The bridge reads the query itself.
 READABLE = rf"(?:{_PLAIN}|{_ENCODED}|{_LITERAL}{_NO_DIGIT})*(?:{_LITERAL})?(?:\?.*)?"
-#: for the layered runtime: Envoy refuses expressions above 100 by default
+#: for the layered runtime: Envoy rejects expressions above 100 by default
 LIMITS = {"re2.max_program_size.error_level": 200, "re2.max_program_size.warn_level": 200}
 _UNREADABLE = {
     "name": ":path",
@@ -56,18 +56,18 @@ _ANSWER = {
 
 def readable_only() -> dict[str, Any]:
     """The HTTP filter."""
-    refused = {"permissions": [{"header": _UNREADABLE}], "principals": [{"any": True}]}
+    rejected = {"permissions": [{"header": _UNREADABLE}], "principals": [{"any": True}]}
     return {
         "name": "envoy.filters.http.rbac",
         "typed_config": {
             "@type": _TYPE + "envoy.extensions.filters.http.rbac.v3.RBAC",
-            "rules": {"action": "DENY", "policies": {"path": refused}},
+            "rules": {"action": "DENY", "policies": {"path": rejected}},
         },
     }
 
 
 def local_replies() -> dict[str, Any]:
-    """The answer to a request that the filter refuses."""
+    """The answer to a request that the filter rejects."""
     body = {"text_format_source": {"inline_string": json.dumps(_ANSWER)}, "content_type": "application/json"}
     return {
         "mappers": [

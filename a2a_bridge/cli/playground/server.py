@@ -125,18 +125,18 @@ class Playground:
             self._check_access(request)
             return await handler(request)
         except _BadRequestError as error:
-            return _refusal(error.status, {"code": error.code, "message": str(error), "field": error.field})
+            return _rejection(error.status, {"code": error.code, "message": str(error), "field": error.field})
         except A2AError as error:
-            return _refusal(502, error_tree(error))
+            return _rejection(502, error_tree(error))
         except web.HTTPException as error:
-            return _refusal(
+            return _rejection(
                 error.status, {"code": error.reason.upper().replace(" ", "_"), "message": error.reason}
             )
         except ConnectionError:
             raise  # the reader has left
         except Exception:
             logger.exception("the playground failed at %s", request.path)
-            return _refusal(
+            return _rejection(
                 500, {"code": "INTERNAL", "message": "this program has failed; its log says where"}
             )
 
@@ -381,6 +381,6 @@ def _ndjson(lines: Sequence[bytes]) -> web.Response:
     return web.Response(body=body, headers={**HEADERS, "Content-Type": "application/x-ndjson"})
 
 
-def _refusal(status: int, error: dict[str, Any]) -> web.Response:
+def _rejection(status: int, error: dict[str, Any]) -> web.Response:
     body = dumps({"error": {name: value for name, value in error.items() if value not in ("", None)}})
     return web.Response(status=status, body=body, headers={**HEADERS, "Content-Type": "application/json"})

@@ -57,7 +57,7 @@ def encode_beside(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
     """Card → JSON, to be merged with the members of 1.0.
 
     The members of 1.0 express what 0.x cannot, and OAuth schemes have one flow each, because readers of 1.0
-    refuse any other number.
+    reject any other number.
     """
     tree = encode_members(card, version, apart=True)
     return _patch(card, tree, version) or tree

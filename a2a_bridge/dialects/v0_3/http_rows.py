@@ -257,7 +257,7 @@ def _no_members(_: Any) -> JsonObject:
 
 
 def _history(request: Coders) -> Coders:
-    """historyLength: 0 means absent in a2a.v1, and a negative value is refused."""
+    """historyLength: 0 means absent in a2a.v1, and a negative value is rejected."""
     encode, decode = request
 
     def decode_request(tree: Json) -> Any:

@@ -6,7 +6,7 @@ Rules:
    not wait. So it is written wherever there is a configuration, as the official SDKs do, and for all callers
    of 1.0.
 2. historyLength is passed on unchanged; values above the hub's maximum become the maximum. A negative value
-   is left for the agent to refuse: the schema allows it. 0 in tasks/get is read as absent, as the servers of
+   is left for the agent to reject: the schema allows it. 0 in tasks/get is read as absent, as the servers of
    the Python and Java SDKs do: the Java client sends it with every request (a2a-java 0.3.3.Final,
    TaskQueryParams.java:20). Callers whose profile says so mean no history by it (see requests.py).
 3. Requests with metadata in the hub are units. Unmapped content of other requests travels beside them (see

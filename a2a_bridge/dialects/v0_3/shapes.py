@@ -20,7 +20,7 @@ from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.boundary import Conversion
 from a2a_bridge.dialects.irregular import Shape, explain
 from a2a_bridge.dialects.members import Member
-from a2a_bridge.dialects.reader import Names, Refused
+from a2a_bridge.dialects.reader import Names, Rejected
 from a2a_bridge.dialects.shape import inline, unit
 from a2a_bridge.dialects.v0_3.parts import PART
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -164,7 +164,7 @@ def _payload(cls: type[Message], branches: Mapping[str, tuple[Shape, str]]) -> C
         try:
             body = shape.text(tree)
             return cls.FromString(f"{tag}{VARINT[len(body)]}{body}".encode("latin-1"))
-        except (Refused, ValueError, RecursionError):
+        except (Rejected, ValueError, RecursionError):
             pass
         raise explain(shape, tree)
 

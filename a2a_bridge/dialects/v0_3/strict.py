@@ -1,4 +1,4 @@
-"""ProtoJSON of a2a.v1 for readers that refuse members added after v0.3.0: metadata of parts, names of files.
+"""ProtoJSON of a2a.v1 for readers that reject members added after v0.3.0: metadata of parts, names of files.
 Pure.
 
 These members move into the metadata of the message or artifact that holds the part, by the index of the part.

@@ -44,9 +44,9 @@ class ClientCredentials:
         """The token. Raises UNAVAILABLE while there is none."""
         return {"authorization": f"Bearer {await self._token.get(self._request)}"}
 
-    def invalidate(self, refused: Mapping[str, str], _context: CallContext) -> bool:
+    def invalidate(self, rejected: Mapping[str, str], _context: CallContext) -> bool:
         """Forgets the token."""
-        return self._token.invalidate(refused["authorization"].removeprefix("Bearer "))
+        return self._token.invalidate(rejected["authorization"].removeprefix("Bearer "))
 
     def fits(self, scheme: hub.SecurityScheme) -> bool:
         """Whether the scheme takes bearer tokens that clients get for themselves."""

@@ -3,9 +3,9 @@
 Rules:
 1. Only interfaces whose host the operator named get credentials (`Candidate.credentials`).
 2. The caller's `authorization` is never sent in place of, or beside, the credentials.
-3. A call that the agent refuses as unauthenticated has not been processed. It is repeated once, with fresh
+3. A call that the agent rejects as unauthenticated has not been processed. It is repeated once, with fresh
    credentials, if there are any.
-4. If the agent refuses credentials of the gateway, that is no fault of the caller: it gets UNAVAILABLE.
+4. If the agent rejects credentials of the gateway, that is no fault of the caller: it gets UNAVAILABLE.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class UpstreamCredentials(Protocol):
         """
         ...
 
-    def invalidate(self, refused: Mapping[str, str], context: CallContext, /) -> bool:
-        """Forgets parameters of `of` that the agent has refused. Returns whether a repetition can help."""
+    def invalidate(self, rejected: Mapping[str, str], context: CallContext, /) -> bool:
+        """Forgets parameters of `of` that the agent has rejected. Returns whether a repetition can help."""
         ...
 
     def fits(self, scheme: hub.SecurityScheme) -> bool:

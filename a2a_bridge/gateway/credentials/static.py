@@ -25,7 +25,7 @@ class StaticCredentials:
         """The parameters."""
         return self._parameters
 
-    def invalidate(self, _refused: Mapping[str, str], _context: CallContext) -> bool:
+    def invalidate(self, _rejected: Mapping[str, str], _context: CallContext) -> bool:
         """There are no others."""
         return False
 

@@ -45,8 +45,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,16384}")
 _CODE = re.compile(r"[a-z_]{1,60}")
 
 
-class TokenRefusedError(Exception):
-    """The endpoint refused a request. code: of RFC 6749, 5.2."""
+class TokenRejectedError(Exception):
+    """The endpoint rejected a request. code: of RFC 6749, 5.2."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -96,10 +96,10 @@ class TokenEndpoint:
     def __repr__(self) -> str:
         return f"<TokenEndpoint {self._url or self._issuer}>"
 
-    async def request(self, grant: Mapping[str, str], *, refusals: Sequence[str] = ()) -> Token:
+    async def request(self, grant: Mapping[str, str], *, rejections: Sequence[str] = ()) -> Token:
         """A token for a grant, which is the request's form.
 
-        refusals: error codes that concern this grant only. Raises TokenRefusedError for these, UNAVAILABLE
+        rejections: error codes that concern this grant only. Raises TokenRejectedError for these, UNAVAILABLE
         for every other failure.
         """
         left = self._closed_until - self._clock()
@@ -111,11 +111,11 @@ class TokenEndpoint:
                 answer = await self._post(grant)
             wish = _wish(answer)
             token = _token(answer)
-        except TokenRefusedError as error:
-            if error.code in refusals:
+        except TokenRejectedError as error:
+            if error.code in rejections:
                 self._note_success()
                 raise
-            problem = f"it refuses this gateway: {error.code}"
+            problem = f"it rejects this gateway: {error.code}"
         except TimeoutError:
             problem = f"no answer in {_TIMEOUT:g} s"
         except (A2AError, OSError, ValueError) as error:
@@ -187,14 +187,14 @@ def _wish(answer: Fetched) -> float | None:
 
 
 def _token(answer: Fetched) -> Token:
-    """The token in an answer. Raises TokenRefusedError, ValueError without the content of the answer."""
+    """The token in an answer. Raises TokenRejectedError, ValueError without the content of the answer."""
     if answer.status in (400, 401, 403):
         try:
             code = json_object(answer.body).get("error")
         except ValueError:
             code = None
         if isinstance(code, str) and _CODE.fullmatch(code):
-            raise TokenRefusedError(code)
+            raise TokenRejectedError(code)
     if answer.status != 200:
         raise ValueError(f"it answers {answer.status}")
     try:

@@ -4,7 +4,7 @@ Rules:
 1. Only a bearer token that the edge has verified is exchanged: the principal of the call has its claims. Any
    other caller gets UNAUTHENTICATED.
 2. Tokens are kept by the digest of the caller's token, at most `MOST`, the least recently used ones go first.
-3. A token that the identity provider does not exchange is UNAUTHENTICATED, and not tried again for `REFUSED`
+3. A token that the identity provider does not exchange is UNAUTHENTICATED, and not tried again for `REJECTED`
    seconds.
 """
 
@@ -21,7 +21,7 @@ from cachetools import LRUCache
 from a2a_bridge.core.call import CallContext, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.gateway.credentials.schemes import takes_bearer_token
-from a2a_bridge.gateway.credentials.token_endpoint import TokenEndpoint, TokenRefusedError
+from a2a_bridge.gateway.credentials.token_endpoint import TokenEndpoint, TokenRejectedError
 from a2a_bridge.gateway.credentials.tokens import CachedToken, Token
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -29,8 +29,8 @@ _log = logging.getLogger("a2a_bridge.gateway")
 
 #: callers' tokens whose exchanged ones are kept
 MOST = 4096
-#: seconds for which a refused token is not tried again
-REFUSED = 30.0
+#: seconds for which a rejected token is not tried again
+REJECTED = 30.0
 
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  the name of a type
 #: the codes of a subject token that is not accepted (RFC 8693, 2.2.2; providers say invalid_grant, too)
@@ -69,28 +69,28 @@ class TokenExchange:
         self._form = {name: value for name, value in form.items() if value}
         self._clock = clock
         self._tokens: LRUCache[bytes, CachedToken] = LRUCache(MOST)
-        #: refused tokens: when they were refused, and whether that was for lack of permission
-        self._refused: LRUCache[bytes, tuple[float, bool]] = LRUCache(MOST)
+        #: rejected tokens: when they were rejected, and whether that was for lack of permission
+        self._rejected: LRUCache[bytes, tuple[float, bool]] = LRUCache(MOST)
 
     async def of(self, context: CallContext) -> Mapping[str, str]:
         """The token for the caller. Raises UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE."""
         subject = _subject(context)
         key = hashlib.sha256(subject.encode()).digest()
-        refused = self._refused.get(key)
-        if refused is not None:
-            if self._clock() - refused[0] < REFUSED:
-                raise _refusal(is_denied=refused[1])
-            del self._refused[key]
+        rejected = self._rejected.get(key)
+        if rejected is not None:
+            if self._clock() - rejected[0] < REJECTED:
+                raise _rejection(is_denied=rejected[1])
+            del self._rejected[key]
         cached = self._tokens.get(key)
         if cached is None:
             cached = self._tokens[key] = CachedToken(self._clock)
         token = await cached.get(partial(self._request, key, subject))
         return {"authorization": f"Bearer {token}"}
 
-    def invalidate(self, refused: Mapping[str, str], context: CallContext) -> bool:
+    def invalidate(self, rejected: Mapping[str, str], context: CallContext) -> bool:
         """Forgets the token of the caller."""
         cached = self._tokens.get(hashlib.sha256(_subject(context).encode()).digest())
-        return cached is None or cached.invalidate(refused["authorization"].removeprefix("Bearer "))
+        return cached is None or cached.invalidate(rejected["authorization"].removeprefix("Bearer "))
 
     def fits(self, scheme: hub.SecurityScheme) -> bool:
         """Whether the scheme takes bearer tokens."""
@@ -99,14 +99,14 @@ class TokenExchange:
     async def _request(self, key: bytes, subject: str) -> Token:
         try:
             return await self._endpoint.request(
-                {**self._form, "subject_token": subject}, refusals=(*_NOT_ACCEPTED, _DENIED)
+                {**self._form, "subject_token": subject}, rejections=(*_NOT_ACCEPTED, _DENIED)
             )
-        except TokenRefusedError as error:
+        except TokenRejectedError as error:
             _log.info("%r does not exchange the token of a caller: %s", self._endpoint, error.code)
             is_denied = error.code == _DENIED
-            self._refused[key] = self._clock(), is_denied
+            self._rejected[key] = self._clock(), is_denied
             self._tokens.pop(key, None)
-            raise _refusal(is_denied=is_denied) from None
+            raise _rejection(is_denied=is_denied) from None
 
 
 def _subject(context: CallContext) -> str:
@@ -122,7 +122,7 @@ def _subject(context: CallContext) -> str:
     return token
 
 
-def _refusal(*, is_denied: bool) -> A2AError:
+def _rejection(*, is_denied: bool) -> A2AError:
     if is_denied:
         text = "the identity provider does not let this caller use the agent"
         return A2AError(Reason.PERMISSION_DENIED, text, blame=Blame.CALLER)

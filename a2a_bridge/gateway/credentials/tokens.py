@@ -3,7 +3,7 @@
 Rules:
 1. A token that is about to expire is renewed beside the calls that still use it.
 2. A request that is running answers everybody who waits. A caller that leaves does not end it.
-3. A refused token is forgotten, at most once in `REFUSALS` seconds: an agent that refuses every token must
+3. A rejected token is forgotten, at most once in `REJECTIONS` seconds: an agent that rejects every token must
    not make us request one for each call.
 """
 
@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from a2a_bridge.core.errors import A2AError
 
-#: seconds between two renewals because of refusals
-REFUSALS = 10.0
+#: seconds between two renewals because of rejections
+REJECTIONS = 10.0
 #: the part of its lifetime, and the seconds at most, that a token is renewed before it expires
 _EARLY_PART, _EARLY = 0.2, 60.0
 #: the same, that it is no longer used before it expires: calls take time, and clocks differ
@@ -43,7 +43,7 @@ class CachedToken:
         self._value = ""
         self._renew_at = self._usable_until = 0.0
         self._renewing: asyncio.Task[A2AError | None] | None = None
-        self._refused_at: float | None = None
+        self._rejected_at: float | None = None
 
     async def get(self, request: Callable[[], Awaitable[Token]]) -> str:
         """A valid token. request: obtains one; raises A2AError. Raises the A2AError of the request."""
@@ -58,13 +58,13 @@ class CachedToken:
         return self._value
 
     def invalidate(self, value: str) -> bool:
-        """Forgets a token that was refused. Returns whether another one may be accepted."""
+        """Forgets a token that was rejected. Returns whether another one may be accepted."""
         if value != self._value:
             return True
         now = self._clock()
-        if self._refused_at is not None and now - self._refused_at < REFUSALS:
+        if self._rejected_at is not None and now - self._rejected_at < REJECTIONS:
             return False
-        self._refused_at = now
+        self._rejected_at = now
         self._value = ""
         return True
 

@@ -26,7 +26,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import event_id, number_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.ports import OwnerLostError, Replica, Scope, scope_of
-from a2a_bridge.hosting.refusals import changed_hands_error
+from a2a_bridge.hosting.rejections import changed_hands_error
 from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.views import AT_REST, QueuePosition, TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub

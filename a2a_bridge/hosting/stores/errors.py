@@ -14,7 +14,7 @@ class StoreOpenError(Exception):
         self.text = text
         #: what to do: a command line or an option; may be empty
         self.remedy = remedy
-        #: the database server does not answer or refuses the login: trying again may help
+        #: the database server does not answer or rejects the login: trying again may help
         self.unreachable = unreachable
 
 

@@ -5,7 +5,7 @@ Rules:
    commit the next group collects.
 2. Waiting callers are answered after the commit.
 3. A group that fails is kept unchanged and retried until it succeeds, with growing pauses. Meanwhile the
-   store refuses new work, and callers that have waited for `ack_timeout` get UNAVAILABLE.
+   store rejects new work, and callers that have waited for `ack_timeout` get UNAVAILABLE.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class GroupWriter:
             self._jobs.pop(answer, None)
 
     def probe(self, change: Any) -> None:
-        """Writes a change without an effect if nothing else is written, so that `refusal` reports an outage
+        """Writes a change without an effect if nothing else is written, so that `rejection` reports an outage
         before the next write.
         """
         if self.closed or self._failing or self._jobs or self._group is not None:
@@ -165,7 +165,7 @@ class GroupWriter:
         self._jobs[answer] = Job(change, answer)
         self.commit_soon()
 
-    def refusal(self) -> A2AError | None:
+    def rejection(self) -> A2AError | None:
         """UNAVAILABLE while writes fail."""
         if self._failing or (self._group is not None and self._looks >= _SLOW):
             return unavailable()
@@ -377,7 +377,7 @@ class GroupWriter:
             return
         self._looks += 1
         self._watch = self._loop.call_later(1.0, self._look)
-        if self.refusal() is not None:
+        if self.rejection() is not None:
             now = self._loop.time()
             for lease in tuple(self.leases.values()):
                 lease.expire(now, unavailable())

@@ -43,7 +43,7 @@ class MemoryStore:
     """Implements Store.
 
     most: maximum number of tasks over all scopes. Beyond that the task that ended first is evicted; if none
-    has ended, new ones are refused with RESOURCE_EXHAUSTED. page_key: see PageTokens. window, window_bytes:
+    has ended, new ones are rejected with RESOURCE_EXHAUSTED. page_key: see PageTokens. window, window_bytes:
     what the log of a task keeps. stall: seconds that a writer waits for its slowest reader. kept_logs,
     kept_bytes: bounds of the events of tasks without writers and readers, over all of them. max_memory: bytes
     of all tasks and events together; 0 for no limit. Above it the events of tasks without writers and readers
@@ -100,7 +100,7 @@ class MemoryStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def refusal(self) -> A2AError | None:
+    def rejection(self) -> A2AError | None:
         return None
 
     # ------------------------------------------------------------------ tasks

@@ -37,7 +37,7 @@ class StoredLogs:
 
     read: reads segments after a number. elsewhere: the other processes; None where there are none.
     last_written: returns the number of the last event that a writer of this process got; None without a
-    writer. refusal: returns the error for callers while the store does not work. patience: seconds until
+    writer. rejection: returns the error for callers while the store does not work. patience: seconds until
     readers get it.
     """
 
@@ -46,7 +46,7 @@ class StoredLogs:
         read: Read,
         elsewhere: SharedRecords | None,
         last_written: Callable[[str], int | None],
-        refusal: Callable[[], A2AError | None],
+        rejection: Callable[[], A2AError | None],
         *,
         patience: float,
         memory: MemoryAccount,
@@ -55,12 +55,12 @@ class StoredLogs:
         self.last_written = last_written
         self.memory = memory
         self._elsewhere = elsewhere
-        self._refusal = refusal
+        self._rejection = rejection
         self._patience = patience
         self.rules = LogRules(_WINDOW, _WINDOW_BYTES, Pace.FREE, waiter=asyncio.Future)
         self._watch: asyncio.TimerHandle | None = None
         #: the loop time since which the store has not worked
-        self._refused_since: float | None = None
+        self._rejected_since: float | None = None
         self._logs: dict[str, _StoredLog] = {}
 
     def subscribe(self, task_id: str, after: int) -> LogReader[hub.StreamResponse]:
@@ -125,16 +125,16 @@ class StoredLogs:
     def _look_at_store(self) -> None:
         """Once a second while there are readers: ends them if the store has not worked for too long."""
         self._watch = None
-        refusal = self._refusal() if self._logs else None
-        if refusal is None:
-            self._refused_since = None
+        rejection = self._rejection() if self._logs else None
+        if rejection is None:
+            self._rejected_since = None
         else:
             now = asyncio.get_running_loop().time()
-            if self._refused_since is None:
-                self._refused_since = now
-            if now - self._refused_since >= self._patience:
+            if self._rejected_since is None:
+                self._rejected_since = now
+            if now - self._rejected_since >= self._patience:
                 for one in tuple(self._logs.values()):
-                    one.fail(refusal)
+                    one.fail(rejection)
         if self._logs:
             self._watch = asyncio.get_running_loop().call_later(_LOOK, self._look_at_store)
 

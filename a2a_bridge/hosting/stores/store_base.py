@@ -130,7 +130,7 @@ class StoreBase:
             self._read_events,
             self._shared,
             self._last_written,
-            self.refusal,
+            self.rejection,
             patience=options.ack_timeout,
             memory=self.memory,
         )
@@ -150,8 +150,8 @@ class StoreBase:
         writer = self.writer
         return WriteTotals(writer.commits, writer.commit_seconds, writer.committed, writer.queued)
 
-    def refusal(self) -> A2AError | None:
-        return self.writer.refusal()
+    def rejection(self) -> A2AError | None:
+        return self.writer.rejection()
 
     # ------------------------------------------------------------------ writing
 
@@ -209,7 +209,7 @@ class StoreBase:
         """Writes pending changes, as far as the database allows, and closes. No other use may follow."""
         await self.janitor.close()
         with suppress(TimeoutError):
-            if self.refusal() is None:
+            if self.rejection() is None:
                 async with asyncio.timeout(_LAST_WRITES):
                     await self.writer.wait_settled()
         self._logs.close()
@@ -311,7 +311,7 @@ class StoreBase:
         self._logs.wake(task_ids)
 
     def unreachable(self) -> None:
-        """The database does not answer: `refusal` has to know it before the next write."""
+        """The database does not answer: `rejection` has to know it before the next write."""
         self.writer.probe(_NOTHING)
 
     def let_go(self) -> None:
@@ -331,7 +331,7 @@ class StoreBase:
     async def _settle(self, scope: Scope, task_id: str) -> None:
         """Waits for what this process writes of a task, unless the store does not work."""
         lease = self.writer.leases.get(task_id)
-        if lease is not None and lease.scope == scope and lease.pending and self.writer.refusal() is None:
+        if lease is not None and lease.scope == scope and lease.pending and self.writer.rejection() is None:
             await lease.wait_settled()
 
     async def _row(self, scope: Scope, task_id: str) -> TaskRow | None:

@@ -48,15 +48,15 @@ class Script:
     #: what it answers, by binding
     says: Mapping[str, str] = field(default_factory=dict)
     #: the error of SendMessage
-    refusal: Mapping[str, Any] | None = None
+    rejection: Mapping[str, Any] | None = None
     #: one of: "", "silent" (a message is never answered), "html" (every call is answered with a page),
     #: "small" (a proxy with a limit of 1 MiB), "eager" (a message to an unknown task starts one)
     fault: str = ""
-    #: one of: "", "endless", "refused", "empty", "late" (an event after the last one), "failed"
+    #: one of: "", "endless", "rejected", "empty", "late" (an event after the last one), "failed"
     stream: str = ""
     #: whether it answers with tasks, not messages
     tasks: bool = False
-    #: one of: "silent" (no notification), "refused", "anonymous" (without the token), "right"
+    #: one of: "silent" (no notification), "rejected", "anonymous" (without the token), "right"
     push: str = ""
 
 
@@ -108,7 +108,7 @@ class Agent:
         body = script.card_body or json.dumps(self.card(request.path))
         return web.Response(text=body, content_type=script.content_type, headers=script.card_headers)
 
-    def _refused(self, request: web.Request) -> web.Response | None:
+    def _rejected(self, request: web.Request) -> web.Response | None:
         if self.script.guarded and request.headers.get("Authorization") != "Bearer right":
             return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"}, text="who are you?")
         if self.script.fault == "html":
@@ -118,15 +118,15 @@ class Agent:
         return None
 
     async def _get_task(self, request: web.Request) -> web.StreamResponse:
-        refused = self._refused(request)
-        if refused is not None or self.script.unknown is None:
-            return refused or web.json_response({"id": "t", "status": {"state": "TASK_STATE_WORKING"}})
+        rejected = self._rejected(request)
+        if rejected is not None or self.script.unknown is None:
+            return rejected or web.json_response({"id": "t", "status": {"state": "TASK_STATE_WORKING"}})
         return _http_error(self.script.unknown)
 
     async def _send(self, request: web.Request) -> web.StreamResponse:
-        refused = self._refused(request)
-        if refused is not None:
-            return refused
+        rejected = self._rejected(request)
+        if rejected is not None:
+            return rejected
         message = (await request.json())["message"]
         if message.get("taskId"):
             return _http_error(NOT_FOUND)
@@ -137,9 +137,9 @@ class Agent:
         return web.Response(text=f"data: {row}\n\n", content_type="text/event-stream")
 
     async def _json_rpc(self, request: web.Request) -> web.StreamResponse:
-        refused = self._refused(request)
-        if refused is not None:
-            return refused
+        rejected = self._rejected(request)
+        if rejected is not None:
+            return rejected
         call = await request.json()
         version = "1.0" if call["method"][0].isupper() else "0.3"
         if version not in self.script.wire:
@@ -162,14 +162,14 @@ class Agent:
         if script.fault == "silent":
             await self._stopping.wait()
         config = params.get("configuration", {}).get("taskPushNotificationConfig")
-        if config is not None and script.push == "refused":
+        if config is not None and script.push == "rejected":
             return _answer(call, error={"code": -32003, "message": "no notifications here"})
         if config is not None and script.push in ("anonymous", "right"):
             headers = {"A2A-Notification-Token": config["token"]} if script.push == "right" else {}
             async with ClientSession() as session:
                 await session.post(config["url"], json={"task": self._task()}, headers=headers)
-        if script.refusal is not None:
-            return _answer(call, error=script.refusal)
+        if script.rejection is not None:
+            return _answer(call, error=script.rejection)
         if script.tasks:
             return _answer(call, result={"task": self._task()})
         message = self._message("JSONRPC", version)
@@ -177,7 +177,7 @@ class Agent:
 
     async def _stream(self, request: web.Request, call: dict[str, Any], version: str) -> web.StreamResponse:
         script = self.script
-        if script.stream == "refused":
+        if script.stream == "rejected":
             return _answer(call, error={"code": -32004, "message": "Streaming is not supported"})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)

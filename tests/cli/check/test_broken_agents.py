@@ -124,12 +124,12 @@ FAULTS: Mapping[str, tuple[Script, set[str], str]] = {
     ),
     "task for an unknown task": (Script(unknown=None), {f"unknown task {RPC}"}, "TaskNotFoundError"),
     "message fails": (
-        Script(refusal={"code": -32603, "message": "boom"}),
+        Script(rejection={"code": -32603, "message": "boom"}),
         {f"message {RPC}"},
         "see the log of the agent",
     ),
     "message not understood": (
-        Script(refusal={"code": -32602, "message": "a city, please"}),
+        Script(rejection={"code": -32602, "message": "a city, please"}),
         {f"message {RPC}"},
         "--send TEXT",
     ),
@@ -145,7 +145,7 @@ FAULTS: Mapping[str, tuple[Script, set[str], str]] = {
         {f"stream {RPC}"},
         "after the terminal state",
     ),
-    "stream refused": (Script(stream="refused"), {f"stream {RPC}"}, "capabilities.streaming: false"),
+    "stream rejected": (Script(stream="rejected"), {f"stream {RPC}"}, "capabilities.streaming: false"),
     "stream without events": (Script(stream="empty"), {f"stream {RPC}"}, "text/event-stream"),
     "stream goes on after its end": (
         Script(stream="late", tasks=True),
@@ -160,7 +160,7 @@ FAULTS: Mapping[str, tuple[Script, set[str], str]] = {
     "proxy with a small limit": (Script(fault="small"), {f"size {RPC}"}, "client_max_body_size"),
     "message to no task starts one": (Script(fault="eager"), {f"size {RPC}"}, "TaskNotFoundError"),
     "no notification": (Script(tasks=True, push="silent"), {"webhooks"}, "SSRF policy"),
-    "notifications refused": (Script(tasks=True, push="refused"), {"webhooks"}, "pushNotifications: false"),
+    "notifications rejected": (Script(tasks=True, push="rejected"), {"webhooks"}, "pushNotifications: false"),
     "notification without token": (
         Script(tasks=True, push="anonymous"),
         {"webhooks"},
@@ -227,11 +227,11 @@ async def test_credentials() -> None:
     script = Script(guarded=True, cards={CARD: ASKS})
     async with scripted(script) as url:
         given = await findings(url, parameters={"authorization": "Bearer right"})
-        refused = await findings(url, parameters={"authorization": "Bearer other"})
+        rejected = await findings(url, parameters={"authorization": "Bearer other"})
         none = {one.name: one for one in await findings(url)}
     assert wrong(given) == set()
     assert "message" in {one.name for one in given}
-    assert wrong(refused) == {RPC}
+    assert wrong(rejected) == {RPC}
     assert "-H" in none[RPC].fix
     assert "message" not in none
 

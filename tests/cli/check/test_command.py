@@ -152,7 +152,7 @@ async def test_secrets_are_in_no_report(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     said = {"code": -32603, "message": "you sent Bearer s3cret-token to http://me:passw0rd@127.0.0.1/"}
     path = "/.well-known/agent-card.json"
-    async with scripted(Script(refusal=said)) as url:
+    async with scripted(Script(rejection=said)) as url:
         target = f"{url}{path}?api_key=k3y-of-mine"
         headers = ("-H", "Authorization: Bearer s3cret-token")
         done = await command("check", target, *headers, "-o", "json", "--junit", str(report))

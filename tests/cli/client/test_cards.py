@@ -42,10 +42,10 @@ async def test_an_invalid_card_is_said_member_by_member(tmp_path: Path) -> None:
 async def test_a_valid_unsigned_card(one: Live) -> None:
     done = await command("card", "get", "-a", one.reference, "--validate")
     assert (done.code, done.fields["Valid"], done.fields["Signature"]) == (0, "yes", "absent"), done.err
-    refused = await command(
+    rejected = await command(
         "card", "get", "-a", one.reference, "--require-signed-card", "--card-keys", one.reference
     )
-    assert refused.code != 0
+    assert rejected.code != 0
 
 
 @req("CARD_GET_004")
@@ -96,10 +96,10 @@ async def test_extensions_that_a_server_requires_are_declared(binding: str) -> N
     shown = card(capabilities=hub.AgentCapabilities(extensions=[extension]))
     async with agent(probe, shown=shown) as server:
         words = ("send", "hi", "-a", f"http://{server.http}", "--transport", binding, "-o", "json")
-        refused = await command(*words)
+        rejected = await command(*words)
         declared = await command(*words, "--extension", uri)
-    assert refused.json["error"]["code"] == "ExtensionSupportRequiredError"
-    assert f"requires the extension {uri}; --extension" in refused.err
+    assert rejected.json["error"]["code"] == "ExtensionSupportRequiredError"
+    assert f"requires the extension {uri}; --extension" in rejected.err
     assert declared.code == 0, declared.err
 
 

@@ -33,8 +33,8 @@ async def test_a_token_is_fetched_kept_and_sent(flow: str, tmp_path: Path) -> No
         real_provider() as provider,
         serving("serve", DEMO, *ANY_PORT, *edge, provider.issuer) as server,
     ):
-        refused = await command("send", "hello", "-a", server.http, "-o", "json", env=env)
-        assert (refused.code, refused.json["error"]["code"]) == (4, "A2ACLI_ERR_CREDENTIALS_MISSING")
+        rejected = await command("send", "hello", "-a", server.http, "-o", "json", env=env)
+        assert (rejected.code, rejected.json["error"]["code"]) == (4, "A2ACLI_ERR_CREDENTIALS_MISSING")
         words = ("auth", "login", "-a", server.http, "--issuer", provider.issuer, "--client-id", client)
         more = ("--flow", flow, "--resource", AUDIENCE, "--scope", "read")
         process = await spawn(*words, *more, env=env)
@@ -129,6 +129,6 @@ async def test_mutual_tls(binding: str, tmp_path: Path) -> None:
     async with serving("serve", DEMO, *ANY_PORT, *tls) as server:
         words = ("send", "hello", "-a", server.http, "--transport", binding, "--cacert", files[0])
         done = await command(*words, "--cert", files[2], "--key", files[3])
-        refused = await command(*words, "-o", "json")
+        rejected = await command(*words, "-o", "json")
     assert (done.code, done.text) == (0, "hello"), done.err
-    assert (refused.code, refused.json["error"]["code"]) == (3, "A2ACLI_ERR_UNREACHABLE")
+    assert (rejected.code, rejected.json["error"]["code"]) == (3, "A2ACLI_ERR_UNREACHABLE")

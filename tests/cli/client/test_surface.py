@@ -218,9 +218,9 @@ async def test_the_tenant_of_the_interface_is_in_every_request(
 
 @req("VER_001", "DEFAULT_001")
 async def test_versions_below_1_0_only_when_asked_for(older: Live) -> None:
-    refused = await command("send", "hello", "-a", older.reference, "-o", "json")
-    assert (refused.code, refused.json["error"]["code"]) == (1, "VersionNotSupportedError")
-    assert refused.json["error"]["hint"] == "--a2a-version 0.3"
+    rejected = await command("send", "hello", "-a", older.reference, "-o", "json")
+    assert (rejected.code, rejected.json["error"]["code"]) == (1, "VersionNotSupportedError")
+    assert rejected.json["error"]["hint"] == "--a2a-version 0.3"
     task = await older.task("artifact")
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     streamed = await older.send("chunks", "--stream", "-o", "json")

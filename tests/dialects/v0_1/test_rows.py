@@ -77,7 +77,7 @@ def test_bad_params_name_the_member_as_0_1_does(method: str, params: Any, path: 
 
 @pytest.mark.parametrize("params", [None, [], "text", 5, True])
 @pytest.mark.parametrize("method", BY_METHOD)
-def test_params_of_another_type_are_refused(method: str, params: Any) -> None:
+def test_params_of_another_type_are_rejected(method: str, params: Any) -> None:
     with pytest.raises(A2AError) as raised:
         BY_METHOD[method].decode_request(params)
     assert raised.value.reason is Reason.INVALID_PARAMS
@@ -150,7 +150,7 @@ def test_a_notification_in_the_words_of_the_text_of_0_1_is_read() -> None:
 
 
 @pytest.mark.parametrize("body", [5, [], {}, {"id": "t", "artifact": {"index": "x"}}])
-def test_a_notification_that_is_none_is_refused(body: Any) -> None:
+def test_a_notification_that_is_none_is_rejected(body: Any) -> None:
     with pytest.raises(A2AError) as raised:
         push.FORM.decode(body)
     assert raised.value.reason is Reason.INVALID_PARAMS
@@ -183,7 +183,7 @@ def test_no_error_of_the_codec_gets_out() -> None:
 
 
 @pytest.mark.parametrize("method", ["tasks/send", "tasks/sendSubscribe"])
-def test_too_deep_nesting_is_refused(method: str) -> None:
+def test_too_deep_nesting_is_rejected(method: str) -> None:
     deep: Any = "x"
     for _ in range(950):
         deep = [deep]

@@ -254,7 +254,7 @@ def test_all_other_methods_are_those_of_0_3() -> None:
 @pytest.mark.parametrize(
     "wire", [None, [], 1, {"configuration": []}, {"configuration": {"acceptedOutputModes": 1}}]
 )
-def test_nonsense_is_refused_as_0_3_refuses_it(wire: Any) -> None:
+def test_nonsense_is_rejected_as_0_3_rejects_it(wire: Any) -> None:
     for method in SENDING:
         with pytest.raises(A2AError) as caught:
             ROW[method].decode_request(wire)

@@ -32,7 +32,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     if "model" in job:
         message = getattr(proto_utils.ToProto, method)(model.model_validate(job["model"]))
         return {"hex": message.SerializeToString().hex(), "json": MessageToDict(message)}
-    # ParseDict as the SDK calls it: members that the proto does not have are refused.
+    # ParseDict as the SDK calls it: members that the proto does not have are rejected.
     message = cls.FromString(bytes.fromhex(job["hex"])) if "hex" in job else ParseDict(job["json"], cls())
     read = getattr(proto_utils.FromProto, method)(message)
     return {"model": read.model_dump(mode="json", exclude_none=True)}

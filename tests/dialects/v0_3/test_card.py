@@ -178,7 +178,7 @@ def test_l2_unknown_members_may_be_deep_and_hold_halves_of_surrogate_pairs() -> 
         ({"security": [{"s": ["\ud83d"]}]}, "security[0].s[0]: is not valid Unicode"),
     ],
 )
-def test_l2_halves_of_surrogate_pairs_are_refused(members: dict[str, Any], problem: str) -> None:
+def test_l2_halves_of_surrogate_pairs_are_rejected(members: dict[str, Any], problem: str) -> None:
     with pytest.raises(A2AError, match=re.escape(problem)) as caught:
         decode_card(card(**members))
     assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
@@ -187,7 +187,7 @@ def test_l2_halves_of_surrogate_pairs_are_refused(members: dict[str, Any], probl
 @pytest.mark.parametrize(
     ("content", "problem"), [("1e400", "is not a finite number"), ("[" * 90 + "]" * 90, "deep")]
 )
-def test_l2_content_beyond_a_struct_is_refused(content: str, problem: str) -> None:
+def test_l2_content_beyond_a_struct_is_rejected(content: str, problem: str) -> None:
     text = dumps(card(capabilities={"extensions": [{"uri": "u", "params": {"n": 5}}]}))
     text = text.replace(b'"n":5', f'"n":{content}'.encode())
     with pytest.raises(A2AError, match=r"capabilities\.extensions\[0\]\.params\.n.*" + problem):

@@ -271,7 +271,7 @@ def test_violations_are_named(operation: Any, tree: Any, field: str) -> None:
     "tree",
     [[], 7, "x", True, {"message": []}, {"kind": []}, {"kind": {}}, {"configs": 7}, {"task": {}}, None],
 )
-def test_nonsense_is_refused_or_understood_but_never_a_crash(one: Row[HttpAddress, Any], tree: Any) -> None:
+def test_nonsense_is_rejected_or_understood_but_never_a_crash(one: Row[HttpAddress, Any], tree: Any) -> None:
     for found in (one, asked(one.operation, tree)):
         for read, reason in (
             (found.decode_request, Reason.INVALID_PARAMS),
@@ -280,10 +280,10 @@ def test_nonsense_is_refused_or_understood_but_never_a_crash(one: Row[HttpAddres
             try:
                 read(tree)
             except A2AError as error:
-                refused = error
+                rejected = error
             else:
                 continue
-            assert refused.reason is reason
+            assert rejected.reason is reason
 
 
 MEMBERS = st.sampled_from(
@@ -362,7 +362,7 @@ TREES = st.recursive(
 
 @settings(max_examples=400)
 @given(tree=st.dictionaries(MEMBERS, TREES, max_size=4), data=st.data())
-def test_any_json_is_refused_or_understood(tree: Any, data: st.DataObject) -> None:
+def test_any_json_is_rejected_or_understood(tree: Any, data: st.DataObject) -> None:
     one = data.draw(st.sampled_from(HTTP_JSON_FORM.rows))
     found = asked(one.operation, tree, data.draw(st.sampled_from(["", "python-httpx/0"])))
     tree = exact(tree)
@@ -375,10 +375,10 @@ def test_any_json_is_refused_or_understood(tree: Any, data: st.DataObject) -> No
             if beside is not None:
                 beside.extract(tree)
         except A2AError as error:
-            refused = error
+            rejected = error
         else:
             continue
-        assert refused.reason in (Reason.INVALID_PARAMS, Reason.INVALID_AGENT_RESPONSE)
+        assert rejected.reason in (Reason.INVALID_PARAMS, Reason.INVALID_AGENT_RESPONSE)
 
 
 def test_a_cancel_request_has_every_member_that_peers_read() -> None:

@@ -95,7 +95,7 @@ def test_L02_integers_of_64_bits_come_back_and_larger_ones_are_rounded() -> None
 
 
 @pytest.mark.parametrize("text", ["1" * 400, "1e400", "-1e400", '"\\ud800"'])
-def test_L02_values_that_no_message_can_hold_are_refused_with_their_place(text: str) -> None:
+def test_L02_values_that_no_message_can_hold_are_rejected_with_their_place(text: str) -> None:
     for tree in (
         f'{{"kind":"data","data":{{"n":[{text}]}}}}',
         f'{{"kind":"text","text":"","metadata":{{"n":[{text}]}}}}',
@@ -146,7 +146,7 @@ def test_L02_trees_of_any_depth_that_messages_may_have_come_back(depth: int, arr
 
 
 @pytest.mark.parametrize(("depth", "array"), [(44, True), (30, False), (200, False), (900, True)])
-def test_L02_trees_too_deep_for_other_bindings_are_refused(depth: int, array: bool) -> None:
+def test_L02_trees_too_deep_for_other_bindings_are_rejected(depth: int, array: bool) -> None:
     tree: Any = "bottom"
     for _ in range(depth):
         tree = [tree] if array else {"d": tree}

@@ -107,7 +107,7 @@ def test_L13_no_length_is_not_zero() -> None:
 
 
 @pytest.mark.parametrize("length", ["3", True, ExactFloat("1.5"), [1]])
-def test_L13_non_integers_are_refused_by_name(length: Any) -> None:
+def test_L13_non_integers_are_rejected_by_name(length: Any) -> None:
     with pytest.raises(A2AError) as raised:
         ROW["message/send"].decode_request({"message": MESSAGE, "configuration": {"historyLength": length}})
     assert raised.value.reason is Reason.INVALID_PARAMS
@@ -193,7 +193,7 @@ def test_L15_metadata_of_a_cancellation_has_a_place() -> None:
     assert row.decode_request({"id": "t", "metadata": {"k": "v"}}).metadata["k"] == "v"
 
 
-def test_L15_more_than_a_header_holds_is_refused() -> None:
+def test_L15_more_than_a_header_holds_is_rejected() -> None:
     with pytest.raises(A2AError) as raised:
         ROW["tasks/get"].extras.request.extract({"id": "t", "metadata": {"k": "v" * 5000}})
     assert raised.value.reason is Reason.INVALID_PARAMS

@@ -35,7 +35,7 @@ JUDGED: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     ),
 }
 
-#: content that the models refuse, as the schema does, and the codec accepts: path and problem, and why
+#: content that the models reject, as the schema does, and the codec accepts: path and problem, and why
 LENIENCES = {
     r"(.*\.)?data expected an object, got .*": "the prose of 0.2.5 has arrays, and the hub takes any value",
     r"(.*\.)?file needs either bytes or uri": "0.1 has files without content, and they pass through here",
@@ -43,7 +43,7 @@ LENIENCES = {
     r".* (is required|expected .*, got null)": "absent is empty in the hub; what is REQUIRED is judged there",
 }
 
-#: content that the codec refuses although the schema allows it: why
+#: content that the codec rejects although the schema allows it: why
 STRICTER = {
     "historyLength: expected an integer of at least 0": "a negative number of messages means nothing",
     "is not base64": "no schema says what base64 is",
@@ -129,7 +129,7 @@ def broken(draw: st.DrawFn, name: str) -> Any:
     return tree
 
 
-def refused(decode: Callable[[Any], Any], tree: Any) -> str:
+def rejected(decode: Callable[[Any], Any], tree: Any) -> str:
     """The error of a decoder for a tree; empty if it accepts it."""
     try:
         decode(tree)
@@ -144,16 +144,16 @@ def test_trees_that_a_model_accepts_the_codec_accepts(name: str, data: st.DataOb
     model, decode = JUDGED[name]
     tree = data.draw(VALID[name])
     assert models.check(model, tree) == []
-    said = refused(decode, tree)
+    said = rejected(decode, tree)
     assert not said or any(text in said for text in STRICTER)
 
 
 @pytest.mark.parametrize("name", JUDGED)
 @given(data=st.data())
-def test_trees_that_a_model_refuses_the_codec_refuses(name: str, data: st.DataObject) -> None:
+def test_trees_that_a_model_rejects_the_codec_rejects(name: str, data: st.DataObject) -> None:
     model, decode = JUDGED[name]
     tree = data.draw(broken(name))
-    said = refused(decode, tree)
+    said = rejected(decode, tree)
     found = models.check(model, tree)
     severe = [one for one in found if not any(re.fullmatch(rule, told(one)) for rule in LENIENCES)]
     if severe or (not found and not any(text in said for text in STRICTER)):
@@ -186,7 +186,7 @@ def test_reading_and_writing_loses_nothing(name: str, data: st.DataObject) -> No
 def test_through_the_hub_and_back_is_the_same_model(name: str, data: st.DataObject) -> None:
     model, decode = JUDGED[name]
     read = models.read(model, data.draw(VALID[name]))
-    if refused(decode, models.write(read)):
+    if rejected(decode, models.write(read)):
         return  # STRICTER
     message = models.decode(read)
     assert type(message).__name__ == OF_THE_HUB.get(name, name)
@@ -218,6 +218,6 @@ def test_every_lenience_is_needed(rule: str) -> None:
     for name, tree in examples.items():
         model, decode = JUDGED[name]
         if re.fullmatch(rule, told(models.check(model, tree)[0])):
-            assert refused(decode, tree) == ""
+            assert rejected(decode, tree) == ""
             return
     raise AssertionError(rule)

@@ -120,7 +120,7 @@ def test_every_tree_that_the_codec_accepts_has_a_model(data: Any) -> None:
     assert models.check(type(made), models.write(made)) == []
 
 
-def test_invalid_json_is_refused() -> None:
+def test_invalid_json_is_rejected() -> None:
     with pytest.raises(A2AError) as caught:
         models.decode(models.DataPart(data={"at": datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)}))
     assert caught.value.reason is Reason.INVALID_PARAMS

@@ -63,7 +63,7 @@ def test_a_configuration_may_have_no_id_yet(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["tasks/a/b", "tasks/", "tasks", "t", "task/t", "/tasks/t", "tasks/t/", "xtasks/t", "tasks/t\n/x"]
 )
-def test_an_invalid_task_name_is_refused_as_a_whole(name: str) -> None:
+def test_an_invalid_task_name_is_rejected_as_a_whole(name: str) -> None:
     with pytest.raises(A2AError) as caught:
         names.decode_task(name, "name")
     assert caught.value.reason is Reason.INVALID_PARAMS

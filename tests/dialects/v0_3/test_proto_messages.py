@@ -146,7 +146,7 @@ def test_an_answer_that_holds_nothing_is_the_agents_fault(operation: Any) -> Non
 
 
 @pytest.mark.parametrize("one", GRPC_FORM.rows, ids=lambda one: one.operation.name)
-def test_invalid_protobuf_is_refused_with_a_plain_text(one: Row[str, bytes]) -> None:
+def test_invalid_protobuf_is_rejected_with_a_plain_text(one: Row[str, bytes]) -> None:
     with pytest.raises(A2AError, match=r"a2a\.v1|google\.protobuf") as caught:
         one.decode_request(b"\xff\xff\xff")
     assert caught.value.reason is Reason.PARSE_ERROR

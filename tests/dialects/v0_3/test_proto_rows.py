@@ -76,7 +76,7 @@ def test_requests_say_the_same_in_both(operation: Any, wire: Any, message: Any) 
 
 
 @pytest.mark.parametrize(("operation", "wire", "_"), REQUESTS[:-1])
-def test_a_request_that_names_nothing_is_refused_by_field(operation: Any, wire: Any, _: Any) -> None:
+def test_a_request_that_names_nothing_is_rejected_by_field(operation: Any, wire: Any, _: Any) -> None:
     field = "parent" if operation is ops.LIST_PUSH_CONFIGS else "name"
     for name in ("", "tasks/a/b/c", "tasks/"):
         spoilt = type(wire)()
@@ -189,7 +189,7 @@ def test_an_id_is_written_in_all_three() -> None:
         ({"parent": "tasks/other", "config": config(NAME + "c")}, "config.name"),
     ],
 )
-def test_a_configuration_of_no_task_is_refused_by_field(members: Any, field: str) -> None:
+def test_a_configuration_of_no_task_is_rejected_by_field(members: Any, field: str) -> None:
     with pytest.raises(A2AError) as caught:
         row(ops.CREATE_PUSH_CONFIG).decode_request(create(**members))
     assert [violation.field for violation in caught.value.violations] == [field]
@@ -250,7 +250,7 @@ def test_removing_answers_with_nothing() -> None:
 
 @settings(max_examples=200)
 @given(data=st.data())
-def test_any_bytes_are_refused_or_understood(data: st.DataObject) -> None:
+def test_any_bytes_are_rejected_or_understood(data: st.DataObject) -> None:
     one = data.draw(st.sampled_from(GRPC_FORM.rows))
     octets = bytearray(
         data.draw(messages(v0.StreamResponse) | messages(v0.SendMessageRequest)).SerializeToString()
@@ -267,10 +267,10 @@ def test_any_bytes_are_refused_or_understood(data: st.DataObject) -> None:
             if beside is not None:
                 beside.extract(bytes(octets))
         except A2AError as error:
-            refused = error
+            rejected = error
         else:
             continue
-        assert refused.reason in (Reason.INVALID_PARAMS, Reason.PARSE_ERROR, Reason.INVALID_AGENT_RESPONSE)
+        assert rejected.reason in (Reason.INVALID_PARAMS, Reason.PARSE_ERROR, Reason.INVALID_AGENT_RESPONSE)
 
 
 PAIRS = [
@@ -287,7 +287,9 @@ PAIRS = [
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.wire.DESCRIPTOR.name)
 @settings(max_examples=40)
 @given(data=st.data())
-def test_any_request_is_understood_or_refused_by_field_and_comes_back(pair: Any, data: st.DataObject) -> None:
+def test_any_request_is_understood_or_rejected_by_field_and_comes_back(
+    pair: Any, data: st.DataObject
+) -> None:
     wire = data.draw(messages(pair.wire))
     if data.draw(st.booleans()):
         wire.MergeFromString(UNKNOWN)
@@ -300,7 +302,7 @@ def test_any_request_is_understood_or_refused_by_field_and_comes_back(pair: Any,
     try:
         message = one.decode_request(octets)
     except A2AError as error:
-        refused = error
+        rejected = error
     else:
         again = one.extras.request.restore(one.encode_request(message), one.extras.request.extract(octets))
         if pair is proto_rows.CREATE_CONFIG:  # whose ids are written in all three places
@@ -310,8 +312,8 @@ def test_any_request_is_understood_or_refused_by_field_and_comes_back(pair: Any,
         back = pair.wire.FromString(again)
         assert back.SerializeToString(deterministic=True) == wire.SerializeToString(deterministic=True)
         return
-    assert refused.reason is Reason.INVALID_PARAMS
-    assert refused.violations[0].field in (field, "config.name")
+    assert rejected.reason is Reason.INVALID_PARAMS
+    assert rejected.violations[0].field in (field, "config.name")
 
 
 def _reads(one: Row[str, bytes], pair: Any) -> bool:

@@ -1,4 +1,4 @@
-"""a2a.v1 in JSON for readers that refuse members younger than v0.3.0, as Java's parser does, even empty ones."""
+"""a2a.v1 in JSON for readers that reject members younger than v0.3.0, as Java's parser does, even empty ones."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_agents_that_parse_strictly_get_no_younger_member() -> None:
 
 
 def test_empty_metadata_of_parts_is_never_written() -> None:
-    """Java 1.x writes it on each part, and Java 0.3 refuses the member: the two meet only without it."""
+    """Java 1.x writes it on each part, and Java 0.3 rejects the member: the two meet only without it."""
     part = hub.Part(text="x")
     part.metadata.SetInParent()
     message = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[part])

@@ -24,9 +24,9 @@ GO = "a2a-go 0.3.15"
 
 
 def as_invalid_params(tree: Any) -> Any:
-    """A refusal of a content type counts as one of params."""
-    if isinstance(tree, dict) and tree.get("refused") == "CONTENT_TYPE_NOT_SUPPORTED":
-        return tree | {"refused": "INVALID_PARAMS"}
+    """A rejection of a content type counts as one of params."""
+    if isinstance(tree, dict) and tree.get("rejected") == "CONTENT_TYPE_NOT_SUPPORTED":
+        return tree | {"rejected": "INVALID_PARAMS"}
     return tree
 
 

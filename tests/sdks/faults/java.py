@@ -16,7 +16,7 @@ from tests.peers.faults import (
     Fault,
     dropping,
     nothing,
-    refused,
+    rejected,
     without_empties,
     wordless,
 )
@@ -29,7 +29,7 @@ _RICH = ("direct_message", "a_streamed_message", "a_task_with_everything", "a_st
 FAULTS: tuple[Fault, ...] = (
     *(
         Fault(
-            "null in data, metadata of parts and names of files are refused: its a2a.v1 is of v0.3.0, read strictly"
+            "null in data, metadata of parts and names of files are rejected: its a2a.v1 is of v0.3.0, read strictly"
             " (grpc.utils.ProtoUtils, lines 916 and 1006; transport.rest.handler.RestHandler, line 227)",
             role,
             JAVA,
@@ -82,7 +82,7 @@ FAULTS: tuple[Fault, ...] = (
         CLIENT,
         JAVA,
         (HTTP_JSON,),
-        refused,
+        rejected,
     ),
     Fault(
         "the extended card is not fetched by who has a card (client.transport.rest.RestTransport, line"

@@ -19,7 +19,7 @@ from tests.peers.faults import (
     Fault,
     dropping,
     nothing,
-    refused,
+    rejected,
     without_defaults,
     without_empties,
     without_empty_containers,
@@ -198,12 +198,12 @@ FAULTS: tuple[Fault, ...] = (
         )
     ),
     Fault(
-        "the error of a stream that is refused before its first event is lost in one of the server's own"
+        "the error of a stream that is rejected before its first event is lost in one of the server's own"
         " (server/express/index.js, line 413)",
         AGENT,
         OLD,
         (HTTP_JSON,),
-        refused,
+        rejected,
         "unknown_tasks",
         "stream *",
     ),
@@ -249,14 +249,14 @@ FAULTS: tuple[Fault, ...] = (
         CLIENT,
         OLD,
         (HTTP_JSON,),
-        refused,
+        rejected,
     ),
     Fault(
         "gRPC statuses are read for a few methods only (client/transports/grpc/index.js, line 209)",
         CLIENT,
         OLD,
         (GRPC,),
-        refused,
+        rejected,
         "errors",
     ),
     Fault(

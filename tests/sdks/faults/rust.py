@@ -4,7 +4,7 @@ of the crates.
 
 from __future__ import annotations
 
-from tests.peers.faults import CLIENT, EVERY, Fault, refused, without_empty_containers
+from tests.peers.faults import CLIENT, EVERY, Fault, rejected, without_empty_containers
 from tests.peers.processes import HTTP_JSON
 
 RUST = "a2a-rs 0.5.3"
@@ -15,9 +15,9 @@ FAULTS: tuple[Fault, ...] = (
         CLIENT,
         RUST,
         (HTTP_JSON,),
-        refused,
+        rejected,
         "errors",
-        "* refused",
+        "* rejected",
     ),
     Fault(
         "empty metadata of a part is not written (a2a-lf, src/types.rs, line 299)",

@@ -13,7 +13,7 @@ const { values } = parseArgs({
   args: rest,
   options: { compat: { type: 'boolean', default: false }, binding: { type: 'string', multiple: true } },
 });
-// The SDK reports refused requests there; standard output is for the protocol.
+// The SDK reports rejected requests there; standard output is for the protocol.
 for (const level of ['log', 'info', 'warn', 'error']) console[level] = () => {};
 
 const programs = await import(`./release${release === '1' ? '1' : '03'}.js`);

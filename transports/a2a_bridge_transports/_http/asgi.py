@@ -185,7 +185,7 @@ class AsgiHost(Mounts):
             try:
                 await self.start()
             except Exception as error:  # noqa: BLE001  the application's function
-                await self._refuse(error, scope, receive, send)
+                await self._reject(error, scope, receive, send)
                 return
         if self.trailers is None:
             self.trailers = TRAILERS in (scope.get("extensions") or ())
@@ -223,15 +223,15 @@ class AsgiHost(Mounts):
             self.running.discard(request)
             request.end()
 
-    async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _reject(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request while the application does not start."""
         if repr(error) != self._failure:  # once for all requests
             self._failure = repr(error)
             _log.error("the application cannot start: %s", error, exc_info=error)
         text = "the agent has not started; its log says why"
-        refusal = A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
+        rejection = A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
         request = _Served(self, scope, receive, send, *split(scope))
-        await request.reply(reject_logged(request, refusal))
+        await request.reply(reject_logged(request, rejection))
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -325,13 +325,13 @@ class _Served(AsgiRequest):
         method = self.method
         if method in ("GET", "HEAD"):
             self._watches.add(self)
-        refusal = self._refusal()
-        if refusal is None:
+        rejection = self._rejection()
+        if rejection is None:
             host = self._host
             handler = host.find_handler(self) if host.names else host.find(method, self.path)
             reply = await handler(self)
         else:
-            reply = reject_logged(self, refusal)
+            reply = reject_logged(self, rejection)
         if isinstance(reply, StreamReply):
             self.release()
             await self._stream(reply)
@@ -340,8 +340,8 @@ class _Served(AsgiRequest):
                 self.hold(len(reply.body))
             await self.reply(reply)
 
-    def _refusal(self) -> A2AError | None:
-        """The error for a head that the HTTP listener would refuse, too."""
+    def _rejection(self) -> A2AError | None:
+        """The error for a head that the HTTP listener would reject, too."""
         limit = self._host.options.max_header
         if len(self.path) + len(self.query) >= limit:
             return HttpStatusError(414, Reason.REQUEST_TOO_LARGE, "")

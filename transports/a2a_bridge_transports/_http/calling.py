@@ -89,12 +89,12 @@ class ClientSide:
         except A2AError as error:
             if row.extras.fallback is None or error.reason not in _UNREADABLE:
                 raise
-            refused = error
+            rejected = error
         try:
             answer = await ask(row.extras.fallback)
         except A2AError as error:
             if error.reason in _UNREADABLE:
-                raise refused from None
+                raise rejected from None
             raise
         self._rows[row.operation] = row.extras.fallback
         return answer

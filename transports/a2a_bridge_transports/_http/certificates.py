@@ -15,10 +15,13 @@ _WORDS = (
 #: alerts about the certificate of this side
 _ALERTS = (
     ("certificate_required", "the agent wants a client certificate (--cert)"),
-    ("alert_handshake_failure", "the agent refused the handshake; it may want a client certificate (--cert)"),
+    (
+        "alert_handshake_failure",
+        "the agent rejected the handshake; it may want a client certificate (--cert)",
+    ),
     ("alert_unknown_ca", "the agent does not trust the client certificate (--cert)"),
     ("alert_certificate_expired", "the client certificate (--cert) has expired"),
-    ("alert_bad_certificate", "the agent refused the client certificate (--cert)"),
+    ("alert_bad_certificate", "the agent rejected the client certificate (--cert)"),
 )
 
 

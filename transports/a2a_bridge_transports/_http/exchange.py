@@ -21,10 +21,10 @@ from a2a_bridge.core.authentication import ScopeMissingError, UnauthenticatedErr
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import HTTP_JSON, KNOWN
-from a2a_bridge.refused import log_refused
+from a2a_bridge.rejected import log_rejected
 from a2a_bridge_transports._http.names import VERSION
 
-#: bodies slower than this are refused (bytes a second, after the header timeout has passed once more)
+#: bodies slower than this are rejected (bytes a second, after the header timeout has passed once more)
 SLOWEST_BODY = 1024
 
 #: hashable, so that a host can cache the serialized form of the few recurring heads
@@ -156,7 +156,7 @@ def error_headers(error: A2AError) -> Headers:
     return headers
 
 
-def refuse(error: A2AError) -> Reply:
+def reject(error: A2AError) -> Reply:
     """The answer to a request without a binding, in the HTTP+JSON format of the newest version."""
     form = KNOWN[0].forms[HTTP_JSON]
     encoded = form.encode_error(error)
@@ -166,9 +166,9 @@ def refuse(error: A2AError) -> Reply:
 
 
 def reject_logged(request: Request, error: A2AError) -> Reply:
-    """The answer of `refuse`, with a line of the log."""
-    log_refused(f"{request.method} {request.path}", request.peer, request.headers.get(VERSION, ""), error)
-    return refuse(error)
+    """The answer of `reject`, with a line of the log."""
+    log_rejected(f"{request.method} {request.path}", request.peer, request.headers.get(VERSION, ""), error)
+    return reject(error)
 
 
 def with_status(body: Any, status: int) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.trust import Trust
-from a2a_bridge.refused import refused_connections
+from a2a_bridge.rejected import rejected_connections
 from a2a_bridge.server_tls import ServerTls
 from a2a_bridge_transports._http.backlog import Backlog
 from a2a_bridge_transports._http.mounts import Mounts
@@ -203,14 +203,14 @@ class HttpHost(Mounts):
         limit = self.options.max_connections
         full = 0 < limit <= len(self.connections)
         if full:
-            refused_connections["http"] += 1
+            rejected_connections["http"] += 1
         if full and not self._is_full:
-            _log.warning("refusing connections: %d are open, which is the limit", limit)
+            _log.warning("rejecting connections: %d are open, which is the limit", limit)
         self._is_full = full
         return not full
 
     def check(self, request: HostRequest) -> A2AError | None:
-        """Why a request is refused before any handler sees it; None if it is not."""
+        """Why a request is rejected before any handler sees it; None if it is not."""
         headers = request.headers
         hosts = headers.getall(HOST, ())
         is_known = len(hosts) == 1 and hosts[0] in self.bases

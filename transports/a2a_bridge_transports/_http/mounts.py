@@ -31,7 +31,7 @@ from a2a_bridge_transports._http.exchange import (
     error_headers,
     not_allowed,
     not_found,
-    refuse,
+    reject,
     reject_logged,
 )
 from a2a_bridge_transports._http.names import HOST, VERSION
@@ -112,7 +112,7 @@ class Mounts:
             self._beside.add(exact)
             self._exact[exact] = self._exact[exact + "/"] = methods
         elif exact in self._beside:
-            self._exact[exact] = self._exact[exact + "/"] = {"GET": _refuse_path}
+            self._exact[exact] = self._exact[exact + "/"] = {"GET": _reject_path}
 
     def mount_alias(self, path: str, handler: Handler) -> None:
         """Answers POSTs to a path that has no other handler; the first claim of a path wins."""
@@ -159,7 +159,7 @@ class Mounts:
         self.mount_tree(path, _Received(canonical(path), receive).handle)
 
     def find(self, method: str, path: str, *, plain: bool = False) -> Handler:
-        """The handler of a request; if there is none, a handler that refuses it."""
+        """The handler of a request; if there is none, a handler that rejects it."""
         if method in _READS and path in _ROOTS and self._front is not None and not plain:
             return _Front(self._front, self.find(method, path, plain=True)).get
         methods = self._exact.get(path)
@@ -175,7 +175,7 @@ class Mounts:
             else:
                 methods = self._probes.get(path)
         if methods is None:
-            return _refuse_path
+            return _reject_path
         found = methods.get(method)
         if found is not None:
             return found
@@ -208,9 +208,9 @@ class Mounts:
         if self.draining:
             return Reply(503, _PROBE, b"draining\n")
         figures = self._figures() if "verbose" in parse_qs(request.query, keep_blank_values=True) else ""
-        refusal = self.options.refusal() if self.options.refusal is not None else None
-        if refusal is not None:
-            return Reply(503, _PROBE + error_headers(refusal), f"{refusal.message}\n{figures}".encode())
+        rejection = self.options.rejection() if self.options.rejection is not None else None
+        if rejection is not None:
+            return Reply(503, _PROBE + error_headers(rejection), f"{rejection.message}\n{figures}".encode())
         return Reply(200, _PROBE, f"ok\n{figures}".encode())
 
     def _figures(self) -> str:
@@ -218,7 +218,7 @@ class Mounts:
         return "".join(f"{name}: {value}\n" for name, value in status.items())
 
 
-async def _refuse_path(request: Request) -> Reply:
+async def _reject_path(request: Request) -> Reply:
     return reject_logged(request, not_found())
 
 
@@ -270,10 +270,10 @@ class _Published:
                 body = self._document(base_url)
                 key = base_url
         except A2AError as error:
-            return refuse(error)
+            return reject(error)
         except Exception:  # noqa: BLE001  the application's function
             _log.exception("the document at %s failed", request.path)
-            return refuse(internal_error())
+            return reject(internal_error())
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         # Variants need separate tags, or each would look like a change of the other.
         self._note(key, tag)
@@ -337,7 +337,7 @@ class _Shown:
             page = await self._render(request.headers.get("Accept", ""))
         except Exception:  # noqa: BLE001  the application's function
             _log.exception("the page at %s failed", request.path)
-            return refuse(internal_error())
+            return reject(internal_error())
         headers = (("Content-Type", page.content_type), ("Cache-Control", "no-store"))
         return Reply(page.status, headers, page.body)
 
@@ -365,17 +365,17 @@ class _Received:
 
     async def handle(self, request: Request) -> Reply:
         if request.method != "POST":
-            return refuse(not_allowed(["POST"]))
+            return reject(not_allowed(["POST"]))
         try:
             body = await request.read()
             status = await self._receive(request.path[self._below :], request.parameters(), body)
         except A2AError as error:
-            return refuse(error)
+            return reject(error)
         except ClientLeftError:
             raise
         except Exception:  # noqa: BLE001  the application's function
             _log.exception("what was posted to %s could not be received", request.path[: self._below])
-            return refuse(internal_error())
+            return reject(internal_error())
         return Reply(status, ())
 
 

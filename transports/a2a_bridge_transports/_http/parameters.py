@@ -2,7 +2,7 @@
 
 Rules:
 1. Names are lower-case on the hub side; HTTP ignores case.
-2. Values that could end a header early (CR, LF, NUL) or are no header text are refused, never repaired.
+2. Values that could end a header early (CR, LF, NUL) or are no header text are rejected, never repaired.
 3. Headers that frame the message belong to the transport and never come from parameters.
 """
 
@@ -169,7 +169,7 @@ def deadline_of(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def check_encoding(headers: Mapping[str, str]) -> None:
-    """Raises HttpStatusError 415 for a compressed body: no client sends one, and refusing prevents
+    """Raises HttpStatusError 415 for a compressed body: no client sends one, and rejecting prevents
     decompression bombs.
     """
     coding = headers.get(CONTENT_ENCODING)
@@ -194,7 +194,7 @@ _KNOWN_TYPES = frozenset({"application/json", "application/a2a+json", "applicati
 def check_content_type(headers: Mapping[str, str]) -> None:
     """Raises HttpStatusError 415 unless the content type is JSON or absent.
 
-    text/plain and forms are refused on purpose: browsers send those across origins without a preflight
+    text/plain and forms are rejected on purpose: browsers send those across origins without a preflight
     request.
     """
     content_type = headers.get(CONTENT_TYPE)

@@ -4,7 +4,7 @@ Rules:
 1. `feed` stops at the end of a message, so that the next one is not read before this one is answered. llhttp
    does not say where that is, so the lengths of chunks are followed here. llhttp has the last word: where it
    sees another end than we do, the message is malformed.
-2. llhttp is as strict as it is by default: no flag of leniency is set. It refuses what servers frame in
+2. llhttp is as strict as it is by default: no flag of leniency is set. It rejects what servers frame in
    different ways: Content-Length beside Transfer-Encoding, line folding, bare LF, odd lengths.
 3. Trailers are dropped. They and chunk extensions have no use, and are limited.
 4. An Upgrade is ignored, as RFC 9110 section 7.8 permits: the client of the JDK offers h2c with its first
@@ -91,7 +91,7 @@ class RequestParser:
     def __init__(self, max_header: int) -> None:
         self._max_header = max_header
         self._parser: HttpRequestParser | None = None
-        #: True if llhttp may refuse what follows this message: it has seen other headers than ours
+        #: True if llhttp may reject what follows this message: it has seen other headers than ours
         self._is_spent = False
         self.method = ""
         #: the target in the request line, as sent

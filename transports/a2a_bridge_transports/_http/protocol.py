@@ -5,7 +5,7 @@ Rules:
 2. A request starts when its head is complete. If the body came with it, it need not wait, and if the handler
    does not wait either, all is done before the next look at the network.
 3. A connection has no timer: the host calls `end_late` from time to time.
-4. A client whose request is refused may still be sending. Its connection is closed for writing only, or the
+4. A client whose request is rejected may still be sending. Its connection is closed for writing only, or the
    answer could be lost; what it sends is thrown away for a while.
 5. A client that reads nothing of its answer for a while is cut off, because the answer takes memory.
 6. A connection has a share of each turn of the event loop: after `SHARE` bytes it is read again in the next
@@ -26,7 +26,7 @@ from typing import Any, Protocol, cast
 
 from a2a_bridge.bindings import HostOptions
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge_transports._http.exchange import HttpStatusError, refuse
+from a2a_bridge_transports._http.exchange import HttpStatusError, reject
 from a2a_bridge_transports._http.parser import HeadTooLargeError, MalformedError, RequestParser
 from a2a_bridge_transports._http.response import CLOSE, response
 
@@ -41,7 +41,7 @@ UNREAD = 120.0
 UNREAD_AT_END = 2.0
 #: the same for a TLS connection that is closed: how long its client may neither read nor close its own side
 TLS_CLOSE = 30.0
-#: how long data of a refused client is thrown away before the connection is closed (seconds)
+#: how long data of a rejected client is thrown away before the connection is closed (seconds)
 LINGER = 5.0
 #: bytes that are read ahead of the answer, or of a handler that has not asked for the body
 READ_AHEAD = 64 * 1024
@@ -233,7 +233,7 @@ class Connection(asyncio.Protocol):
                     self._loop.call_soon(self._read_on, context=self.host.context)
                     return
         except MalformedError as error:
-            self._refuse(error)
+            self._reject(error)
             return
         if (
             self.request is None
@@ -279,9 +279,9 @@ class Connection(asyncio.Protocol):
         else:
             self._loop.create_task(work, context=context)  # `Answering` keeps the task
 
-    def _refuse(self, error: MalformedError) -> None:
+    def _reject(self, error: MalformedError) -> None:
         # Its text must not quote the client's data, perhaps a malformed line with credentials.
-        _log.info("refused a request from %s: %s", self.peer, error)
+        _log.info("rejected a request from %s: %s", self.peer, error)
         if self._ignores_input:
             return  # the request is answered without its body
         self._ignores_input = True
@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
             failure: A2AError = HttpStatusError(error.status, Reason.REQUEST_TOO_LARGE, str(error))
         else:
             failure = A2AError(Reason.INVALID_REQUEST, "this is not valid HTTP")
-        self.write(response(refuse(failure), CLOSE))
+        self.write(response(reject(failure), CLOSE))
         self._linger()
 
     def pause_reading(self) -> None:

@@ -23,7 +23,7 @@ from a2a_bridge_transports._http.exchange import (
     Reply,
     StreamReply,
     body_too_slow,
-    refuse,
+    reject,
     reject_logged,
 )
 from a2a_bridge_transports._http.mounts import without_empty_start
@@ -56,7 +56,7 @@ class Owner(Protocol):
     def find_handler(self, request: HostRequest) -> Handler: ...
 
     def check(self, request: HostRequest) -> A2AError | None:
-        """Why a request is refused before any handler sees it; None if it is not."""
+        """Why a request is rejected before any handler sees it; None if it is not."""
         ...
 
 
@@ -219,15 +219,15 @@ class HostRequest(HoldsInWork):
         try:
             if connection.transport is None:
                 return
-            refusal = self._host.check(self)
+            rejection = self._host.check(self)
             reply: Reply | StreamReply
-            if refusal is None:
+            if rejection is None:
                 host = self._host
                 handler = host.find_handler(self) if host.names else host.find(self.method, self.path)
                 reply = await handler(self)
             else:
                 self.close = True
-                reply = reject_logged(self, refusal)
+                reply = reject_logged(self, rejection)
             if isinstance(reply, Reply):
                 self._send(reply)
                 if connection.is_full:
@@ -254,7 +254,7 @@ class HostRequest(HoldsInWork):
                 return
             _log.exception("a request from %s failed", self.peer)
             if not self.started:
-                self._send(refuse(internal_error()))
+                self._send(reject(internal_error()))
         finally:
             if self._held:
                 self.release()

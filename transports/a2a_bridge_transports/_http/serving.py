@@ -39,7 +39,7 @@ from a2a_bridge.dialects.carrying import open_side_channel, seal_side_channel
 from a2a_bridge.dialects.detect import detect, presume
 from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge.peers import caller
-from a2a_bridge.refused import log_refused
+from a2a_bridge.rejected import log_rejected
 from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,
     ClientLeftError,
@@ -191,12 +191,14 @@ class ServerSide(Generic[Index]):
         self.log.error("%s failed", name, exc_info=error)
         return internal_error()
 
-    def note_refused(self, request: Request, context: CallContext | None, name: str, error: A2AError) -> None:
+    def note_rejected(
+        self, request: Request, context: CallContext | None, name: str, error: A2AError
+    ) -> None:
         """Logs an error for a request that has not become a call."""
         if context is None:
             asked = f"{request.method} {request.path}" + (f" {name}" if name != A_REQUEST else "")
             declared = read_version(request.headers, request.query)
-            log_refused(asked, request.peer, declared, error, self._kind)
+            log_rejected(asked, request.peer, declared, error, self._kind)
 
     def reply_headers(
         self,

@@ -49,7 +49,7 @@ from a2a_bridge_transports.grpc.frames import (
     timeout_of,
     web_trailers,
 )
-from a2a_bridge_transports.grpc.server import GOING_AWAY, Handlers, Method, Refusal, Running
+from a2a_bridge_transports.grpc.server import GOING_AWAY, Handlers, Method, Rejection, Running
 from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATHS, Health, Reflection
 
 _NO_TRAILERS = (
@@ -97,7 +97,7 @@ class GrpcCalls:
         self.options = options
         self._kinds = _kinds(options.cors)
         self._handlers: list[Handlers] = []
-        self._health = Health((), options.refusal)
+        self._health = Health((), options.rejection)
         self._methods = self._health.methods()
         #: the paths of all operations, health included
         self.paths: Collection[str] = self._methods
@@ -119,7 +119,7 @@ class GrpcCalls:
         self._handlers.append(handlers)
         self._methods |= handlers.methods
         self._health.names.update(handlers.services)
-        handlers.refuse_others()
+        handlers.reject_others()
 
     def retire(self) -> None:
         """Health reports NOT_SERVING from here on, and its watches end."""
@@ -255,7 +255,7 @@ class _Call(AsgiRequest):
     async def answer(self) -> None:
         kind, method = self._kind, self.method
         if not kind.web and TRAILERS not in (self.scope.get("extensions") or ()):
-            await self._refuse_without_trailers()
+            await self._reject_without_trailers()
             return
         self._host.trailers = self._host.trailers or not kind.web
         try:
@@ -276,7 +276,7 @@ class _Call(AsgiRequest):
                 result = await (run_flushing(handled, self) if method.streaming else handled)  # type: ignore[arg-type]
                 if type(result) is bytes:
                     await self._respond(result)
-                elif type(result) is Refusal:
+                elif type(result) is Rejection:
                     await self._end(*result)
                 else:
                     await self._end(0, "")
@@ -286,9 +286,9 @@ class _Call(AsgiRequest):
             else:
                 await self._end(GrpcStatus.UNIMPLEMENTED, "Method not found!")
         except OversizeError:
-            await self._refuse(request_too_large(self._host.options.max_body), GrpcStatus.RESOURCE_EXHAUSTED)
+            await self._reject(request_too_large(self._host.options.max_body), GrpcStatus.RESOURCE_EXHAUSTED)
         except A2AError as error:  # a body that came too slowly
-            await self._refuse(error, GrpcStatus.INVALID_ARGUMENT)
+            await self._reject(error, GrpcStatus.INVALID_ARGUMENT)
         except FrameError as error:
             await self._end(GrpcStatus.INTERNAL, f"not a gRPC request: {error}")
         except asyncio.CancelledError:
@@ -298,10 +298,10 @@ class _Call(AsgiRequest):
             self._task.uncancel()
             await self._end(GrpcStatus.UNAVAILABLE, GOING_AWAY)
 
-    async def _refuse(self, error: A2AError, status: GrpcStatus) -> None:
+    async def _reject(self, error: A2AError, status: GrpcStatus) -> None:
         """Ends the call with an error in the format of its version; status: for methods that have none."""
-        refuse = None if self.method is None else self.method.refuse
-        await self._end(*(Refusal(status, error.message) if refuse is None else refuse(error, self)))
+        reject = None if self.method is None else self.method.reject
+        await self._end(*(Rejection(status, error.message) if reject is None else reject(error, self)))
 
     async def _message(self) -> bytes:
         """The one message of the request. Raises FrameError, ClientLeftError, A2AError."""
@@ -413,7 +413,7 @@ class _Call(AsgiRequest):
             self.left = True
             raise
 
-    async def _refuse_without_trailers(self) -> None:
+    async def _reject_without_trailers(self) -> None:
         headers = [*self._kind.head, *status_headers(GrpcStatus.UNIMPLEMENTED, _NO_TRAILERS)]
         await self.send({"type": "http.response.start", "status": 200, "headers": headers})
         await self.send({"type": "http.response.body", "body": b""})

@@ -20,7 +20,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.server_tls import ServerTls
-from a2a_bridge_transports.grpc.server import Handlers, Method, Refusal, Running
+from a2a_bridge_transports.grpc.server import Handlers, Method, Rejection, Running
 from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATHS, Health, Reflection
 
 log = logging.getLogger("a2a_bridge.grpc")
@@ -41,7 +41,7 @@ class GrpcHost:
         self._options = options
         self._running = Running()
         self._handlers: list[Handlers] = []
-        self._health = Health((), options.refusal)
+        self._health = Health((), options.rejection)
         self._server: Any = None
 
     @property
@@ -72,7 +72,7 @@ class GrpcHost:
         server = grpc.aio.server(options=_options(self._options))
         names = tuple(name for handlers in self._handlers for name in handlers.services)
         if self._handlers:
-            self._handlers[-1].refuse_others()
+            self._handlers[-1].reject_others()
         methods = self._health.methods()
         for handlers in self._handlers:
             methods |= handlers.methods
@@ -89,7 +89,7 @@ class GrpcHost:
         self._address = ListenAddress(self._address.host, port)
 
     async def drain(self, grace: float) -> None:
-        """Health reports NOT_SERVING; new work is refused, running work gets `grace` seconds, the rest
+        """Health reports NOT_SERVING; new work is rejected, running work gets `grace` seconds, the rest
         UNAVAILABLE.
         """
         if self._server is None:
@@ -115,15 +115,15 @@ def add_to_server(
     max_values: int = REQUEST_VALUES,
     health: bool = False,
     reflection: bool = False,
-    refusal: Callable[[], A2AError | None] | None = None,
+    rejection: Callable[[], A2AError | None] | None = None,
     authenticate: Authenticate | None = None,
 ) -> None:
     """Attaches the server side to a grpc.aio server that the caller owns, starts and stops.
 
     max_body: largest request in bytes; the server's own `grpc.max_receive_message_length` (4 MiB unless set)
     applies before it. max_values: see HostOptions. health, reflection: also serve these, for A2A alone; leave
-    them off if the server has its own. refusal, authenticate: see HostOptions. Raises TypeError for a server
-    that is not of grpc.aio.
+    them off if the server has its own. rejection, authenticate: see HostOptions. Raises TypeError for a
+    server that is not of grpc.aio.
     """
     if not isinstance(server, grpc.aio.Server):
         name = f"{type(server).__module__}.{type(server).__qualname__}"
@@ -133,7 +133,7 @@ def add_to_server(
     )
     methods = dict(handlers.methods)
     if health:
-        methods |= Health(handlers.services, refusal).methods()
+        methods |= Health(handlers.services, rejection).methods()
     server.add_generic_rpc_handlers((_Rpcs(methods, (handlers,)),))
     if reflection:
         server.add_generic_rpc_handlers((_Reflection(handlers.services),))
@@ -145,9 +145,9 @@ _STATUS = {int(code.value[0]): code for code in grpc.StatusCode}
 class _Rpcs(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
     """Methods as handlers of grpc.aio, found by full path."""
 
-    def __init__(self, methods: Mapping[str, Method], refusing: Sequence[Handlers] = ()) -> None:
+    def __init__(self, methods: Mapping[str, Method], rejecting: Sequence[Handlers] = ()) -> None:
         self._known = {path: _rpc(method) for path, method in methods.items()}
-        self._refusing = refusing
+        self._rejecting = rejecting
 
     def service(self, handler_call_details: Any) -> Any:
         """The handler of a path; None leaves the path to other handlers, and finally to grpcio."""
@@ -155,17 +155,17 @@ class _Rpcs(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
         found = self._known.get(path)
         if found is not None:
             return found
-        refused = next((one for handlers in self._refusing if (one := handlers.find_rejecting(path))), None)
-        return None if refused is None else _rpc(refused)
+        rejected = next((one for handlers in self._rejecting if (one := handlers.find_rejecting(path))), None)
+        return None if rejected is None else _rpc(rejected)
 
 
 def _rpc(method: Method) -> Any:
     answer = method.answer
 
     async def handle(wire: Any, context: Any) -> bytes | None:
-        # For a refused path the request may be a stream, which nobody reads.
+        # For a rejected path the request may be a stream, which nobody reads.
         result = await answer(wire if method.known else b"", context)
-        if type(result) is Refusal:
+        if type(result) is Rejection:
             code = _STATUS.get(result.status, grpc.StatusCode.UNKNOWN)
             await context.abort(code, result.text, result.trailers)
         return cast("bytes | None", result)
@@ -204,17 +204,17 @@ def _options(options: HostOptions) -> list[tuple[str, int]]:
         *limits,
         # Without a limit, one connection that resets its streams at once could occupy the loop.
         ("grpc.max_concurrent_streams", options.max_connection_streams),
-        # It would also count ended streams, and so refuse clients that keep to the limit.
+        # It would also count ended streams, and so reject clients that keep to the limit.
         ("grpc.http.overload_protection", 0),
         # Calls that wait for a handler. Beyond 1000 grpcio would reset random calls, as CANCELLED.
         ("grpc.server.max_pending_requests", _MOST_PENDING),
         ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
         # Two servers must not share a port by accident: a taken address is an error.
         ("grpc.so_reuseport", int(options.reuse_port)),
-        # Between a soft and a hard limit gRPC refuses at random: so both are equal.
+        # Between a soft and a hard limit gRPC rejects at random: so both are equal.
         ("grpc.max_metadata_size", options.max_header),
         ("grpc.absolute_max_metadata_size", options.max_header),
-        # grpcio's own refusal has no details; this limit is larger, so that the bridge refuses first.
+        # grpcio's own rejection has no details; this limit is larger, so that the bridge rejects first.
         ("grpc.max_receive_message_length", 2 * options.max_body + MIB),
         ("grpc.max_send_message_length", -1),
         ("grpc.server_handshake_timeout_ms", _milliseconds(options.header_timeout)),

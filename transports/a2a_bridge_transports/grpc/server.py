@@ -44,7 +44,7 @@ from a2a_bridge.dialects.detect import detect_among, version_not_supported
 from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.pb._pool import method_classes
-from a2a_bridge.refused import log_refused
+from a2a_bridge.rejected import log_rejected
 from a2a_bridge.traffic import received_bytes, sent_bytes
 from a2a_bridge_transports._http.rows import read_request, write_response
 from a2a_bridge_transports.grpc.wire import (
@@ -94,7 +94,7 @@ class Exchange(Protocol):
         ...
 
 
-class Refusal(NamedTuple):
+class Rejection(NamedTuple):
     """The end of a call with an error."""
 
     #: a number of grpc.StatusCode
@@ -104,7 +104,7 @@ class Refusal(NamedTuple):
 
 
 #: (request, call) → the response; None after a stream
-Handler = Callable[[bytes, Exchange], Awaitable[bytes | Refusal | None]]
+Handler = Callable[[bytes, Exchange], Awaitable[bytes | Rejection | None]]
 Answer = Callable[[bytes, Exchange, CallContext], Awaitable[bytes | None]]
 
 
@@ -114,9 +114,9 @@ class Method(NamedTuple):
     answer: Handler
     #: whether the response is a stream; the request never is
     streaming: bool
-    #: refuses a call whose request is larger than the limit and was not read
-    refuse: Callable[[A2AError, Exchange], Refusal] | None = None
-    #: False for a path that is refused, whatever the request is
+    #: rejects a call whose request is larger than the limit and was not read
+    reject: Callable[[A2AError, Exchange], Rejection] | None = None
+    #: False for a path that is rejected, whatever the request is
     known: bool = True
 
 
@@ -174,7 +174,7 @@ class Handlers:
         """The full names of the protobuf services served."""
         return tuple(prefix.removeprefix("/") for prefix in self._prefixes)
 
-    def refuse_others(self) -> None:
+    def reject_others(self) -> None:
         """Answers calls to A2A services of other packages with VERSION_NOT_SUPPORTED.
 
         Only for the last handlers of a server that belongs to the bridge: on another server those packages
@@ -184,14 +184,14 @@ class Handlers:
             self._other = Method(self._side.other_version, streaming=True, known=False)
 
     def find_rejecting(self, path: str) -> Method | None:
-        """The method that refuses a path without an operation; None leaves the path to other handlers."""
+        """The method that rejects a path without an operation; None leaves the path to other handlers."""
         service = path.rpartition("/")[0]
         return self._prefixes.get(service) or (self._other if service.endswith(_SERVICE) else None)
 
 
-def _note_refused(request: str, context: Exchange, error: A2AError) -> None:
+def _note_rejected(request: str, context: Exchange, error: A2AError) -> None:
     declared = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER, "")
-    log_refused(request, address_of(context.peer()), declared, error, GRPC.name)
+    log_rejected(request, address_of(context.peer()), declared, error, GRPC.name)
 
 
 def _method(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Method:
@@ -201,19 +201,19 @@ def _method(rows: Sequence[tuple[_Side, Row[str, bytes]]]) -> Method:
         raise ValueError(f"{rows[0][1].address} is a stream in some versions only")
     guarded = {side.dialect: side.guard(row) for side, row in rows}
     answer = next(iter(guarded.values())) if len(guarded) == 1 else _choose(guarded, rows[0][0].offered)
-    return Method(answer, streaming.pop(), rows[0][0].refusal)
+    return Method(answer, streaming.pop(), rows[0][0].rejection)
 
 
 def _choose(guarded: Mapping[Dialect, Handler], offered: Sequence[Dialect]) -> Handler:
     """A handler that calls the one of the declared version; the newest one if that is not among them."""
     dialects = tuple(guarded)
 
-    async def choose(wire: bytes, context: Exchange) -> bytes | Refusal | None:
+    async def choose(wire: bytes, context: Exchange) -> bytes | Rejection | None:
         declared = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER)
         try:
             dialect = detect_among(declared, dialects, offered, _service_of)
         except A2AError:
-            dialect = dialects[0]  # it refuses the call in its own format
+            dialect = dialects[0]  # it rejects the call in its own format
         return await guarded[dialect](wire, context)
 
     return choose
@@ -288,7 +288,7 @@ class _Side:
             else:
                 request, extracted = read_request(row, open_request(wire, row.address))
         except A2AError as error:
-            _note_refused(row.address, exchange, error)
+            _note_rejected(row.address, exchange, error)
             raise
         context.tenant = request.tenant
         received = context.parameters.get(SIDE_CHANNEL) if context.parameters else None
@@ -339,23 +339,23 @@ class _Side:
 
         return handle
 
-    async def reject_unknown(self, _wire: bytes, context: Exchange) -> Refusal:
+    async def reject_unknown(self, _wire: bytes, context: Exchange) -> Rejection:
         """Answers an operation that this version's service does not have."""
         return self._reject(A2AError(Reason.METHOD_NOT_FOUND), context)
 
-    async def other_version(self, _wire: bytes, context: Exchange) -> Refusal:
+    async def other_version(self, _wire: bytes, context: Exchange) -> Rejection:
         """Answers a call to the A2A service of a package, and so of a version, that is not served here."""
         text = "this version of the A2A service is not served here"
         return self._reject(version_not_supported(text, self.offered), context)
 
-    def _reject(self, error: A2AError, context: Exchange) -> Refusal:
-        """Refuses a call of this package with `error`, or with that of a version that contradicts it."""
+    def _reject(self, error: A2AError, context: Exchange) -> Rejection:
+        """Rejects a call of this package with `error`, or with that of a version that contradicts it."""
         try:
             self.accept(0, context)
         except A2AError as other:
             error = other
-        _note_refused("an unknown method", context, error)
-        return self.refusal(error, context)
+        _note_rejected("an unknown method", context, error)
+        return self.rejection(error, context)
 
     def accept(self, size: int, context: Exchange) -> CallContext:
         """The context of a new call. Raises REQUEST_TOO_LARGE and VERSION_NOT_SUPPORTED, in this order."""
@@ -382,7 +382,7 @@ class _Side:
         """
         running, tasks = self.running, self.running.tasks
 
-        async def guard(wire: bytes, context: Exchange) -> bytes | Refusal | None:
+        async def guard(wire: bytes, context: Exchange) -> bytes | Rejection | None:
             reply: Mapping[str, str] = NO_PARAMETERS
             task = _this_task()
             tasks.add(task)
@@ -400,7 +400,7 @@ class _Side:
             except A2AError as raised:
                 error = raised
                 if not accepted:
-                    _note_refused(address, context, error)
+                    _note_rejected(address, context, error)
             except asyncio.CancelledError:
                 if running.ended:
                     error = _going_away_error()
@@ -418,7 +418,7 @@ class _Side:
                 tasks.discard(task)
                 if len(wire) > SMALL:
                     in_work.add(-len(wire))
-            return self.refusal(error, context, reply)
+            return self.rejection(error, context, reply)
 
         return guard
 
@@ -436,9 +436,9 @@ class _Side:
             reply = {**reply, SIDE_CHANNEL: seal_side_channel(reply.side_channel, about)}
         return reply_metadata(reply, context.invocation_metadata(), self.dialect)
 
-    def refusal(
+    def rejection(
         self, error: A2AError, context: Exchange, reply: Mapping[str, str] = NO_PARAMETERS
-    ) -> Refusal:
+    ) -> Rejection:
         """The end of a call with an error, in the format of this version. reply: response parameters."""
         trailers: tuple[tuple[str, str | bytes], ...]
         declared = parameters_of(context.invocation_metadata()).get(VERSION_PARAMETER, "")
@@ -450,7 +450,7 @@ class _Side:
         except Exception:
             log.exception("an error could not be encoded")
             status, text, trailers = status_of(internal_error(), encode)
-        return Refusal(status, text, trailers)
+        return Rejection(status, text, trailers)
 
 
 def _read(row: Row[str, bytes], wire: bytes) -> tuple[Any, Mapping[str, str] | None]:

@@ -17,17 +17,17 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from a2a_bridge.core.errors import A2AError, GrpcStatus
 from a2a_bridge.pb._pool import POOL
-from a2a_bridge_transports.grpc.server import Exchange, Method, Refusal
+from a2a_bridge_transports.grpc.server import Exchange, Method, Rejection
 
 HEALTH = "grpc.health.v1.Health"
 #: both versions have the same messages on the wire; tools ask for v1 first
 _REFLECTIONS = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 REFLECTION_PATHS = frozenset(f"/{name}/ServerReflectionInfo" for name in _REFLECTIONS)
 
-#: seconds between two health updates for watchers while work may be refused
+#: seconds between two health updates for watchers while work may be rejected
 LOOK = 1.0
 
-_UNREADABLE = Refusal(GrpcStatus.INTERNAL, "the request cannot be read")
+_UNREADABLE = Rejection(GrpcStatus.INTERNAL, "the request cannot be read")
 
 
 class Health:
@@ -35,10 +35,10 @@ class Health:
     also ends watches.
     """
 
-    def __init__(self, names: Iterable[str], refusal: Callable[[], A2AError | None] | None) -> None:
+    def __init__(self, names: Iterable[str], rejection: Callable[[], A2AError | None] | None) -> None:
         self.names = {"", *names}
         self.retired = asyncio.Event()
-        self.refusal = refusal
+        self.rejection = rejection
 
     def methods(self) -> dict[str, Method]:
         """The methods by full path."""
@@ -49,18 +49,18 @@ class Health:
 
     def _status(self) -> Any:
         serving = health_pb2.HealthCheckResponse
-        refused = self.retired.is_set() or (self.refusal is not None and self.refusal() is not None)
-        return serving.NOT_SERVING if refused else serving.SERVING
+        rejected = self.retired.is_set() or (self.rejection is not None and self.rejection() is not None)
+        return serving.NOT_SERVING if rejected else serving.SERVING
 
-    async def _check(self, wire: bytes, _call: Exchange) -> bytes | Refusal:
+    async def _check(self, wire: bytes, _call: Exchange) -> bytes | Rejection:
         name = _service_in(wire)
         if name is None:
             return _UNREADABLE
         if name not in self.names:
-            return Refusal(GrpcStatus.NOT_FOUND, "unknown service")
+            return Rejection(GrpcStatus.NOT_FOUND, "unknown service")
         return _encode_status(self._status())
 
-    async def _watch(self, wire: bytes, call: Exchange) -> Refusal:
+    async def _watch(self, wire: bytes, call: Exchange) -> Rejection:
         name = _service_in(wire)
         if name is None:
             return _UNREADABLE
@@ -69,12 +69,12 @@ class Health:
         await call.write(_encode_status(status))
         while not self.retired.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.retired.wait(), None if self.refusal is None else LOOK)
+                await asyncio.wait_for(self.retired.wait(), None if self.rejection is None else LOOK)
             if known and status != self._status():
                 status = self._status()
                 await call.write(_encode_status(status))
         # Otherwise a watcher would keep the server open for the whole grace.
-        return Refusal(GrpcStatus.UNAVAILABLE, "the server is shutting down")
+        return Rejection(GrpcStatus.UNAVAILABLE, "the server is shutting down")
 
 
 def _service_in(wire: bytes) -> str | None:

@@ -35,7 +35,7 @@ from a2a_bridge_transports._http.certificates import certificate_problem
 #: the trailer that carries a serialized google.rpc.Status (spec 10.6)
 DETAILS_TRAILER = "grpc-status-details-bin"
 
-#: Peers refuse trailers above 8 KiB by default. Details travel as base64, texts percent-encoded.
+#: Peers reject trailers above 8 KiB by default. Details travel as base64, texts percent-encoded.
 MAX_DETAILS = 4096
 MAX_TEXT = 640
 
@@ -285,9 +285,10 @@ def broken_error(reply: ErrorReply[bytes]) -> A2AError | None:
 
 
 def too_large(reply: ErrorReply[bytes]) -> A2AError | None:
-    """The error for a message that gRPC itself refused for its size, on either side; None for other statuses.
+    """The error for a message that gRPC itself rejected for its size, on either side; else None.
 
-    REQUEST_TOO_LARGE if the peer refused the request, INVALID_AGENT_RESPONSE if this side refused the answer.
+    REQUEST_TOO_LARGE if the peer rejected the request, INVALID_AGENT_RESPONSE if this side did with the
+    answer.
     """
     text = reply.text.lower()
     if (

@@ -51,7 +51,7 @@ class HttpJsonClient(ClientSide):
         self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
         base, _, self._query = url_of(interface.url, options.tls).partition("?")
         self._base = base.rstrip("/")
-        parse_url(self._base)  # refuses an invalid URL here, before any call
+        parse_url(self._base)  # rejects an invalid URL here, before any call
         # An agent that supports the verb for another method only may read the path as a task's id.
         self._wrong = (
             frozenset({Reason.METHOD_NOT_FOUND})

@@ -108,11 +108,11 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             return Reply(200, media, data)
         except JsonSyntaxError as problem:
             error = A2AError(Reason.PARSE_ERROR, str(problem))
-            self.note_refused(request, None, name, error)
+            self.note_rejected(request, None, name, error)
             return self.error(request, table or self.presume(request, having), None, error)
         except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
-            self.note_refused(request, context, name, failed)
+            self.note_rejected(request, context, name, failed)
             return self.error(request, table or self.presume(request, having), context, failed)
 
     def error(
@@ -141,8 +141,8 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
         return sse.encode(dumps(self.row.encode_response(event.message)), b"", event.id)
 
     def fail(self, error: BaseException) -> Failure:
-        refused = self.server.error(self.request, self.table, self.call.context, self.failure(error))
-        return Failure(refused, sse.encode(refused.body, b"error"))
+        rejected = self.server.error(self.request, self.table, self.call.context, self.failure(error))
+        return Failure(rejected, sse.encode(rejected.body, b"error"))
 
 
 def _media(request: Request, table: Table[wire.Routes]) -> Headers:

@@ -75,7 +75,7 @@ def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
     return (older and "*/*" not in accepts) or caller(parameters).quirks.events_only
 
 
-def _refuse_notification(message: Any) -> None:
+def _reject_notification(message: Any) -> None:
     """Raises INVALID_PARAMS for a request that lacks members, else INVALID_REQUEST for one without an id."""
     missing = missing_required(message)
     raise missing_members_error(missing) if missing else wire.not_a_request()
@@ -141,7 +141,7 @@ class JsonRpcServer(ServerSide[Rows]):
                 message = row.decode_request(params)
                 extracted = None if row.extras.request is None else row.extras.request.extract(params)
             if not identified:
-                _refuse_notification(message)
+                _reject_notification(message)
             if tenant:
                 _place(message, tenant)
             context = self.context(request, table, message, extracted, principal)
@@ -160,11 +160,11 @@ class JsonRpcServer(ServerSide[Rows]):
                 return Reply(200, JSON + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, JSON, data)
         except wire.MalformedRequestError as malformed:
-            self.note_refused(request, None, name, malformed.error)
+            self.note_rejected(request, None, name, malformed.error)
             return self.error(request, self.presume(request), None, malformed.id, malformed.error)
         except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
-            self.note_refused(request, context, name, failed)
+            self.note_rejected(request, context, name, failed)
             return self.error(request, table or self.presume(request, having), context, token, failed, row)
 
     def in_version(
@@ -260,6 +260,6 @@ class _JsonRpcStream(CallStream[JsonRpcServer]):
 
     def fail(self, error: BaseException) -> Failure:
         context, failed = self.call.context, self.failure(error)
-        refused = self.server.error(self.request, self.table, context, self._token, failed, self.row)
-        event = refused.body if refused.body.startswith(b"data:") else sse.encode(refused.body)
-        return Failure(refused, event)
+        rejected = self.server.error(self.request, self.table, context, self._token, failed, self.row)
+        event = rejected.body if rejected.body.startswith(b"data:") else sse.encode(rejected.body)
+        return Failure(rejected, event)

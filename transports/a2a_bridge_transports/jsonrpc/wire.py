@@ -2,12 +2,12 @@
 
 Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
 1. A request has a string or integer id, or null. One without an id would be a notification, which A2A does
-   not have: it is refused after the checks of method and params, so every request is answered. Fractions and
-   ids above 1 KiB are refused.
+   not have: it is rejected after the checks of method and params, so every request is answered. Fractions and
+   ids above 1 KiB are rejected.
 2. There are no batches.
 3. An address is a method's name, or `GET` and a path relative to the URL for a document outside of JSON-RPC.
 4. Ids are returned unchanged, integers of any size included. If none could be read, the answer's id is null.
-5. Halves of surrogate pairs, which no protobuf string and few JSON libraries accept, are refused in ids and
+5. Halves of surrogate pairs, which no protobuf string and few JSON libraries accept, are rejected in ids and
    methods.
 """
 

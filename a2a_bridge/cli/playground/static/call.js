@@ -65,7 +65,7 @@ export class Call extends EventTarget {
   lanes = new Map();
   finished = false;
   stopped = false;
-  /** an ApiError when the program refused the call or went away */
+  /** an ApiError when the program rejected the call or went away */
   error = null;
   /** why further frames were not recorded */
   cut = "";

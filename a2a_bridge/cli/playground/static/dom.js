@@ -117,8 +117,8 @@ export function pairs(className, entries) {
 /** A button that puts a text into the clipboard and says so. */
 export function copyButton(text, testid) {
   const copy = async () => {
-    // Browsers may refuse the clipboard; the text is on the page for copying by hand.
-    const done = await navigator.clipboard.writeText(text).then(() => "Copied", () => "The browser refused");
+    // Browsers may reject the clipboard; the text is on the page for copying by hand.
+    const done = await navigator.clipboard.writeText(text).then(() => "Copied", () => "The browser rejected");
     element.textContent = done;
     setTimeout(() => (element.textContent = "Copy"), 1500);
   };

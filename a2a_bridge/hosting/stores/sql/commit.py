@@ -41,7 +41,7 @@ log = logging.getLogger("a2a_bridge.store")
 _TRIES = 10
 
 #: errors about the given values, not about the state of the database
-_REFUSALS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
+_REJECTIONS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
 
 _NUMBER = "pg_current_xact_id()"
 _SESSION = text("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
@@ -87,7 +87,7 @@ class Group:
     #: changes of tasks that another process owns
     lost: list[TaskChange] = field(default_factory=list)
     #: changes that the database will never accept
-    refused: list[TaskChange] = field(default_factory=list)
+    rejected: list[TaskChange] = field(default_factory=list)
     #: True if the outcome of a commit is in doubt
     in_doubt: bool = False
     #: number of notifications that were added
@@ -135,7 +135,7 @@ class Committer:
                 return False
             group.in_doubt = False
             for _ in range(_TRIES):
-                refused: Exception | None = None
+                rejected: Exception | None = None
                 self._transaction = connection.begin()
                 try:
                     if self._execute(connection, group):
@@ -143,14 +143,14 @@ class Committer:
                 except Exception as error:
                     if not (_poison(error) or _is_deadlock(error)):
                         raise
-                    refused = error
+                    rejected = error
                 self._transaction.rollback()
                 self._transaction = None
-                if refused is not None and _is_deadlock(refused):
+                if rejected is not None and _is_deadlock(rejected):
                     log.info("a group of writes was in a deadlock and is retried")
                     continue
-                if not self._remove_lost(connection, group) and refused is not None:
-                    log.error("some changes of a group cannot be stored", exc_info=refused)
+                if not self._remove_lost(connection, group) and rejected is not None:
+                    log.error("some changes of a group cannot be stored", exc_info=rejected)
                     self._remove_unstorable(connection, group)
             raise RuntimeError("a group of writes does not come to an end")  # noqa: TRY301
         except BaseException:
@@ -330,7 +330,7 @@ class Committer:
         """Removes changes that cannot be stored at all, by trying them one by one."""
         accepted: list[TaskChange] = []
         for change in group.changes:
-            (accepted if self._is_storable(connection, change) else group.refused).append(change)
+            (accepted if self._is_storable(connection, change) else group.rejected).append(change)
         group.changes = accepted
 
     def _is_storable(self, connection: Connection, change: TaskChange) -> bool:
@@ -425,10 +425,10 @@ def _written(connection: Connection, changes: Sequence[TaskChange]) -> dict[str,
 
 
 def _poison(error: BaseException) -> bool:
-    """True if the database refuses the values, and always will."""
+    """True if the database rejects the values, and always will."""
     # Some errors come from the drivers' cursors directly; they have the same names as SQLAlchemy's (PEP 249).
     names = {one.__name__ for one in type(error).__mro__}
-    return is_database_error(error) and (bool(names & _REFUSALS) or _too_large(error))
+    return is_database_error(error) and (bool(names & _REJECTIONS) or _too_large(error))
 
 
 def _is_deadlock(error: BaseException) -> bool:

@@ -3,7 +3,7 @@
 Rules:
 1. One process uses a SQLite file at a time: a lock file beside it names the process, and the system releases
    the lock however the process ends.
-2. An empty new file is set up. Any other database without the tables of this version is refused.
+2. An empty new file is set up. Any other database without the tables of this version is rejected.
 3. Files are readable for their owner only.
 """
 

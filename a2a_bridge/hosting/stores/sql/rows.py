@@ -154,7 +154,7 @@ class SqlRecords:
             self._beside.publish(commits, deliveries=group.deliveries > 0)
         if group.deliveries:
             self.on_deliveries()
-        plain = not (group.jobs or group.lost or group.refused)
+        plain = not (group.jobs or group.lost or group.rejected)
         return [None] * len(changes) if plain else _results(changes, group)
 
     async def delete_expired(self, expiry: Expiry, write: Callable[[Job], Awaitable[Any]], /) -> None:
@@ -213,7 +213,7 @@ def _commit(change: TaskChange, *, lost: bool = False) -> Committed:
 
 def _results(changes: Sequence[Any], group: Group) -> list[Any]:
     gone: dict[int, Any] = {id(change): CONFLICT for change in group.lost}
-    gone |= {id(change): internal_error() for change in group.refused}
+    gone |= {id(change): internal_error() for change in group.rejected}
     jobs = iter(group.jobs)
     found: list[Any] = []
     for change in changes:

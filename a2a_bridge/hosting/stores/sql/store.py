@@ -48,8 +48,8 @@ class SqlStore(StoreBase):
         records.on_deliveries = self.outbox_changed = outbox.outbox_changed
         super().__init__(records, options, page_key=page_key, push_configs=configs, outbox=outbox)
 
-    def refusal(self) -> A2AError | None:
-        return unavailable() if self._database.misplaced else super().refusal()
+    def rejection(self) -> A2AError | None:
+        return unavailable() if self._database.misplaced else super().rejection()
 
     async def read(self, work: Callable[[Connection], Result], /) -> Result:
         """Reads in a thread; see Database.read."""

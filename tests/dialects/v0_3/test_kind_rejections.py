@@ -1,4 +1,4 @@
-"""Invalid content is refused with its place; no other content is, and nothing crashes."""
+"""Invalid content is rejected with its place; no other content is, and nothing crashes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("tree", "path", "problem"), FAULTS)
-def test_invalid_content_is_refused_with_its_place(tree: Any, path: str, problem: str) -> None:
+def test_invalid_content_is_rejected_with_its_place(tree: Any, path: str, problem: str) -> None:
     with pytest.raises(codec.DecodeError) as raised:
         shapes.EVENT.decode(tree)
     assert raised.value.path == path
@@ -94,7 +94,7 @@ def test_all_violations_are_listed_up_to_a_limit() -> None:
     assert len(paths) == 20
 
 
-def test_requests_are_refused_as_invalid_params_and_answers_blame_the_peer() -> None:
+def test_requests_are_rejected_as_invalid_params_and_answers_blame_the_peer() -> None:
     with pytest.raises(A2AError) as raised:
         ROW["message/send"].decode_request({"message": {**MESSAGE, "parts": [{"kind": "text", "text": 5}]}})
     assert raised.value.reason is Reason.INVALID_PARAMS
@@ -151,7 +151,7 @@ def test_a_config_without_an_id_is_asked_for_by_its_task_alone() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_values_that_json_cannot_express_are_refused_with_their_place(number: float) -> None:
+def test_values_that_json_cannot_express_are_rejected_with_their_place(number: float) -> None:
     task = hub.Task(id="t", artifacts=[hub.Artifact(parts=[hub.Part()])])
     task.artifacts[0].parts[0].data.struct_value["n"] = number
     with pytest.raises(A2AError) as raised:
@@ -187,7 +187,7 @@ def _changed(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
 @pytest.mark.parametrize("side", ["event", "params"])
 @some
 @given(data=st.data())
-def test_a_tree_with_anything_anywhere_comes_back_or_is_refused(side: str, data: Any) -> None:
+def test_a_tree_with_anything_anywhere_comes_back_or_is_rejected(side: str, data: Any) -> None:
     decode, encode, trees = {
         "event": (shapes.EVENT.decode, shapes.EVENT.encode, strategies_v0.events),
         "params": (SEND.decode, SEND.encode, strategies_v0.send_params),

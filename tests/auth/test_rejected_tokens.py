@@ -1,4 +1,4 @@
-"""Tokens that are good somewhere, or nearly good, are refused everywhere here, in the same words: at each of two
+"""Tokens that are good somewhere, or nearly good, are rejected everywhere here, in the same words: at each of two
 agents, over every binding, by the server and by a gateway. And 20 000 mutated ones.
 """
 
@@ -46,7 +46,7 @@ class Naming:
         yield run.reply(principal.name if principal is not None else "nobody")
 
 
-#: by name: a token for the red agent that has to be refused there
+#: by name: a token for the red agent that has to be rejected there
 BAD: dict[str, Callable[[Provider], str]] = {
     "for another agent": lambda one: one.token(aud=BLUE),
     "for nobody": lambda one: one.token(aud=None),
@@ -62,8 +62,8 @@ BAD: dict[str, Callable[[Provider], str]] = {
 }
 
 
-async def test_refused_in_the_same_words_over_every_binding(provider: Provider) -> None:
-    refused = set()
+async def test_rejected_in_the_same_words_over_every_binding(provider: Provider) -> None:
+    rejected = set()
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         red = await enter(serve(Agent(Naming(), name="red"), options=options_of(provider, RED)))
@@ -86,8 +86,8 @@ async def test_refused_in_the_same_words_over_every_binding(provider: Provider) 
                             [one async for one in peer.stream("hi")]
                     for error in (failed.value, broken.value):
                         assert error.reason is Reason.UNAUTHENTICATED, bad
-                        refused.add((error.message, tuple(sorted(error.metadata.items()))))
-    assert refused == {("The bearer token is not valid", ())}
+                        rejected.add((error.message, tuple(sorted(error.metadata.items()))))
+    assert rejected == {("The bearer token is not valid", ())}
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -225,7 +225,7 @@ async def test_twenty_thousand_mutated_tokens(provider: Provider) -> None:
     for good in goods:
         assert await tokens.identify(Presented({"authorization": f"Bearer {good}"})) is not None
     same, mutated = {_says(good) for good in goods}, Mutating(goods, 11)
-    accepted, refused = [], 0
+    accepted, rejected = [], 0
     for _ in range(COUNT):
         token = mutated()
         if _says(token) in same:
@@ -233,9 +233,9 @@ async def test_twenty_thousand_mutated_tokens(provider: Provider) -> None:
         try:
             principal = await tokens.identify(Presented({"authorization": f"Bearer {token}"}))
         except UnauthenticatedError:
-            refused += 1
+            rejected += 1
             continue
         if principal is not None:
             accepted.append(token)
     assert accepted == []
-    assert refused > 0.95 * COUNT
+    assert rejected > 0.95 * COUNT

@@ -1,4 +1,4 @@
-"""Requests that are refused before they become calls: their number, and one line of the log for each.
+"""Requests that are rejected before they become calls: their number, and one line of the log for each.
 
 No middleware sees them, so they are counted here, for the whole process. The lines are at `info`.
 """
@@ -16,15 +16,15 @@ _log = logging.getLogger("a2a_bridge.refused")
 #: longest text of a caller in the log, in characters
 _LONGEST = 100
 
-#: refused requests of this process by binding, version and the name of the reason. binding: empty for a
+#: rejected requests of this process by binding, version and the name of the reason. binding: empty for a
 #: request that reached none. version: empty if none was declared, "other" for one that is not known here
-refused_requests: Counter[tuple[str, str, str]] = Counter()
+rejected_requests: Counter[tuple[str, str, str]] = Counter()
 #: connections of this process beyond the limit of a listener, by its family
-refused_connections: Counter[str] = Counter()
+rejected_connections: Counter[str] = Counter()
 
 
-def log_refused(request: str, peer: str, version: str, error: A2AError, binding: str = "") -> None:
-    """Counts and logs a refused request.
+def log_rejected(request: str, peer: str, version: str, error: A2AError, binding: str = "") -> None:
+    """Counts and logs a rejected request.
 
     request: its HTTP method and path, or the path of its gRPC method; without the query, which may contain
     credentials. peer: address. version: as the caller declared it; empty if it did not. binding: its name;
@@ -32,7 +32,7 @@ def log_refused(request: str, peer: str, version: str, error: A2AError, binding:
     """
     known = by_version(version) if version else None
     counted = known.version if known is not None else "other" if version else ""
-    refused_requests[binding, counted, error.reason.name] += 1
+    rejected_requests[binding, counted, error.reason.name] += 1
     if not _log.isEnabledFor(logging.INFO):
         return
     declared = f", version {printable(version)}" if version else ""

@@ -1,4 +1,4 @@
-"""Operations that an agent does not offer are refused alike on every binding, and in process: capabilities,
+"""Operations that an agent does not offer are rejected alike on every binding, and in process: capabilities,
 extensions.
 """
 
@@ -23,8 +23,8 @@ PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.
 EXTENSION = "https://e.example/needed"
 
 
-async def refusals(agent: Agent, operation: Any, request: Any) -> dict[str, Any]:
-    """The refusals of each way to call."""
+async def rejections(agent: Agent, operation: Any, request: Any) -> dict[str, Any]:
+    """The rejections of each way to call."""
     found = {}
     async with stack(agent=agent) as running:
         for way, service in running.ways.items():
@@ -41,14 +41,14 @@ def assert_all(found: dict[str, Any], reason: Reason) -> None:
 
 @pytest.mark.parametrize("operation", PUSH, ids=lambda operation: operation.name)
 async def test_push_notifications_that_are_not_supported(operation: Any) -> None:
-    found = await refusals(scripted_agent(push_notifications=False), operation, full(operation.request))
+    found = await rejections(scripted_agent(push_notifications=False), operation, full(operation.request))
     assert_all(found, Reason.PUSH_NOTIFICATION_NOT_SUPPORTED)
 
 
 async def test_a_push_config_in_a_message_that_is_not_supported() -> None:
     request = sending("open", "done")
     request.configuration.task_push_notification_config.url = "https://hook.example/"
-    found = await refusals(scripted_agent(push_notifications=False), ops.SEND_MESSAGE, request)
+    found = await rejections(scripted_agent(push_notifications=False), ops.SEND_MESSAGE, request)
     assert_all(found, Reason.PUSH_NOTIFICATION_NOT_SUPPORTED)
 
 
@@ -57,19 +57,19 @@ async def test_a_push_config_in_a_message_that_is_not_supported() -> None:
 )
 async def test_streams_that_are_not_supported(operation: Any) -> None:
     request = sending("say hello") if operation is ops.SEND_STREAMING_MESSAGE else full(operation.request)
-    found = await refusals(scripted_agent(streaming=False), operation, request)
+    found = await rejections(scripted_agent(streaming=False), operation, request)
     assert_all(found, Reason.UNSUPPORTED_OPERATION)
 
 
 async def test_an_extended_card_that_is_not_supported() -> None:
     request = hub.GetExtendedAgentCardRequest()
-    found = await refusals(scripted_agent(extended_agent_card=False), ops.GET_EXTENDED_AGENT_CARD, request)
+    found = await rejections(scripted_agent(extended_agent_card=False), ops.GET_EXTENDED_AGENT_CARD, request)
     assert_all(found, Reason.UNSUPPORTED_OPERATION)
 
 
 async def test_an_extended_card_that_is_promised_and_not_there() -> None:
     agent = Agent(ScriptedExecutor(), card=card())
-    found = await refusals(agent, ops.GET_EXTENDED_AGENT_CARD, hub.GetExtendedAgentCardRequest())
+    found = await rejections(agent, ops.GET_EXTENDED_AGENT_CARD, hub.GetExtendedAgentCardRequest())
     assert_all(found, Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED)
 
 
@@ -77,7 +77,7 @@ async def test_an_extension_that_is_required() -> None:
     needed = card()
     needed.capabilities.extensions.add(uri=EXTENSION, required=True)
     agent = Agent(ScriptedExecutor(), card=needed)
-    found = await refusals(agent, ops.SEND_MESSAGE, sending("say hello"))
+    found = await rejections(agent, ops.SEND_MESSAGE, sending("say hello"))
     assert_all(found, Reason.EXTENSION_SUPPORT_REQUIRED)
     async with stack(agent=agent) as running:
         for way, service in running.ways.items():
