@@ -164,7 +164,7 @@ class DialOptions:
     connect_timeout: float = 10.0
     #: silence on a stream after which the peer counts as dead; keep-alives are not silence
     idle_timeout: float = 120.0
-    #: time without an answer or event after which a call is DEADLINE_EXCEEDED; keep-alives do not count. 0:
+    #: time without a response or event after which a call is DEADLINE_EXCEEDED; keep-alives do not count. 0:
     #: no limit
     silence_timeout: float = 0
     #: service parameters of every call, such as credentials; lower-case names

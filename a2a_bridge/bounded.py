@@ -1,4 +1,4 @@
-"""Waiting for a service no longer than a limit: for an answer, and for each event of a stream. It sets no
+"""Waiting for a service no longer than a limit: for a response, and for each event of a stream. It sets no
 limit.
 
 Rules:

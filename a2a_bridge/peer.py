@@ -30,7 +30,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer of an agent: a message or a task, exactly one of them."""
+    """The response of an agent: a message or a task, exactly one of them."""
 
     message: hub.Message | None = None
     task: hub.Task | None = None
@@ -71,7 +71,7 @@ class Peer(Client):
         return_immediately: bool = False,
         context: CallContext | None = None,
     ) -> Reply:
-        """Sends one message and waits for the answer (spec 3.1.1). Raises A2AError.
+        """Sends one message and waits for the response (spec 3.1.1). Raises A2AError.
 
         content: str becomes text, bytes raw, a Part stays, anything else JSON data. task: a task (or its
         id) to continue. return_immediately: answer with the task as soon as it exists.

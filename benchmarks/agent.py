@@ -2,7 +2,7 @@
 
 The text of the message decides:
 
-* anything else: the answer is a Message with the same text;
+* anything else: the response is a Message with the same text;
 * `task`: submitted, working, one artifact, completed;
 * `stream`: submitted, working, CHUNKS pieces of one artifact, completed;
 * `long`: like `stream`, LONG_EVENTS in all;

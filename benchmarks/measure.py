@@ -1,4 +1,4 @@
-"""Measurements: sides interleaved round by round, medians, and answers that prove to be answers.
+"""Measurements: sides interleaved round by round, medians, and responses that prove to be answers.
 
 It prints nothing; `on_step` reports progress.
 """
@@ -55,7 +55,7 @@ Steps = Callable[[str], None]
 
 @dataclass(slots=True)
 class Side:
-    """A server in a row: its request, the length of its answer, and the measurements of each round."""
+    """A server in a row: its request, the length of its response, and the measurements of each round."""
 
     name: str
     target: Target
@@ -65,7 +65,7 @@ class Side:
 
 
 def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step: Steps) -> dict[str, Any]:
-    """Measures one row of load. Raises BenchmarkError when an answer is wrong, before or under load."""
+    """Measures one row of load. Raises BenchmarkError when a response is wrong, before or under load."""
     third = "memory" if work.store else "bare"
     with contextlib.ExitStack() as stack:
         upstream = ""
@@ -190,9 +190,9 @@ def _servers(work: Work, cores: Cores, databases: Databases, upstream: str) -> d
 
 
 def prepare(work: Work, name: str, server: Server, headers: Mapping[str, str] | None = None) -> Side:
-    """The request of a row at a server, after a look at its answer. headers: more of them, for credentials.
+    """The request of a row at a server, after a look at its response. headers: more of them, for credentials.
 
-    Raises BenchmarkError for a wrong answer.
+    Raises BenchmarkError for a wrong response.
     """
     address = server.address(work.family)
     if name == "bare":

@@ -3,8 +3,9 @@ rejected MB, and the longest time that the event loop is held. `python -m benchm
 `--quick` with a few cells.
 
 The agent's server and the gateways are two processes, and each is measured alone; the client that sends and
-reads bytes is a third. A value of a call is counted once, although an accepted one comes back in the answer.
-Times are CPU times of the process; the hold is CPU time of the loop's own thread between two of its turns.
+reads bytes is a third. A value of a call is counted once, although an accepted one comes back in the
+response. Times are CPU times of the process; the hold is CPU time of the loop's own thread between two of its
+turns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of load: the repeated request, the right answer, and the target of the ratio.
+"""The rows of load: the repeated request, the right response, and the target of the ratio.
 
 It sends nothing. Requests are octets made here once, so that both sides get the same.
 """

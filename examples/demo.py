@@ -101,14 +101,14 @@ async def addresses(title: str, process: asyncio.subprocess.Process) -> dict[str
 
 
 async def directly(agent: str, version: str) -> Results:
-    """The answers of the agent without a gateway."""
+    """The responses of the agent without a gateway."""
     async with official(agent, "JSONRPC") as client:
         return await all_steps(client, version)
 
 
 async def through(gateway: str, version: str) -> dict[Front, Results]:
-    """The answers through a gateway to an agent of a version, for the operations that both versions have."""
-    slots = asyncio.Semaphore(AT_ONCE)
+    """The responses through a gateway to an agent of a version, for the operations that both versions
+    have.""" slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(front: Front) -> Results:
         async with slots, CLIENTS[front.client](gateway, front.binding, front.version) as client:

@@ -3,8 +3,8 @@
     a2a-bridge serve examples/weather.py
     a2a-bridge send -a :8080 Oslo --stream
 
-Name, description and skill of the card come from the function. Because it yields, an answer is a task whose
-artifact arrives in pieces; had it returned its text, an answer would be one message.
+Name, description and skill of the card come from the function. Because it yields, a response is a task whose
+artifact arrives in pieces; had it returned its text, a response would be one message.
 """
 
 from __future__ import annotations

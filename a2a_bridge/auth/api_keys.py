@@ -5,7 +5,7 @@ Rules:
    hash would only protect secrets that people choose.
 2. The file holds salts and hashes only, is readable by its owner only, and is replaced as a whole.
 3. The file is read again when it has changed. An unreadable one is logged once, and the last good one counts.
-4. A revoked or expired key and an unknown one get the same answer, in the same time.
+4. A revoked or expired key and an unknown one get the same response, in the same time.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class _Entry:
     validators: dict[str, str]
     #: seconds, by the clock of the resolver
     fresh_until: float
-    #: as it was received, if it is checked again with each answer that it has not changed
+    #: as it was received, if it is checked again with each response that it has not changed
     body: bytes = b""
 
 
@@ -92,7 +92,7 @@ class Resolver:
     async def resolve(self, url: str) -> hub.AgentCard:
         """The card behind a base URL or card URL.
 
-        Raises A2AError: UNAVAILABLE without an answer, UNAUTHENTICATED or PERMISSION_DENIED for status 401
+        Raises A2AError: UNAVAILABLE without a response, UNAUTHENTICATED or PERMISSION_DENIED for status 401
         and 403, INVALID_AGENT_RESPONSE if the document is not a card.
         """
         return (await self.locate(url)).card

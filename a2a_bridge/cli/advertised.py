@@ -4,8 +4,8 @@ Rules:
 1. Only with `--public-url` or `--public-grpc`: all other URLs are those that this process listens on.
 2. It begins after the ready line, in the background, and ends with the server. Of several workers, the first
    one does it.
-3. One harmless call for each URL, without credentials: a question for a task that nobody has. Every answer of
-   A2A is right, a rejection included.
+3. One harmless call for each URL, without credentials: a question for a task that nobody has. Every response
+   of A2A is right, a rejection included.
 4. A balancer in front learns only now that this process is ready. So only a fault that lasts is a warning.
 """
 
@@ -28,7 +28,7 @@ from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
 
-#: seconds for the answer to one call
+#: seconds for the response to one call
 QUESTION = 5.0
 #: seconds before each further call to a URL that does not answer as an agent
 _PAUSES = (1.0, 2.0, 4.0, 8.0)

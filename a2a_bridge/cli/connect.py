@@ -110,7 +110,7 @@ async def found_at(
         return await read_card_file(Path(target.place), options), options
     if target.sort is TargetKind.GRPC:
         if options.check_card is not None:
-            # An answer of gRPC is no JSON: the members that this bridge does not know would be lost.
+            # A response of gRPC is no JSON: the members that this bridge does not know would be lost.
             raise BadTargetError(
                 f"the card of {target.place} comes over gRPC, where its signature cannot be checked: name the"
                 " URL of the card, or its file (--card)"

@@ -2,7 +2,7 @@
 conformance documents.
 
 The first word of a text says what the agent does (`tck-…`, ACTS 11.2); `tck-auth-required` is not in that
-list, but in the documents. A text without such a word comes back. An answer to a question completes the task;
+list, but in the documents. A text without such a word comes back. A reply to a question completes the task;
 one that began with `tck-multi-turn` takes answers until one is `done`.
 """
 
@@ -37,7 +37,7 @@ def _chunks(run: Run) -> Sequence[Any]:
 
 
 def _ask(state: str, question: str) -> Steps:
-    """A task that asks once, and completes with the answer."""
+    """A task that asks once, and completes with the reply."""
     return lambda run: [run.status(state, question)]
 
 
@@ -77,7 +77,7 @@ class Demo:
     async def execute(self, run: Run, /) -> AsyncIterator[Any]:
         word = next(iter(run.text.split()), "")
         steps = BEHAVIOURS.get(word, _echo)
-        if len(run.history) > 1:  # the answer to a question
+        if len(run.history) > 1:  # the reply to a question
             steps = _with(f"Thank you: {run.text}")
             begun = run.history[0].parts[0].text if run.history[0].parts else ""
             if begun.startswith("tck-multi-turn") and word != "done":

@@ -146,8 +146,8 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
 
 
 async def _fault(candidate: Candidate, options: DialOptions) -> str:
-    """The fault that a question for a task that nobody has shows: a wrong path, a redirect, an answer that is
-    none of A2A. Empty if there is none.
+    """The fault that a question for a task that nobody has shows: a wrong path, a redirect, a response that
+    is none of A2A. Empty if there is none.
     """
     error = await ask(candidate, options)
     if error is None or error.reason is Reason.TASK_NOT_FOUND:

@@ -3,7 +3,7 @@
 Rules:
 1. Each sample of a worker gets the label `worker`, the number of its place. Nothing is summed here: the
    counters of a worker that was replaced begin again, which a sum would hide from queries.
-2. A worker that does not answer in time is missing in this answer, and nothing waits for it.
+2. A worker that does not answer in time is missing in this response, and nothing waits for it.
 3. The listeners of workers are on loopback.
 """
 
@@ -89,7 +89,7 @@ async def _ready(fetch: Fetch, places: Places, _accept: str) -> Page:
 
 
 async def _ask(fetch: Fetch, known: Mapping[str, str], path: str) -> dict[str, tuple[int, str]]:
-    """Status and text of the answers of the workers that answer."""
+    """Status and text of the responses of the workers that answer."""
 
     async def ask(number: str, url: str) -> tuple[str, tuple[int, str]] | None:
         try:

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec.wire import read_varint
 
-#: default maximum number of values in a request, and in an answer of an agent
+#: default maximum number of values in a request, and in a response of an agent
 REQUEST_VALUES, ANSWER_VALUES = 100_000, 1_000_000
 
 _BLOCK = 1 << 20

@@ -125,7 +125,7 @@ class Client:
     async def send_message(
         self, request: hub.SendMessageRequest, context: CallContext | None = None, /
     ) -> hub.SendMessageResponse:
-        """Sends a message; returns the direct answer, or the task once it has ended or waits for the caller
+        """Sends a message; returns the direct response, or the task once it has ended or waits for the caller
         (spec 3.1.1). Raises A2AError.
         """
         return await self.service.unary(Call(ops.SEND_MESSAGE, request, context or CallContext()))
@@ -133,7 +133,7 @@ class Client:
     def send_streaming_message(
         self, request: hub.SendMessageRequest, context: CallContext | None = None, /
     ) -> AsyncGenerator[hub.StreamResponse, None]:
-        """Sends a message and yields the answer as it comes: one message, or the task and its events (spec
+        """Sends a message and yields the response as it comes: one message, or the task and its events (spec
         3.1.2). Raises A2AError when iterated.
         """
         call = Call(ops.SEND_STREAMING_MESSAGE, request, context or CallContext())

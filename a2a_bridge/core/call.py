@@ -135,16 +135,17 @@ IN_PROCESS = Origin()
 
 
 class ResponseParameters(dict[str, str]):
-    """The parameters sent back with an answer, by lower-case name, and attributes for bindings only."""
+    """The parameters sent back with a response, by lower-case name, and attributes for bindings only."""
 
-    #: content of the answer that no 1.0 message can hold: ASCII JSON, bounded (see dialects); empty for none
+    #: content of the response that no 1.0 message can hold: ASCII JSON, bounded (see dialects); empty for
+    #: none
     side_channel: str = ""
     #: the version to answer in, from a service that can determine it better than the address; empty for the
     #: caller's
     version: str = ""
 
     def merge(self, other: ResponseParameters) -> None:
-        """Adds the parameters of another answer."""
+        """Adds the parameters of another response."""
         self.update(other)
         self.side_channel = other.side_channel or self.side_channel
         self.version = other.version or self.version
@@ -161,11 +162,11 @@ class CallContext:
     parameters: Mapping[str, str] = field(default_factory=_no_parameters)
     #: the authenticated caller; None without authentication
     principal: Principal | None = None
-    #: the time on the clock of `time.monotonic()`, in seconds, after which the answer is no longer needed
+    #: the time on the clock of `time.monotonic()`, in seconds, after which the response is no longer needed
     deadline: float | None = None
     #: the entry point of the call
     origin: Origin = IN_PROCESS
-    #: parameters to send back with the answer (before the first event of a stream)
+    #: parameters to send back with the response (before the first event of a stream)
     reply: ResponseParameters = field(default_factory=ResponseParameters)
     #: content of the request that no 1.0 message can hold: ASCII JSON, bounded (see dialects); empty for none
     side_channel: str = ""
@@ -198,7 +199,7 @@ def with_side_channel(parameters: Mapping[str, str], side_channel: str) -> Mappi
 
 
 def take_side_channel(reply: ResponseParameters, found: Mapping[str, str]) -> None:
-    """Adds the content that a row of a dialect found beside an answer to the reply."""
+    """Adds the content that a row of a dialect found beside a response to the reply."""
     for name, value in found.items():
         if name == SIDE_CHANNEL:
             reply.side_channel = value

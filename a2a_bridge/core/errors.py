@@ -130,7 +130,7 @@ class Reason(Enum):
 
     @property
     def jsonrpc_http(self) -> int:
-        """The HTTP status of a JSON-RPC answer with this error."""
+        """The HTTP status of a JSON-RPC response with this error."""
         return self.http if self.level == "http" else 200
 
 

@@ -27,7 +27,7 @@ class Service(Protocol):
         """Answers a unary operation. Raises A2AError when awaited.
 
         Usually an `async def`. A middleware that only looks at the request returns the coroutine of the
-        service inside, so that no frame of its own stays in the way of the answer.
+        service inside, so that no frame of its own stays in the way of the response.
         """
         ...
 
@@ -62,7 +62,7 @@ def _check(wrapped: Any, wrap: Middleware) -> Service:
 
 
 async def reject(error: A2AError) -> Any:
-    """The answer to a rejected call: a coroutine that raises `error`."""
+    """The response to a rejected call: a coroutine that raises `error`."""
     raise error
 
 

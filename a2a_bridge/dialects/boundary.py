@@ -1,7 +1,7 @@
 """The boundary of rows: conversions of all versions, with the errors of the protocol.
 
 Conversions raise DecodeError, EncodeError and the errors of protobuf. At the boundary these become
-INVALID_PARAMS for requests, and INVALID_AGENT_RESPONSE for answers, which blames the peer.
+INVALID_PARAMS for requests, and INVALID_AGENT_RESPONSE for responses, which blames the peer.
 """
 
 from __future__ import annotations

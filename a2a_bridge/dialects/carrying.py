@@ -114,7 +114,7 @@ def seal_response(wire: bytes, method: str) -> bytes:
 
 
 def seal_side_channel(text: str, request: Message) -> str:
-    """The value of SIDE_CHANNEL on the wire, in a request or in the answer to it."""
+    """The value of SIDE_CHANNEL on the wire, in a request or in the response to it."""
     return _seal(text, _about(request)) or ""
 
 
@@ -282,7 +282,7 @@ def _content(part: JsonObject) -> Json:
 
 
 def _about(request: Any) -> bytes:
-    """The owner of a text that travels beside a request or beside its answer."""
+    """The owner of a text that travels beside a request or beside its response."""
     fields = request.DESCRIPTOR.fields_by_name
     ids = [getattr(request, name) if name in fields else "" for name in ("task_id", "id")]
     return _digest(["extract", request.DESCRIPTOR.name, *ids])

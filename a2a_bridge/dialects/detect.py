@@ -39,7 +39,7 @@ def detect(
     *,
     lenient: bool = False,
 ) -> Dialect:
-    """The dialect of a request. It may lack the address; the answer is then METHOD_NOT_FOUND in its format.
+    """The dialect of a request. It may lack the address; the response is then METHOD_NOT_FOUND in its format.
 
     declared: the `A2A-Version` parameter; None if it is absent.
     offered: the dialects that the interface offers, newest first.

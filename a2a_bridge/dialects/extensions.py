@@ -2,7 +2,7 @@
 
 Rules:
 1. A caller may use either name, or both. The lists are merged, each URI once.
-2. The answer uses the caller's names, or those of its version if the caller used none.
+2. The response uses the caller's names, or those of its version if the caller used none.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def merge(values: Iterable[str]) -> str:
 
 
 def extension_names(used: Container[object], usual: tuple[str, ...]) -> tuple[str, ...]:
-    """The names for an answer. used: the parameters of the request. usual: the names of its version."""
+    """The names for a response. used: the parameters of the request. usual: the names of its version."""
     return tuple(name for name in _NAMES if name in used) or usual

@@ -53,7 +53,7 @@ def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[An
 def decode_list(row: Row[Any, Any], wire: Any) -> tuple[hub.ListTasksResponse, int]:
     """A list from the wire, and the number of tasks left out because they cannot be decoded.
 
-    For an answer that `row.decode_response` has rejected. Raises the same errors if the cause is not in a
+    For a response that `row.decode_response` has rejected. Raises the same errors if the cause is not in a
     task.
     """
     rows, rest = _split(wire)

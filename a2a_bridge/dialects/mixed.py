@@ -1,7 +1,7 @@
 """Answers in another version than the agent declares: the rows that may read them, and mixed names. Pure.
 
-LangGraph's server (langgraph-api 0.16) takes the methods of 1.0 and answers streams with events in the shape
-of 0.3 (`kind`, not wrapped), in which states and roles have the names of 1.0.
+LangGraph's server (langgraph-api 0.16) takes the methods of 1.0 and answers streams with events in the
+shape of 0.3 (`kind`, not wrapped), in which states and roles have the names of 1.0.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _FREE = frozenset({"metadata", "data"})
 def other_rows(
     claimed: Dialect, kind: Kind[Any, Any], operation: Operation[Any, Any], wire: Json
 ) -> list[Row[Any, Any]]:
-    """The rows of other known versions, newest first, that may read an answer of this shape.
+    """The rows of other known versions, newest first, that may read a response of this shape.
 
-    None for an answer that has neither shape, or the declared one: the declared version reports the error.
+    None for a response that has neither shape, or the declared one: the declared version reports the error.
     """
     older = _is_older(wire)
     if older is None or older is not claimed.declares:
@@ -34,7 +34,7 @@ def other_rows(
 
 
 def _is_older(wire: Json) -> bool | None:
-    """Whether an answer has the shape of 0.x over JSON-RPC (True) or of 1.0 (False); None for neither."""
+    """Whether a response has the shape of 0.x over JSON-RPC (True) or of 1.0 (False); None for neither."""
     if not isinstance(wire, dict):
         return None
     if wire.get("kind") in _KINDS:

@@ -41,7 +41,7 @@ class Affinity:
         return (None, False) if found is None else (found(), False)
 
     def learn(self, answer: Any, upstream: Upstream) -> None:
-        """Notes the task and the context of an answer, or of the first event of a stream."""
+        """Notes the task and the context of a response, or of the first event of a stream."""
         task_id, context_id = task_id_of(answer), context_id_of(answer)
         place = ref(upstream)
         if task_id:

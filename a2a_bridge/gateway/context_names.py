@@ -37,8 +37,8 @@ def may_be_made_here(context_id: str) -> bool:
 
 
 def with_context(message: M, name: str, shown: str) -> M:
-    """A copy of an answer or event in which a context has another name. The input is not changed: events have
-    several readers.
+    """A copy of a response or event in which a context has another name. The input is not changed: events
+    have several readers.
     """
     made = type(message)()
     made.CopyFrom(message)
@@ -49,7 +49,7 @@ def with_context(message: M, name: str, shown: str) -> M:
 
 
 def _find_named(message: Any) -> Iterator[Any]:
-    """The parts of an answer or event that have a context id, the whole first."""
+    """The parts of a response or event that have a context id, the whole first."""
     message = payload_of(message)
     if message is None:
         return

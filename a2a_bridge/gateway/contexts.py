@@ -3,8 +3,8 @@
 A follow-up may leave out the context id (A2A 1.0, 3.4.3), and servers made with a2a-sdk fail on it. Rules:
 1. The context id of a task that has not ended is remembered by caller and task when the gateway first sees
    it. At most `most` are kept, in LRU order.
-2. For an unknown task the agent is asked with the caller's credentials. Without an answer the message is sent
-   unchanged.
+2. For an unknown task the agent is asked with the caller's credentials. Without a response the message is
+   sent unchanged.
 3. A message that has a context id, or no task id, passes by reference.
 4. A page of ListTasks is corrected to what was requested: some agents always include artifacts (a2a-server-lf
    0.5.3 never reads includeArtifacts), and agents disagree about `pageSize`, which is the number of tasks in

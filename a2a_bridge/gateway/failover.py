@@ -9,8 +9,8 @@ Rules:
    it is back (`circuit`). While all are in a pause, calls fail at once.
 4. An agent that cannot be reached is one warning, with the causes of all its interfaces, and its return is
    another.
-5. If the endpoint of a task cannot be reached, the answer of another one that it has no such task is no news
-   about the task: the call is UNAVAILABLE.
+5. If the endpoint of a task cannot be reached, the response of another one that it has no such task is no
+   news about the task: the call is UNAVAILABLE.
 6. The interfaces can be replaced at any time; calls that run finish where they began.
 """
 
@@ -199,7 +199,7 @@ class Failover:
                 if is_connect_failure(error):
                     failures[upstream] = error
                     continue
-                if failures or self._lost:  # an error is an answer
+                if failures or self._lost:  # an error is a response
                     self._log(upstream, failures)
                 elsewhere = has_task and home is not None and upstream is not home
                 if elsewhere and error.reason is Reason.TASK_NOT_FOUND:
@@ -317,12 +317,12 @@ async def _open(upstream: Upstream, call: Call[Any, Any]) -> tuple[Event, Events
 
 
 def _content(result: Any) -> Any:
-    """The message of an answer or of the first event of a stream; None for an empty stream."""
+    """The message of a response or of the first event of a stream; None for an empty stream."""
     return result[0].message if isinstance(result, tuple) else result
 
 
 def _told(error: A2AError) -> A2AError:
-    """The error for callers of a gateway: an answer that is none of A2A names no one who is at fault."""
+    """The error for callers of a gateway: a response that is none of A2A names no one who is at fault."""
     if error.message != Reason.INTERNAL_ERROR.text or not hasattr(error, "__notes__"):
         return error
     return A2AError(Reason.INTERNAL_ERROR, "the agent failed with an internal error", blame=Blame.PEER)

@@ -2,7 +2,7 @@
 messages.
 
 Rules for a call of 0.1 (calls of other versions pass after one check of the version, or of the task id):
-1. A message with an unknown task name begins a task; the agent's answer contains the id. Until then further
+1. A message with an unknown task name begins a task; the agent's response contains the id. Until then further
    calls with that name wait for it.
 2. A session's name is sent to the agent unchanged; if the agent rejects it or answers with another context
    id, that id is mapped to the name.
@@ -10,7 +10,7 @@ Rules for a call of 0.1 (calls of other versions pass after one check of the ver
    is none, the error says that names can be forgotten.
 4. Answers, events and errors use the caller's names again (see `identity_names`).
 5. A message without an id gets one that differs from those of answered messages of the same task. A repeated
-   message that had no answer gets the same id again.
+   message that had no response gets the same id again.
 6. A name has at most LONGEST characters: longer names are rejected.
 7. Three methods have the same name in 0.1 and later. A caller that declares no version and uses a task name
    of a 0.1 caller is treated as a caller of 0.1, and answered as one (see SPELLING_PARAMETER).
@@ -286,7 +286,7 @@ class LegacyCallers:
 
 
 class _Sending:
-    """A message that is being sent: the names it is sent under, and how to learn from the answer."""
+    """A message that is being sent: the names it is sent under, and how to learn from the response."""
 
     def __init__(
         self,
@@ -360,7 +360,7 @@ class _Sending:
         return self._without_session
 
     def learn_task(self, response: hub.SendMessageResponse | hub.StreamResponse) -> None:
-        """Learns the task id behind the name from the first answer or event."""
+        """Learns the task id behind the name from the first response or event."""
         task_id, context_id = task_id_of(response), context_id_of(response)
         begins = not self._answered or self.name is None
         self._answered = True

@@ -57,7 +57,7 @@ class Naming:
             yield event
 
     def rename(self, scope: Scope, name: Name, response: M) -> M:
-        """A copy of an answer or event with the caller's names."""
+        """A copy of a response or event with the caller's names."""
         made = type(response)()
         made.CopyFrom(response)
         if isinstance(made, hub.Task):

@@ -116,7 +116,7 @@ class IdentityTable:
         self._expected.pop((scope, given), None)
 
     def guess(self, scope: Scope, task: hub.Task) -> Name | None:
-        """The name of a task that appears before the answer to its first message.
+        """The name of a task that appears before the response to its first message.
 
         It is identified by that message in its history, else by its session if only one message was sent in
         it.

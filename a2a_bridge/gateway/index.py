@@ -73,7 +73,7 @@ class TaskIndex:
         return seen
 
     def note_event(self, scope: Scope, event: hub.StreamResponse | hub.SendMessageResponse) -> None:
-        """Remembers the task of an answer or an event, if it has one."""
+        """Remembers the task of a response or an event, if it has one."""
         found = payload_of(event)
         if isinstance(found, hub.Task):
             self.note_task(scope, found)

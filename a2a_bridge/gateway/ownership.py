@@ -68,7 +68,7 @@ class Ownership:
         if task_id:
             found = await self._owners.claim(TASK, task_id, Owned(scope, context_id))
             if found.scope != scope:
-                # An agent that answers a repeated message id with the first answer.
+                # An agent that answers a repeated message id with the first response.
                 raise invalid_params("message.messageId", "has been used already")
         if context_id and not may_be_made_here(context_id):
             await self._owners.claim(CONTEXT, context_id, Owned(scope))
@@ -96,7 +96,7 @@ class Ownership:
         return await self.rename_for_caller(scope, message)
 
     async def rename_for_caller(self, scope: Scope, message: M) -> M:
-        """An answer or event with the caller's name of its context."""
+        """A response or event with the caller's name of its context."""
         name = context_id_of(message)
         if not may_be_made_here(name):
             return message
@@ -196,7 +196,7 @@ class _Owning:
         return Call(call.operation, request, call.context)
 
     async def _note(self, scope: Scope, task_id: str, answer: Any) -> None:
-        """Notes what an answer to a message shows for the first time."""
+        """Notes what a response to a message shows for the first time."""
         named = task_id_of(answer)
         await self._ownership.begun(scope, "" if named == task_id else named, context_id_of(answer))
         if self._index is not None:

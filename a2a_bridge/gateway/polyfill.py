@@ -130,7 +130,7 @@ class _Polyfill:
                 yield event
 
     def _index_response(self, call: Call[Any, Any], response: Any) -> None:
-        """Remembers the task of an answer, and cuts its history to the requested length."""
+        """Remembers the task of a response, and cuts its history to the requested length."""
         if isinstance(response, hub.SendMessageResponse):
             if not response.HasField("task"):
                 return

@@ -20,7 +20,7 @@ from a2a_bridge.core.operations import GET_TASK
 from a2a_bridge.gateway.failover import Failover
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: seconds between two questions, and for the answer to one
+#: seconds between two questions, and for the response to one
 PAUSE, _LIMIT = 2.0, 10.0
 
 
@@ -33,7 +33,7 @@ def rejection(failover: Failover) -> A2AError | None:
 
 
 def question() -> Call[Any, Any]:
-    """A harmless call, for a task that nobody has: any answer, even an error, shows an agent."""
+    """A harmless call, for a task that nobody has: any response, even an error, shows an agent."""
     return Call(GET_TASK, hub.GetTaskRequest(id=str(uuid4())), CallContext())
 
 
@@ -46,4 +46,4 @@ async def ask_while_gone(current: Callable[[], Failover], pause: float = PAUSE) 
             continue
         with suppress(A2AError, TimeoutError):
             async with asyncio.timeout(_LIMIT):
-                await failover.unary(question())  # Failover notes any answer
+                await failover.unary(question())  # Failover notes any response

@@ -4,7 +4,7 @@ After an internal failure some agents never answer (a panic in an executor of th
 connection alive. The limit is off by default, because an agent may think for any time.
 
 Rules:
-1. A call without an answer, and a stream without a next event, end after the limit with DEADLINE_EXCEEDED.
+1. A call without a response, and a stream without a next event, end after the limit with DEADLINE_EXCEEDED.
 2. Keep-alives count as silence: the client side watches the connection (`DialOptions.idle_timeout`).
 3. It does not count as a break of the connection, so the gateway does not subscribe again.
 """

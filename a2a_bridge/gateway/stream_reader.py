@@ -164,7 +164,7 @@ class StreamReader:
     # ------------------------------------------------------------------ after a break
 
     async def _broke(self, failure: A2AError | None) -> bool:
-        """True if the end of the source is a break. Raises the failure if it is the agent's answer."""
+        """True if the end of the source is a break. Raises the failure if it is the agent's response."""
         log = self._log
         if failure is None:
             if self._has_ended_early():

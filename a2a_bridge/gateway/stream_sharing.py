@@ -105,7 +105,7 @@ class StreamSharing:
         self._resumes = resumes
         self._revalidate = options.revalidate
         self._streams = StreamRegistry(service, options, self._memory, resumes=resumes, is_final=is_final)
-        #: subscriptions without an answer of the agent yet
+        #: subscriptions without a response of the agent yet
         self._opening: dict[Key, asyncio.Event] = {}
 
     def __len__(self) -> int:

@@ -5,7 +5,7 @@ Subscriptions of 0.x callers get the task first, too, because the events before 
 
 Rules:
 1. If the first event is an update, a generated snapshot with a mark (`dialects.annotation`) comes before it:
-   the task as GetTask returns it, without the content of later events; or, without an answer, the content of
+   the task as GetTask returns it, without the content of later events; or, without a response, the content of
    the update.
 2. A stream ends after a final event, whatever its state is. A closing event that a bridge generated is
    dropped.

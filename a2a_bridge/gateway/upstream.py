@@ -31,7 +31,7 @@ from a2a_bridge.core.service import Middleware, Service, compose
 
 logger = logging.getLogger(__name__)
 
-#: seconds after a warning about an answer in which further ones are only counted
+#: seconds after a warning about a response in which further ones are only counted
 QUIET = 10.0
 #: answers of a working agent never have these reasons; callers get them without the cause
 _FAULTS = frozenset({Reason.INTERNAL_ERROR, Reason.INVALID_AGENT_RESPONSE, Reason.UNAVAILABLE})
@@ -106,7 +106,7 @@ class Upstream:
         #: when a fault was last logged, and how many came since
         self._warned = -QUIET
         self._unlogged = 0
-        #: unary calls without an answer
+        #: unary calls without a response
         self._running = 0
         #: streams that their readers still hold; counted without a frame of their own in the way of events
         self._streams: set[ref[Any]] = set()
@@ -208,7 +208,7 @@ class Upstream:
         return self._service
 
     def _note(self, error: A2AError | None, call: Call[Any, Any] | None = None) -> None:
-        """Updates `health`. Any answer, even an error, shows that the agent is reachable."""
+        """Updates `health`. Any response, even an error, shows that the agent is reachable."""
         reachable = error is None or not is_connect_failure(error)
         if reachable and error is not None and call is not None:
             self._report(error, call)
@@ -217,7 +217,7 @@ class Upstream:
         self.health = Health(reachable, self._clock(), "" if reachable else str(error))
 
     def _report(self, error: A2AError, call: Call[Any, Any]) -> None:
-        """Logs an answer that shows a fault of the agent."""
+        """Logs a response that shows a fault of the agent."""
         if error.reason not in _FAULTS and not hasattr(error, "__notes__"):
             return
         now = self._clock()

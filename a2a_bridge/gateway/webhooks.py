@@ -7,7 +7,7 @@ Without the relay a config goes to the agent unchanged, and the agent posts in i
    without the token is rejected.
 2. Without a store the agent gets the receiver's answer: a notification is acknowledged only after the
    receiver has acknowledged it. With a store it is acknowledged once it is durable there.
-3. A caller gets its own config back: the gateway's address and token in an answer are replaced by the values
+3. A caller gets its own config back: the gateway's address and token in a response are replaced by the values
    that this caller sent, never by those of a caller with other credentials.
 4. It is off by default. `check` decides which receivers are allowed.
 """

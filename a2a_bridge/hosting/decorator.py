@@ -34,7 +34,7 @@ class Agent:
     """An agent that can be served, mounted, or connected to.
 
     card: everything but the interfaces, which depend on where it is served. executor: the code.
-    extended_card: the answer to GetExtendedAgentCard, if given (spec 3.1.11). If the agent was made by the
+    extended_card: the response to GetExtendedAgentCard, if given (spec 3.1.11). If the agent was made by the
     decorator, calling it calls the function.
     """
 
@@ -143,9 +143,9 @@ def agent(
     data part of the message, whose JSON schema is then in the card (see `hosting.parameters`).
 
     The name is the function's, description and skill come from its docstring. The returned value (text,
-    bytes, JSON, a Part, a list of Parts, a Message) is the direct answer. If it yields, or with `task=True`,
-    there is a task: the yielded values are the chunks of an artifact, a yielded Message becomes the status
-    message, and events (`run.status`, `run.artifact`) pass unchanged.
+    bytes, JSON, a Part, a list of Parts, a Message) is the direct response. If it yields, or with
+    `task=True`, there is a task: the yielded values are the chunks of an artifact, a yielded Message becomes
+    the status message, and events (`run.status`, `run.artifact`) pass unchanged.
 
     A synchronous function, or generator, runs in a thread (see `hosting.threads`). A decorated method of a
     class is an agent of each instance.
@@ -246,7 +246,7 @@ def _content(value: Any) -> Any:
 
 
 class _Replying(AgentExecutor):
-    """A function that returns its answer."""
+    """A function that returns its response."""
 
     def __init__(self, taken: Takes, call: Callable[[Run, Arguments], Awaitable[Any]]) -> None:
         self._arguments = taken.arguments

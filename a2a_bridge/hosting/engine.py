@@ -4,7 +4,7 @@ Rules:
 1. A task that a caller may not see looks exactly like a task that does not exist.
 2. A live task is answered from its working copy, any other from the store; in both cases only once it is
    durable.
-3. A direct answer needs no task, queue or lock, and is cancelled when its caller leaves. A task continues
+3. A direct response needs no task, queue or lock, and is cancelled when its caller leaves. A task continues
    without callers.
 4. Only the holder of a task's lease changes it: calls about a task of another live replica raise
    NotOwnerError. `service` forwards them.
@@ -155,8 +155,8 @@ class Engine:
     ) -> hub.SendMessageResponse:
         """Spec 3.1.1. Waits for the end or an interruption unless the request says `return_immediately`.
 
-        A message to a working task waits until the present run ends. If the task ends with it, the answer is
-        UNSUPPORTED_OPERATION, as for any message to an ended task.
+        A message to a working task waits until the present run ends. If the task ends with it, the response
+        is UNSUPPORTED_OPERATION, as for any message to an ended task.
         """
         limit, wants = None, Wants.OUTCOME
         if request.HasField("configuration"):
@@ -299,7 +299,7 @@ class Engine:
     async def _repeat_response(
         self, known: AlreadySentError, scope: Scope, wants: Wants
     ) -> hub.SendMessageResponse:
-        """The answer to a repeated message."""
+        """The response to a repeated message."""
         if known.snapshot is None:
             return known.answer or hub.SendMessageResponse()
         task = known.snapshot.task
@@ -308,7 +308,7 @@ class Engine:
         return hub.SendMessageResponse(task=task)
 
     async def _snapshot_before(self, known: AlreadySentError, scope: Scope) -> Events:
-        """The stream of a repeated message: its answer, or its task and the following events."""
+        """The stream of a repeated message: its response, or its task and the following events."""
         if known.snapshot is None:
             if known.answer is not None:
                 yield Event(hub.StreamResponse(message=known.answer.message))

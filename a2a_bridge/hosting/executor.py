@@ -2,7 +2,7 @@
 
 Rules:
 1. An executor yields; it never writes to a store, a queue or a socket.
-2. A single Message is a direct answer. Anything else makes a task, which the engine keeps.
+2. A single Message is a direct response. Anything else makes a task, which the engine keeps.
 3. The engine takes a copy of a yielded event; later changes to it have no effect.
 """
 
@@ -71,5 +71,5 @@ class DirectExecutor(Protocol):
     """An executor that always answers with a Message, at once: the engine uses no asyncio task for it."""
 
     async def reply(self, run: Run, /) -> hub.Message:
-        """The answer. It is cancelled when the caller leaves."""
+        """The response. It is cancelled when the caller leaves."""
         ...

@@ -180,7 +180,7 @@ class ExecutorDriver:
         send.push_config = None
 
     def _finish(self, send: PendingSend) -> None:
-        """The executor yields no more: it gave a direct answer, a task at rest, or an unfinished task."""
+        """The executor yields no more: it gave a direct response, a task at rest, or an unfinished task."""
         live = self._live
         if live.task is None:
             for one in send.all():
@@ -208,7 +208,7 @@ class ExecutorDriver:
         live = self._live
         if live.task is None:
             for one in send.all():
-                one.direct_answer = None  # events before the failure are no answer
+                one.direct_answer = None  # events before the failure are no response
                 one.settle(error)
         elif self._phase.now is Phase.WORKING:
             if not live.ended:

@@ -1,4 +1,4 @@
-"""Idempotent sends: a repeated message has one run, and every sender gets its answer. Off by default.
+"""Idempotent sends: a repeated message has one run, and every sender gets its response. Off by default.
 
 Rules:
 1. A message is a repetition if the same caller sends the same id with the same content, over any binding or
@@ -33,7 +33,7 @@ _Key = tuple[Scope, str]
 
 
 class AlreadySentError(Exception):
-    """Control flow: the message was sent before and led to a direct answer or a task."""
+    """Control flow: the message was sent before and led to a direct response or a task."""
 
     def __init__(self, answer: hub.SendMessageResponse | None, snapshot: TaskSnapshot | None) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Idempotency:
             raise try_again()
 
     async def wait_stored(self, request: hub.SendMessageRequest, context: CallContext) -> None:
-        """Waits until the direct answer to a message is stored."""
+        """Waits until the direct response to a message is stored."""
         first = self._firsts.get((scope_of(request, context), request.message.message_id))
         if first is not None:
             await asyncio.shield(first.stored)
@@ -222,10 +222,10 @@ def digest_of(request: hub.SendMessageRequest) -> bytes:
 
 
 def try_again() -> A2AError:
-    """The answer if the first sender of the message has left it."""
+    """The response if the first sender of the message has left it."""
     return A2AError(Reason.UNAVAILABLE, "try again", blame=Blame.SELF, retry_after=0.0)
 
 
 def used_before_error() -> A2AError:
-    """The answer to an id that was used with other content before."""
+    """The response to an id that was used with other content before."""
     return invalid_params("message.messageId", "was used for another message before")

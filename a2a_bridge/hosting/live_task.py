@@ -1,9 +1,9 @@
-"""A live task: its working copy, the connection to the store, and the senders who wait for answers. It does
+"""A live task: its working copy, the connection to the store, and the senders who wait for responses. It does
 not know how runs start or stop.
 
 Rules:
 1. A change goes to the working copy, and from there to the writer at once; nothing waits for a write.
-2. An answer that says anything about the task is given once that is durable, so a crash never undoes data
+2. A response that says anything about the task is given once that is durable, so a crash never undoes data
    that a client has seen.
 3. Once the lease is lost, the working copy is invalid, and changes to it are dropped.
 4. An executor that breaks the protocol fails its own task, with a clear text.
@@ -408,13 +408,13 @@ class LiveTask:
             self.deliver(send, answer)
 
     def deliver(self, send: PendingSend, answer: hub.SendMessageResponse | A2AError) -> None:
-        """Gives an answer that depends on the task, as soon as the task is durable."""
+        """Gives a response that depends on the task, as soon as the task is durable."""
         if not self.pending:
             send.settle(answer)
             return
 
         def callback(error: Exception | None) -> None:
-            # After a loss the answer comes from the new owner, see TaskRun.
+            # After a loss the response comes from the new owner, see TaskRun.
             if not isinstance(error, OwnershipLostError):
                 send.settle(answer if error is None else as_answer(error))
 
@@ -441,7 +441,7 @@ class LiveTask:
         """Fails the senders whose answer is not certain. only_queued: those whose run has not begun."""
         for send in self._sends:
             if send.decided and not self.lost:
-                continue  # the store brings its answer
+                continue  # the store brings its response
             if not only_queued or send.begun_at is None or self.task is None:
                 send.settle(error)
 

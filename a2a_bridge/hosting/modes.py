@@ -1,4 +1,4 @@
-"""Media types: those that an agent accepts and those of its answers, and whether they fit (spec 3.2.2).
+"""Media types: those that an agent accepts and those of its responses, and whether they fit (spec 3.2.2).
 
 Pure.
 """
@@ -12,7 +12,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 def deliverable(card: hub.AgentCard) -> frozenset[str]:
-    """Media types that the card declares for answers, of all skills together: a message does not name its
+    """Media types that the card declares for responses, of all skills together: a message does not name its
     skill.
     """
     modes = set(card.default_output_modes)

@@ -1,4 +1,4 @@
-"""Accepted messages and the answers that their senders wait for.
+"""Accepted messages and the responses that their senders wait for.
 
 A message that is sent twice (see `idempotency`) has one run and one PendingSend per sender.
 """
@@ -24,12 +24,12 @@ class Wants(Enum):
 
 
 class PendingSend:
-    """An accepted message and the answer for one sender."""
+    """An accepted message and the response for one sender."""
 
     # Most sends need none of these: they are set when something happens.
     #: the number of the task's last event when the run began; None while the message is queued
     begun_at: int | None = None
-    #: True if the answer is certain and waits for the store
+    #: True if the response is certain and waits for the store
     decided = False
     #: True once the sender is answered or has left
     done = False
@@ -37,7 +37,7 @@ class PendingSend:
     waiters: list[PendingSend] | None = None
     #: True once the run has ended and the message has no further effect
     finished = False
-    #: the direct answer of the executor, held back until it is certain to be the only event
+    #: the direct response of the executor, held back until it is certain to be the only event
     direct_answer: hub.SendMessageResponse | None = None
     _left = False
     _answer: hub.SendMessageResponse | A2AError | None = None
@@ -96,9 +96,9 @@ class PendingSend:
             await self._finish
 
     async def answer(self) -> hub.SendMessageResponse | None:
-        """Waits for the answer: None for Wants.STREAM once the task exists. For one caller.
+        """Waits for the response: None for Wants.STREAM once the task exists. For one caller.
 
-        Raises the A2AError that is the answer.
+        Raises the A2AError that is the response.
         """
         if not self.done:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -106,7 +106,7 @@ class PendingSend:
         return self.result()
 
     def result(self) -> hub.SendMessageResponse | None:
-        """The answer, once `done`; see `answer`."""
+        """The response, once `done`; see `answer`."""
         if isinstance(self._answer, A2AError):
             raise self._answer
         return self._answer
@@ -127,5 +127,5 @@ class PendingSend:
 
     @property
     def left(self) -> bool:
-        """True if the sender has left without an answer, also if its coroutine does not know that yet."""
+        """True if the sender has left without a response, also if its coroutine does not know that yet."""
         return self._left or (self._waiter is not None and self._waiter.cancelled())

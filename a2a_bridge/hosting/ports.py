@@ -185,7 +185,7 @@ class Sent(NamedTuple):
     digest: bytes
     #: the id of the task that the message belongs to or creates
     task_id: str
-    #: the serialized SendMessageResponse, if the answer was a direct message; otherwise empty
+    #: the serialized SendMessageResponse, if the response was a direct message; otherwise empty
     answer: bytes = b""
     #: the live replica that works on the message, if it is another one; otherwise empty
     holder: str = ""
@@ -205,7 +205,7 @@ class SendRegister(Protocol):
         ...
 
     async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
-        """Stores the direct answer to a message durably."""
+        """Stores the direct response to a message durably."""
         ...
 
     async def forget(self, scope: Scope, message_id: str, /) -> None:

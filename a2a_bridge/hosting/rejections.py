@@ -6,45 +6,45 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 
 def already_ended(task_id: str) -> A2AError:
-    """The answer to a message to a task that has ended (spec 3.1.1)."""
+    """The response to a message to a task that has ended (spec 3.1.1)."""
     text = "the task has ended and takes no more messages"
     return A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"taskId": task_id})
 
 
 def not_cancelable(task_id: str) -> A2AError:
-    """The answer to a cancellation of a task that has ended (spec 3.1.5)."""
+    """The response to a cancellation of a task that has ended (spec 3.1.5)."""
     return A2AError(Reason.TASK_NOT_CANCELABLE, metadata={"taskId": task_id})
 
 
 def closing_error() -> A2AError:
-    """The answer to new work while the engine closes."""
+    """The response to new work while the engine closes."""
     return A2AError(Reason.UNAVAILABLE, "the agent is being stopped", blame=Blame.SELF)
 
 
 def changed_hands_error() -> A2AError:
-    """The answer if another process has just taken the task."""
+    """The response if another process has just taken the task."""
     text = "the task was changed meanwhile; try again"
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
 
 
 def broken_protocol_error(text: str) -> A2AError:
-    """The answer if the agent broke the protocol."""
+    """The response if the agent broke the protocol."""
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.SELF)
 
 
 def too_many_tasks(most: int) -> A2AError:
-    """The answer if a caller has too many working tasks."""
+    """The response if a caller has too many working tasks."""
     text = f"more than {most} tasks are being worked on"
     return A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
 
 
 def too_many_waiting() -> A2AError:
-    """The answer if too many messages wait for a task's run to end."""
+    """The response if too many messages wait for a task's run to end."""
     return A2AError(Reason.RESOURCE_EXHAUSTED, "too many messages wait for this task", retry_after=1.0)
 
 
 def history_full(most: int) -> A2AError:
-    """The answer to a message to a task with a full history. Waiting does not help, so no retry time is
+    """The response to a message to a task with a full history. Waiting does not help, so no retry time is
     given.
     """
     text = f"the task has {most} messages or more and takes no further ones; begin a new one in its context"

@@ -86,7 +86,7 @@ class Run:
 
     @property
     def configuration(self) -> hub.SendMessageConfiguration:
-        """The caller's preferences for the answer; empty if it gave none."""
+        """The caller's preferences for the response; empty if it gave none."""
         if isinstance(self.request, hub.SendMessageRequest):
             return self.request.configuration
         return _NO_CONFIGURATION
@@ -118,7 +118,7 @@ class Run:
     # ------------------------------------------------------------------ output
 
     def reply(self, *content: Content, metadata: Mapping[str, Any] | None = None) -> hub.Message:
-        """A message of the agent: a direct answer, or the message of a status.
+        """A message of the agent: a direct response, or the message of a status.
 
         content: texts, bytes, JSON values and Parts, each a part, and lists with Parts; or one Message, which
         is returned.

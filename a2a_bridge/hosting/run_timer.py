@@ -72,5 +72,5 @@ class RunTimer:
 
 
 def too_late(text: str) -> A2AError:
-    """The answer if there is no task that could fail."""
+    """The response if there is no task that could fail."""
     return A2AError(Reason.DEADLINE_EXCEEDED, text, blame=Blame.SELF)

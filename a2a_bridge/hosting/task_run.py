@@ -376,7 +376,7 @@ class TaskRun:
     # ------------------------------------------------------------------ ends: cancellation
 
     async def cancel(self, run: Run) -> hub.Task:
-        """Cancels the task. Concurrent callers get the same answer.
+        """Cancels the task. Concurrent callers get the same response.
 
         Raises TASK_NOT_CANCELABLE if the task ends otherwise, and what the executor's `cancel` raises.
         """

@@ -15,7 +15,7 @@ LONGEST = 64
 def code_of(error: BaseException | None, last: Event | None = None) -> str:
     """OK, or the name of a `Reason`. Anything but an A2AError or the end of the caller is a defect.
 
-    error: that ended the call; None for an answer. last: the last event of a stream. A caller that leaves a
+    error: that ended the call; None for a response. last: the last event of a stream. A caller that leaves a
     stream after the end of its task has got everything.
     """
     if error is None:

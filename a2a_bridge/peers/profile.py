@@ -29,7 +29,7 @@ class Files(Enum):
 
 
 class ErrorData(Enum):
-    """The JSON type that a peer can read in `error.data` of a JSON-RPC answer of 0.3."""
+    """The JSON type that a peer can read in `error.data` of a JSON-RPC response of 0.3."""
 
     ANY = "any"
     OBJECT = "object"
@@ -42,9 +42,9 @@ class Quirks:
 
     #: the spelling of file contents in a2a.v1 (gRPC and HTTP+JSON of 0.x)
     file_bytes: Files = Files.AUTO
-    #: the type of `error.data` in JSON-RPC answers of 0.3
+    #: the type of `error.data` in JSON-RPC responses of 0.3
     error_data: ErrorData = ErrorData.ANY
-    #: the answer to a JSON-RPC stream is read as events only: an error as JSON is an empty success, or is
+    #: the response to a JSON-RPC stream is read as events only: an error as JSON is an empty success, or is
     #: untyped
     events_only: bool = False
     #: HTTP+JSON of 0.x is parsed without unknown members, those younger than v0.3.0 included
@@ -130,7 +130,7 @@ class CallerSigns:
 
 @dataclass(frozen=True, slots=True)
 class AgentSigns:
-    """How the answer that holds an agent's card shows which implementation it is. All conditions have to
+    """How the response that holds an agent's card shows which implementation it is. All conditions have to
     hold.
     """
 
@@ -142,7 +142,7 @@ class AgentSigns:
     lacks: frozenset[str] = frozenset()
 
     def match(self, headers: Mapping[str, str], members: frozenset[str]) -> bool:
-        """Whether an answer with these headers, and a card with these members, has the signs."""
+        """Whether a response with these headers, and a card with these members, has the signs."""
         return (
             self.members <= members
             and self.lacks.isdisjoint(members)

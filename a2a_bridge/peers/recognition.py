@@ -72,7 +72,7 @@ class Profiles:
         )
 
     def agent(self, headers: Mapping[str, str], members: frozenset[str]) -> Profile:
-        """The profile of an agent. headers: of the answer that holds its card; members: of that card."""
+        """The profile of an agent. headers: of the response that holds its card; members: of that card."""
         return next(
             (one for one in self.all if any(signs.match(headers, members) for signs in one.agents)),
             UNKNOWN,

@@ -1,5 +1,5 @@
 """The content of push configs that only 0.x has: extracts it from requests, remembers it, and restores it in
-answers.
+responses.
 
 Rules:
 1. Content that an older caller sent beside a config goes back, in `ResponseParameters.side_channel`, to older
@@ -61,7 +61,7 @@ def content_within(request: hub.SendMessageRequest) -> str:
 
 
 def restore(context: CallContext, texts: str | Sequence[str]) -> None:
-    """Returns the content with the answer about one config, or about a list of them."""
+    """Returns the content with the response about one config, or about a list of them."""
     if isinstance(texts, str):
         text = texts
     else:

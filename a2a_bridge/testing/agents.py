@@ -42,11 +42,11 @@ class SlowAgent(Agent):
 
     @property
     def cancelled(self) -> int:
-        """The number of messages that were cancelled before their answer."""
+        """The number of messages that were cancelled before their response."""
         return self._slow.cancelled
 
     async def wait_running(self, count: int) -> None:
-        """Waits until exactly `count` messages wait for their answers. Raises TimeoutError after PATIENCE
+        """Waits until exactly `count` messages wait for their responses. Raises TimeoutError after PATIENCE
         seconds.
         """
         async with asyncio.timeout(PATIENCE), self._slow.changed:
@@ -65,7 +65,7 @@ class ScriptedAgent(Agent):
     - `task TEXT`: submitted, working, one artifact with that text, completed
     - `chunks N`: the same with an artifact in N chunks
     - `big N`: the same with an artifact of N bytes
-    - `input QUESTION`: a task that asks, and completes with the answer as its artifact
+    - `input QUESTION`: a task that asks, and completes with the response as its artifact
     - `auth`: a task that needs authentication, and completes with the next message
     - `fail`, `reject`: a task that ends in that state
     - `error REASON`: that A2AError, before there is a task

@@ -65,8 +65,8 @@ async def invoke(
     *,
     got: list[Any] | None = None,
 ) -> Any:
-    """Makes a call of either kind; returns the answer, or the list of messages. `got` has these also after an
-    error.
+    """Makes a call of either kind; returns the response, or the list of messages. `got` has these also after
+    an error.
     """
     call = Call(operation, request, context or CallContext())
     events = [] if got is None else got
@@ -115,7 +115,7 @@ class ServiceContract:
         return True
 
     def certain(self, message: Any) -> Any:
-        """A request or an answer without members that the tested path may lose."""
+        """A request or a response without members that the tested path may lose."""
         return message
 
     @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """Holds streams open without reading them, while the cost of an idle open stream is measured.
 
 Arguments: the binding (`JSONRPC` or `GRPC`) and `host:port`. Each line on standard input is a number of
-further streams to open; `open TOTAL` is the answer once each has sent its first two events.
+further streams to open; `open TOTAL` is the response once each has sent its first two events.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ Forward = Callable[[bytes], Coroutine[None, None, bytes]]
 
 
 class Http(asyncio.Protocol):
-    """One connection. forward: answers `POST /`; None: the answer is the request."""
+    """One connection. forward: answers `POST /`; None: the response is the request."""
 
     def __init__(self, forward: Forward | None) -> None:
         self._forward = forward

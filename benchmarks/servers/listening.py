@@ -17,8 +17,8 @@ ISSUER, AUDIENCE = "https://issuer.example", "https://agent.example"
 
 def listen() -> tuple[socket.socket, int]:
     """A listening TCP socket on a free loopback port, and the port."""
-    # With the protocol named: asyncio sets TCP_NODELAY on such sockets only, and without it every answer that
-    # is written in two pieces waits 40 ms for an acknowledgement.
+    # With the protocol named: asyncio sets TCP_NODELAY on such sockets only, and without it every response
+    # that is written in two pieces waits 40 ms for an acknowledgement.
     opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     opened.bind((LOOPBACK, 0))

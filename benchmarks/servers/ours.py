@@ -1,6 +1,6 @@
 """The measured agent on a2a-bridge, with everything switched on that `a2a-bridge serve` switches on.
 
-One executor decides by the message, as the SDK's does; `@agent` on a function that returns its answer would
+One executor decides by the message, as the SDK's does; `@agent` on a function that returns its response would
 take a shorter way. With `--upstream` it is a gateway instead; with `--store` it keeps tasks there instead of
 in memory.
 """

@@ -82,7 +82,7 @@ def _known(context: RequestContext) -> tuple[str, str, a2a_pb2.Message]:
 
 
 class Gateway(AgentExecutor):
-    """Forwards every message over gRPC, and the answers into the queue."""
+    """Forwards every message over gRPC, and the responses into the queue."""
 
     def __init__(self, upstream: str) -> None:
         config = ClientConfig(

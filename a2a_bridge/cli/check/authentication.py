@@ -10,7 +10,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 async def authentication(inspection: Inspection) -> AsyncGenerator[Finding, None]:
-    """Asks each interface without credentials, and compares the answer with the card."""
+    """Asks each interface without credentials, and compares the response with the card."""
     card = inspection.card
     asked = [one for one in inspection.dialled if one.works]
     if not asked:

@@ -193,7 +193,7 @@ def _wrong_locations(base: str, tried: Sequence[str]) -> list[str]:
 
 
 def _fix(inspection: Inspection, locations: Sequence[str]) -> str:
-    """What to do without a card, by the first answer that says something."""
+    """What to do without a card, by the first response that says something."""
     for location in locations:
         found = inspection.documents.get(location)
         if found is None:

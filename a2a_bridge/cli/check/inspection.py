@@ -49,13 +49,13 @@ class Dialled:
     """An interface of the card and how it answers the question for a task that nobody has."""
 
     candidate: Candidate
-    #: the error of the answer; None for a task
+    #: the error of the response; None for a task
     error: A2AError | None
-    #: until the answer
+    #: until the response
     seconds: float
     #: whether an agent answered that speaks the version of the card
     works: bool = False
-    #: the answer to its message; None before it was sent, or if it failed
+    #: the response to its message; None before it was sent, or if it failed
     response: hub.SendMessageResponse | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Limits that callers run into: the size of a request, and the time of an answer."""
+"""Limits that callers run into: the size of a request, and the time of a response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from a2a_bridge.peer import request_of
 
 #: characters of a message that is a little larger than 1 MiB, which many proxies have as their limit
 _LARGE = 1_100_000
-#: the part of the time limit after which an answer to a question for a task is slow
+#: the part of the time limit after which a response to a question for a task is slow
 _SLOW = 0.5
 
 
@@ -34,7 +34,7 @@ async def size(inspection: Inspection) -> AsyncGenerator[Finding, None]:
 
 
 async def time_limits(inspection: Inspection) -> AsyncGenerator[Finding, None]:
-    """Whether an answer that needs no work takes long."""
+    """Whether a response that needs no work takes long."""
     slow = [one for one in inspection.working if one.seconds > inspection.limit * _SLOW]
     for one in slow:
         yield Finding(

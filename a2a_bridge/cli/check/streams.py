@@ -1,4 +1,4 @@
-"""The same message as a stream: whether it ends, and whether it adds up to the answer without a stream."""
+"""The same message as a stream: whether it ends, and whether it adds up to the response without a stream."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _endless(name: str, received: _Received, inspection: Inspection) -> Finding:
 
 
 def _different(response: hub.SendMessageResponse, received: _Received) -> str:
-    """How the answer differs from the stream; empty if it does not."""
+    """How the response differs from the stream; empty if it does not."""
     if response.HasField("message") is not (received.message is not None):
         other = "a message" if response.HasField("message") else "a task"
         return f"{received.words} as a stream, {other} without"
@@ -116,7 +116,7 @@ def _different(response: hub.SendMessageResponse, received: _Received) -> str:
     if before.status.state in TERMINAL and after.status.state != before.status.state:
         return f"task {state_of(after)} as a stream, {state_of(before)} without"
     if before.status.state not in TERMINAL:
-        return ""  # the answer is about work that goes on
+        return ""  # the response is about work that goes on
     if len(before.artifacts) != len(after.artifacts):
         return f"{len(after.artifacts)} artifacts as a stream, {len(before.artifacts)} without"
     return _texts(text_of(after), text_of(before))

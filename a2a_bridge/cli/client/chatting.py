@@ -2,7 +2,7 @@
 
 Rules:
 1. It needs a terminal on both sides; anywhere else it ends at once and names `send`.
-2. The context of the first answer goes with every further message, and the task only while it asks for
+2. The context of the first response goes with every further message, and the task only while it asks for
    something.
 """
 

@@ -17,7 +17,7 @@ def compare(
     *,
     flags: CompareFlags,
 ) -> None:
-    """Send a message over every interface and version of a card, and compare the answers.
+    """Send a message over every interface and version of a card, and compare the responses.
 
     The agent sees the message once for each. Ids and times are not compared. Ends with 1 if answers differ.
 

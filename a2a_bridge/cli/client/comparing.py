@@ -1,4 +1,4 @@
-"""`compare`: the same message over every interface of a card, and whether the answers are identical.
+"""`compare`: the same message over every interface of a card, and whether the responses are identical.
 
 Rules:
 1. Every interface and version is called, those below 1.0 too: to compare is to ask for them.
@@ -55,8 +55,8 @@ _encode_event = encoder(hub.StreamResponse)
 
 @dataclass(slots=True)
 class InterfaceAnswer:
-    """The answer of one interface. task: as far as the events describe it. different: its differences from
-    the first answer. generated: those in values that look generated.
+    """The response of one interface. task: as far as the events describe it. different: its differences from
+    the first response. generated: those in values that look generated.
     """
 
     interface: hub.AgentInterface
@@ -69,7 +69,7 @@ class InterfaceAnswer:
 
     @property
     def result(self) -> Any:
-        """The answer or the error, in a form that can be compared."""
+        """The response or the error, in a form that can be compared."""
         return canonical(self.events if self.error is None else [_describe_failure(self.error)])
 
 
@@ -234,7 +234,7 @@ def _cell(interface: hub.AgentInterface) -> str:
 
 
 def _short(answer: InterfaceAnswer) -> str:
-    """An answer in two or three words."""
+    """A response in two or three words."""
     if answer.error is not None:
         return answer.error.name
     return answer.state if len(answer.events) == 1 else f"{answer.state}, {len(answer.events)} events"

@@ -101,7 +101,7 @@ async def request_of_call(call: Call[Any, Any], candidate: Candidate, options: D
 
 
 async def _make(service: Service, call: Call[Any, Any]) -> None:
-    with suppress(A2AError):  # the answer of the socket is no answer of an agent
+    with suppress(A2AError):  # the response of the socket is no response of an agent
         if isinstance(call.operation, Streaming):
             async with aclosing(service.stream(call)) as events:
                 async for _ in events:

@@ -58,7 +58,7 @@ class Client:
     ca: str
 
     async def post(self, url: str, form: Mapping[str, str]) -> Mapping[str, Any]:
-        """The answer to a form. Raises RejectedError, A2AError."""
+        """The response to a form. Raises RejectedError, A2AError."""
         sent, headers = {**form, "client_id": self.name}, dict(_FORM)
         if self.secret and self.in_form:
             sent["client_secret"] = self.secret

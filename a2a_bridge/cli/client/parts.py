@@ -1,4 +1,4 @@
-"""Parts of a message, from the flags of `send`, in their order; and files of answers, on disk.
+"""Parts of a message, from the flags of `send`, in their order; and files of responses, on disk.
 
 Rules:
 1. `--media-type` belongs to the part flag before it; without one it is a usage error.

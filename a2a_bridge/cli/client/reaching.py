@@ -272,7 +272,7 @@ async def found_card(
 
 
 def _build_unknown_card(address: hub.AgentInterface) -> hub.AgentCard:
-    """A card of an agent of which only an address is known. It may stream; if not, its answer says so."""
+    """A card of an agent of which only an address is known. It may stream; if not, its response says so."""
     return hub.AgentCard(supported_interfaces=[address], capabilities=hub.AgentCapabilities(streaming=True))
 
 

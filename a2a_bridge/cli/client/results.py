@@ -120,7 +120,7 @@ def warn(task: hub.Task) -> None:
 
 
 def save_files(answer: Any, folder: Path) -> None:
-    """Saves the files of an answer, and says where."""
+    """Saves the files of a response, and says where."""
     found = ((artifact or "file", (artifact, part)) for artifact, part in files_of(answer))
     for artifact, part in count_steps("saving", found):
         if part.WhichOneof("content") == "url":

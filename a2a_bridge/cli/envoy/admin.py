@@ -64,7 +64,7 @@ class Admin:
         return 0  # Envoy creates a counter when it first counts
 
     async def _ask(self, method: str, path: str) -> str:
-        """The body of an answer. Raises OSError."""
+        """The body of a response. Raises OSError."""
         reader, writer = await asyncio.open_unix_connection(self._socket)
         try:
             writer.write(f"{method} {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n".encode())

@@ -31,7 +31,7 @@ _MUTATION = _TYPE + "envoy.extensions.http.early_header_mutation.header_mutation
 
 #: names of the listener and of the clusters
 LISTENER, HTTP_CLUSTER, GRPC_CLUSTER = "a2a", "replicas_http", "replicas_grpc"
-#: seconds between two health checks, and for the answer to one; see `--drain-window`
+#: seconds between two health checks, and for the response to one; see `--drain-window`
 HEALTH_INTERVAL = 1.0
 _HEALTH_TIMEOUT = 2.0
 #: seconds that Envoy keeps an idle connection to a replica: shorter than the 75 s after which the replica
@@ -277,7 +277,7 @@ def _health_check(options: FrontOptions) -> dict[str, Any]:
         "interval": interval,
         # Without it, replicas are looked at once a minute until the first call.
         "no_traffic_interval": interval,
-        # An answer that says "not ready" counts at once; these count lost ones.
+        # A response that says "not ready" counts at once; these count lost ones.
         "unhealthy_threshold": 2,
         "healthy_threshold": 1,
     }

@@ -1,7 +1,7 @@
 """Rejects paths that are not UTF-8 before pyvoy gets them: pyvoy 1.3.0 never answers such a request.
 
-The RBAC filter rejects the request, and the mapping of local replies gives the answer the status and the body
-that the builtin server has for it.
+The RBAC filter rejects the request, and the mapping of local replies gives the response the status and the
+body that the builtin server has for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNREADABLE = {
     "string_match": {"safe_regex": {"regex": READABLE}},
     "invert_match": True,
 }
-#: a test compares it with the answer of the builtin server
+#: a test compares it with the response of the builtin server
 _ANSWER = {
     "error": {
         "code": 400,
@@ -67,7 +67,7 @@ def readable_only() -> dict[str, Any]:
 
 
 def local_replies() -> dict[str, Any]:
-    """The answer to a request that the filter rejects."""
+    """The response to a request that the filter rejects."""
     body = {"text_format_source": {"inline_string": json.dumps(_ANSWER)}, "content_type": "application/json"}
     return {
         "mappers": [

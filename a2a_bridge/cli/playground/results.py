@@ -26,7 +26,7 @@ class Result:
     operation: Operation[Any, Any]
     events: list[Any] = field(default_factory=list)
     error: A2AError | None = None
-    #: of the task, as far as the events describe it; `message` for an answer without a task
+    #: of the task, as far as the events describe it; `message` for a response without a task
     state: str = ""
 
     def take(self, message: Any) -> None:

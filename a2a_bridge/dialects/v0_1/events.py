@@ -1,7 +1,7 @@
-"""Stream events and answers of 0.1 ↔ those of 0.3: JSON trees on both sides. Single events, not streams.
+"""Stream events and responses of 0.1 ↔ those of 0.3: JSON trees on both sides. Single events, not streams.
 
 Rules:
-1. A stream of 0.1 holds status events and artifact events only, and an answer to a message is always a task.
+1. A stream of 0.1 holds status events and artifact events only, and a response to a message is always a task.
    A message is wrapped in a completed status that carries it, with MARK, which allows unwrapping.
 2. The chunk flags are in the artifact in 0.1 and in the event in 0.3.
 3. A stream cannot hold a whole task: `gateway.identity` splits it before. If one still comes here it becomes
@@ -64,14 +64,14 @@ def encode_event(tree: Any) -> Any:
 
 
 def decode_result(wire: Any) -> Any:
-    """The answer to a message, a task of 0.1, as a task or message of 0.3."""
+    """The response to a message, a task of 0.1, as a task or message of 0.3."""
     if type(wire) is dict and (message := _unwrap(wire)) is not None:
         return message
     return decode_task(wire)
 
 
 def encode_result(tree: Any) -> Any:
-    """The answer to a message of 0.3 as a task of 0.1."""
+    """The response to a message of 0.3 as a task of 0.1."""
     if type(tree) is dict and tree.get("kind") == "message":
         made = _wrap(tree)
         return encode_task({**made, "id": made.pop("taskId")})

@@ -26,7 +26,7 @@ from a2a_bridge.dialects.v0_1.stash import STASH, Unit, coders, decode_unit, enc
 
 #: in the metadata of tasks and events on a wire of 0.1: their original meaning
 MARK = STASH
-#: in MARK: the original state; and whether the task or event represents a message (0.1 has no other answer)
+#: in MARK: the original state; and whether the task or event represents a message (0.1 has no other response)
 STATE = "state"
 MESSAGE = "message"
 #: in MARK in the metadata of an artifact of the hub: the index if its id does not give it. Never on a wire

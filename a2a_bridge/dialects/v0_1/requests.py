@@ -109,7 +109,7 @@ class _Responses(_Half):
     __slots__ = ()
 
     def decode(self, wire: Any) -> Any:
-        """Raises INVALID_AGENT_RESPONSE, and TASK_NOT_FOUND for null as the answer to a query."""
+        """Raises INVALID_AGENT_RESPONSE, and TASK_NOT_FOUND for null as the response to a query."""
         try:
             return self._inner.decode_response(self._up(wire))
         except DecodeError as error:

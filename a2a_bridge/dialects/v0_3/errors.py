@@ -111,7 +111,7 @@ _TEXTS = BY_TEXT | {
 _NO_ROUTE = frozenset(
     {"", "not found", "method not found", "no route", "page not found", "404 page not found"}
 )
-#: the answer of a2a-go for an unknown path (net/http), and its most frequent meaning
+#: the response of a2a-go for an unknown path (net/http), and its most frequent meaning
 _GO_NO_ROUTE = "404 page not found"
 _OTHER_PATHS = (
     "the agent has nothing at this path of 0.3; agents of a2a-go 2 serve 0.3 over HTTP+JSON at paths of"
@@ -234,7 +234,7 @@ def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
     if named is not None:
         message = _NAME.sub("", message, count=1)
     elif status is GrpcStatus.UNKNOWN and not details:
-        # The answer of servers to an exception in their code, often with its text.
+        # The response of servers to an exception in their code, often with its text.
         return from_details("", [], peer_text=message, texts=_TEXTS)
     fallback = _by_grpc_status(status, message, reply.operation)
     return _hub_text(
@@ -243,14 +243,14 @@ def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
 
 
 def _by_number(code: int, message: str, details: list[Any], reason: Reason | None = None) -> A2AError:
-    """The error of an answer with a JSON-RPC number. `reason`: a more reliable reason than the number's."""
+    """The error of a response with a JSON-RPC number. `reason`: a more reliable reason than the number's."""
     named, texts = _words(message, details)
     by_code = reason or named or BY_CODE.get(code)
     return from_details(message, details, code=code, by_code=by_code, texts=texts)
 
 
 def _by_status(reply: ErrorReply[Any], message: str, details: list[Any]) -> A2AError:
-    """The error of an answer without a number."""
+    """The error of a response without a number."""
     named, texts = _words(message or reply.text, details)
     return from_details(
         message,

@@ -6,7 +6,7 @@ Rules:
    in its own request, and raw content if the request has no file.
 2. An agent without a profile gets base64 text, which most implementations expect. Files that came as a2a.v1
    from a caller without a profile keep their encoding: a caller's profile says nothing about the agent.
-3. For an answer of such an agent the content decides; anything but valid base64 is raw content.
+3. For a response of such an agent the content decides; anything but valid base64 is raw content.
 4. Bridges tell each other that they wrote base64 text, because the content alone is ambiguous.
 """
 

@@ -98,14 +98,14 @@ def _restore_create(tree: Any, text: str) -> Any:
 
 
 _CREATE = of_tree(CREATE_CONFIG)
-#: the content of requests and answers that the hub cannot hold
+#: the content of requests and responses that the hub cannot hold
 CREATE_CHANNEL = Channel(lambda tree: _CREATE.text(create_request(tree)), _restore_create)
 CONFIG_CHANNEL = of_tree(CONFIG)
 CONFIGS_CHANNEL = of_list(CONFIG_CHANNEL, _configs, lambda tree, configs: {**tree, "configs": configs})
 
 
 def decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
-    """A configuration in an answer, in either spelling."""
+    """A configuration in a response, in either spelling."""
     tree = an_object(tree)
     if "taskId" in tree:
         config: hub.TaskPushNotificationConfig = push_configs.TASK_CONFIG.decode(tree)

@@ -3,7 +3,7 @@
 Rules:
 1. Two spellings are in use. The proto of 0.3 implies ProtoJSON of a2a.v1 (`content`, ROLE_USER), which
    implementations use; the specification's text (0.3.0, 3.5.3) implies the objects of JSON-RPC (`parts`,
-   `kind`, "user"). The members of a request show its spelling, and the answer uses the same. A request
+   `kind`, "user"). The members of a request show its spelling, and the response uses the same. A request
    without such members is ProtoJSON.
 2. All names that ProtoJSON has had are read: those of 0.2.5 (`request`, `msg`, `update`) and snake_case.
 3. Callers can list tasks as the text defines it (GET /v1/tasks, a bare array). No agent is known to support
@@ -134,7 +134,7 @@ def _decode_task(files: Files, tree: Json) -> hub.Task:
 
 
 def _decode_either(pair: Pair, decode_kind: Coder, files: Files, tree: Json) -> Any:
-    """An answer or an event in either spelling. decode_kind: the decoder of JSON-RPC."""
+    """A response or an event in either spelling. decode_kind: the decoder of JSON-RPC."""
     found = _in_kind(tree)
     return decode_tree(pair, an_object(tree), files) if found is None else decode_kind(found)
 
@@ -144,7 +144,7 @@ _decode_event = partial(_decode_either, EVENT, shapes.EVENT.decode)
 
 
 def _in_kind(tree: Json) -> JsonObject | None:
-    """The object in an answer with the spelling of JSON-RPC; agents may omit its wrapper."""
+    """The object in a response with the spelling of JSON-RPC; agents may omit its wrapper."""
     if type(tree) is not dict:
         return None
     if type(tree.get("kind")) is str:

@@ -1,4 +1,4 @@
-"""Requests of a2a.v1 with resource names, and answers about push configs, as pairs. Not their rows.
+"""Requests of a2a.v1 with resource names, and responses about push configs, as pairs. Not their rows.
 
 When a configuration is created its id can be in three places. The first non-empty one is used: config_id, the
 configuration itself, its name. Unreadable input raises INVALID_PARAMS that names the field.

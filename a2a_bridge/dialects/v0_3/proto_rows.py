@@ -65,7 +65,7 @@ def _with_configs(wire: bytes, configs: list[bytes]) -> bytes:
 
 
 _ABOUT_CONFIG = of_bytes(CONFIG)
-#: the unmapped content of answers without metadata
+#: the unmapped content of responses without metadata
 _RESPONSE_CHANNELS = {CONFIG: _ABOUT_CONFIG, CONFIGS: of_list(_ABOUT_CONFIG, _configs, _with_configs)}
 
 

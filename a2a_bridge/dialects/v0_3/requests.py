@@ -57,7 +57,7 @@ def _null(_: Any) -> None:
 _CONFIGS = Conversion(_encode_configs, _decode_configs)
 _NOTHING = Conversion(_null, lambda _: Empty())
 _ABOUT_CONFIG = of_kind(TASK_CONFIG)
-#: the unmapped content of answers without metadata
+#: the unmapped content of responses without metadata
 _RESPONSE_CHANNELS: dict[Any, Channel] = {
     TASK_CONFIG: _ABOUT_CONFIG,
     _CONFIGS: of_list(

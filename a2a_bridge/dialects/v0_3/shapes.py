@@ -172,7 +172,7 @@ def _payload(cls: type[Message], branches: Mapping[str, tuple[Shape, str]]) -> C
 
 
 _RESULTS = {"task": (TASK, "\n"), "message": (MESSAGE, "\x12")}
-#: the answer to a message
+#: the response to a message
 RESULT = _payload(hub.SendMessageResponse, _RESULTS)
 
 

@@ -6,7 +6,7 @@ Rules:
 2. The text of a list is a JSON array: one text for each item, or null.
 3. A shape restores entries of its own source. Of the other one it only restores entries about several schemes
    of a configuration: both shapes have them at the same place, and 1.0 has one scheme.
-4. The entries of a configuration to register in a2a.v1 also fit the configuration in answers: entries about
+4. The entries of a configuration to register in a2a.v1 also fit the configuration in responses: entries about
    the surrounding request are stored under WRAPPER.
 """
 

@@ -8,7 +8,7 @@
 | in a message's configuration | `pushNotificationConfig` | `taskPushNotificationConfig` |
 
 Rules:
-1. A request is recognised by its shape or the name of its method. An answer to it has the members of both
+1. A request is recognised by its shape or the name of its method. A response to it has the members of both
    shapes.
 2. An agent gets the draft's shape after it has rejected the other, and from then on (RowExtras.fallback).
 3. For callers that query a configuration the profile decides, because the query is the same in both.

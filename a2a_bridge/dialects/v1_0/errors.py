@@ -144,7 +144,7 @@ def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
     """A google.rpc.Status, or a bare status and its message."""
     status, message, details = read_grpc(reply)
     if status is GrpcStatus.UNKNOWN and not details:
-        # The answer of servers to an exception in their code, often with its text.
+        # The response of servers to an exception in their code, often with its text.
         return from_details("", [], peer_text=message)
     return from_details(message, details, fallback=BY_GRPC.get(status))
 
@@ -159,7 +159,7 @@ def by_shared_number(code: int, http_status: int) -> Reason | None:
 
 
 def read_grpc(reply: ErrorReply[bytes]) -> tuple[GrpcStatus, str, list[Any]]:
-    """Status, message and details of an answer over gRPC."""
+    """Status, message and details of a response over gRPC."""
     message, details = any_details.parse_status(reply.body) if reply.body else ("", [])
     status = GrpcStatus(reply.status) if reply.status in set(GrpcStatus) else GrpcStatus.UNKNOWN
     return status, message or reply.text, details
@@ -228,7 +228,7 @@ def from_details(
     peer_text: str = "",
     texts: Mapping[str, Reason] = BY_TEXT,
 ) -> A2AError:
-    """The error of a peer's answer.
+    """The error of a peer's response.
 
     texts: lower-case texts that identify a reason if nothing more reliable does.
     peer_text: text of the peer outside of any error format, such as an HTML page or a stack trace. It may

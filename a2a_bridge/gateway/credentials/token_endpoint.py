@@ -126,7 +126,7 @@ class TokenEndpoint:
         raise _unavailable(self._note_failure(problem, wish)) from None
 
     async def _post(self, grant: Mapping[str, str]) -> Fetched:
-        """The answer to a grant. Raises A2AError, OSError, ValueError."""
+        """The response to a grant. Raises A2AError, OSError, ValueError."""
         place = self._found
         if place is None:
             place = self._found = await endpoint(self._issuer, "token_endpoint", ca=self._ca)
@@ -187,7 +187,7 @@ def _wish(answer: Fetched) -> float | None:
 
 
 def _token(answer: Fetched) -> Token:
-    """The token in an answer. Raises TokenRejectedError, ValueError without the content of the answer."""
+    """The token in a response. Raises TokenRejectedError, ValueError without the content of the response."""
     if answer.status in (400, 401, 403):
         try:
             code = json_object(answer.body).get("error")

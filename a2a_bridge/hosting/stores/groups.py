@@ -80,7 +80,7 @@ class GroupWriter:
     ) -> None:
         self.leases: dict[str, TaskLease] = {}
         self.commits = 0
-        #: seconds of all commits, from the collected group to the answer of the database
+        #: seconds of all commits, from the collected group to the response of the database
         self.commit_seconds = 0.0
         #: changed tasks and jobs of all commits
         self.committed = 0

@@ -31,7 +31,7 @@ class StoreOptions:
     lease: float = 10.0
     #: bytes of ended tasks in the cache
     cache_bytes: int = 8 << 20
-    #: bytes of tasks, events, requests and answers that the process may hold; 0 for no limit; stores in
+    #: bytes of tasks, events, requests and responses that the process may hold; 0 for no limit; stores in
     #: memory and
     #: gateways have it, too
     max_memory: int = 1 << 30

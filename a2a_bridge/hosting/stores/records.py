@@ -1,7 +1,7 @@
 """What a database has to do for a store: read and write rows. `StoreBase` is the store above it.
 
 Rules:
-1. A driver knows rows: texts, numbers and bytes. It never parses a body, a segment or an answer, and it
+1. A driver knows rows: texts, numbers and bytes. It never parses a body, a segment or a response, and it
    decides nothing: leases, groups of writes, retries, readers, checksums and page tokens are the engine's.
 2. `write` gets all changes of a group, and is called again only after it has returned or raised. Each change
    is stored whole or not at all; those that are stored are durable when it returns. If it raises, nothing
@@ -89,7 +89,7 @@ class SentRow(NamedTuple):
 
     digest: bytes
     task_id: str
-    #: the serialized direct answer; may be empty
+    #: the serialized direct response; may be empty
     answer: bytes
     #: the process that works on it; in a row that is read: see rule 6
     holder: str

@@ -58,6 +58,6 @@ class RecordedSends:
 
 
 def send_key(scope: Scope, message_id: str, row: SentRow) -> tuple[str, ...]:
-    """What the checksum of a row covers beside the answer."""
+    """What the checksum of a row covers beside the response."""
     texts = scope.tenant, scope.owner, message_id
     return (*map(storable, texts), row.digest.hex(), storable(row.task_id))

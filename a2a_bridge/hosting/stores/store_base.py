@@ -4,7 +4,7 @@ Rules:
 1. Nothing is shown before it is durable, and a read of a task that is written here waits for pending writes:
    readers see every change that was reported to them.
 2. The row of a task names the holder of its lease. The lease lasts as long as that process lives.
-3. Bodies, segments and answers have checksums, which each read verifies; damaged content is never shown.
+3. Bodies, segments and responses have checksums, which each read verifies; damaged content is never shown.
 4. Push configs and waiting notifications are in memory, unless the store is given others.
 """
 

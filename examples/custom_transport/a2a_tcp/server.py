@@ -103,7 +103,7 @@ class Connection:
         (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         if size <= self._side.options.max_body:
             return await self._reader.readexactly(size)
-        # A caller that still writes would not read an answer: read its data and drop it.
+        # A caller that still writes would not read a response: read its data and drop it.
         while size > 0 and (piece := await self._reader.read(min(size, HIGH_WATER))):
             size -= len(piece)
         raise request_too_large(self._side.options.max_body)

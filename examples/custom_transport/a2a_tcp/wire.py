@@ -4,7 +4,7 @@ A frame is its length in four bytes, big-endian, and JSON of that length.
 
     caller → agent   {"version", "operation", "parameters", "timeout", "request"}
     agent → caller   {"parameters"} at most once, first
-                     {"item", "id"} the answer, or each event of a stream and its id if it has one
+                     {"item", "id"} the response, or each event of a stream and its id if it has one
                      {} as a keep-alive
                      {"end": true} or {"error"}, last
 """

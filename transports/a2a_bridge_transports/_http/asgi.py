@@ -353,7 +353,7 @@ class _Served(AsgiRequest):
         return None
 
     async def reply(self, reply: Reply) -> None:
-        """Sends a whole answer."""
+        """Sends a whole response."""
         headers = list(_encode(reply.headers))
         body = reply.body
         if reply.status not in (204, 304):

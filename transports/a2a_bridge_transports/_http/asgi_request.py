@@ -222,7 +222,7 @@ class AsgiRequest(HoldsInWork):
             self._task.cancel()
 
     def end(self) -> None:
-        """Ends the watch, after the answer. A server whose `receive` is a coroutine sees it cancelled. The
+        """Ends the watch, after the response. A server whose `receive` is a coroutine sees it cancelled. The
         future of another one (pyvoy) is left alone: it may be set later, from another thread, or never.
         """
         self._watches.waiting.pop(self, None)

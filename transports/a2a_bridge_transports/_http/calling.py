@@ -30,7 +30,7 @@ from a2a_bridge_transports._http.session import Exchanger
 _log = logging.getLogger("a2a_bridge.http")
 
 
-#: the answers of an agent to a request in an unknown format or with an unknown name
+#: the responses of an agent to a request in an unknown format or with an unknown name
 _UNREADABLE = frozenset(
     {Reason.INVALID_PARAMS, Reason.INVALID_REQUEST, Reason.PARSE_ERROR, Reason.METHOD_NOT_FOUND}
 )
@@ -80,7 +80,7 @@ class ClientSide:
         return row if row.extras.for_agent is None else row.extras.for_agent(call.context)
 
     async def either(self, ask: Callable[[Row[Any, Any]], Awaitable[T]], row: Row[Any, Any]) -> T:
-        """The answer to a call with a row, or with its alternative row if the agent cannot read the first.
+        """The response to a call with a row, or with its alternative row if the agent cannot read the first.
 
         Raises the agent's first error if it reads neither.
         """
@@ -121,7 +121,7 @@ class ClientSide:
         return row.extras.strict(wire) if self._strict and row.extras.strict is not None else wire
 
     def decode(self, row: Row[Any, Any], wire: Any, context: CallContext) -> Any:
-        """The answer; the content beside its message goes into `reply`."""
+        """The response; the content beside its message goes into `reply`."""
         found = self._found.get(row.operation)
         if found is not None and (answer := self._read_as(found, wire)) is not None:
             return answer
@@ -142,7 +142,7 @@ class ClientSide:
         return answer
 
     def _other(self, row: Row[Any, Any], wire: Any) -> Any:
-        """The answer, read as another version than the agent claims; None if it fits none."""
+        """The response, read as another version than the agent claims; None if it fits none."""
         for found in other_rows(self.dialect, self._kind, row.operation, wire):
             answer = self._read_as(found, wire)
             if answer is not None:

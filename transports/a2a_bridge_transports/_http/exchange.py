@@ -3,7 +3,7 @@
 Rules:
 1. A binding is written against Request, Reply and StreamReply, so every host can drive it.
 2. A host owns the connection: framing, back-pressure, keep-alives, disconnects, draining.
-3. A binding owns the bytes: the formats of answers, events and errors.
+3. A binding owns the bytes: the formats of responses, events and errors.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ Handler = Callable[[Request], Awaitable[Reply | StreamReply]]
 
 
 class ClientLeftError(Exception):
-    """The client closed its connection before the request was complete. No answer is possible."""
+    """The client closed its connection before the request was complete. No response is possible."""
 
 
 def body_too_slow() -> A2AError:
@@ -157,7 +157,7 @@ def error_headers(error: A2AError) -> Headers:
 
 
 def reject(error: A2AError) -> Reply:
-    """The answer to a request without a binding, in the HTTP+JSON format of the newest version."""
+    """The response to a request without a binding, in the HTTP+JSON format of the newest version."""
     form = KNOWN[0].forms[HTTP_JSON]
     encoded = form.encode_error(error)
     if isinstance(error, HttpStatusError):
@@ -166,7 +166,7 @@ def reject(error: A2AError) -> Reply:
 
 
 def reject_logged(request: Request, error: A2AError) -> Reply:
-    """The answer of `reject`, with a line of the log."""
+    """The response of `reject`, with a line of the log."""
     log_rejected(f"{request.method} {request.path}", request.peer, request.headers.get(VERSION, ""), error)
     return reject(error)
 

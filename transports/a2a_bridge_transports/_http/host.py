@@ -41,10 +41,10 @@ LAST_ACCEPT = 0.01
 LAST_ACCEPTS = 100
 #: seconds for connections with an incomplete request after that
 LINGER = 0.5
-#: seconds for clients to read their last answer
+#: seconds for clients to read their last response
 LAST_WORDS = 1.0
 #: how long asyncio waits for the end of a TLS connection (seconds): no less than a slow client needs to read
-#: the rest of its answer. `Connection.end_late` is what ends one that does not read
+#: the rest of its response. `Connection.end_late` is what ends one that does not read
 _TLS_SHUTDOWN = 24 * 3600.0
 #: Host headers that are remembered as valid; callers choose them
 _REMEMBERED = 256
@@ -107,7 +107,7 @@ class HttpHost(Mounts):
         self._sweep_late()
 
     async def drain(self, grace: float) -> None:
-        """Fails the readiness probe, ends kept connections with their next answer, then closes the
+        """Fails the readiness probe, ends kept connections with their next response, then closes the
         listener.
         """
         self.draining = True

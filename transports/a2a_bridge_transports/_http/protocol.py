@@ -6,8 +6,8 @@ Rules:
    does not wait either, all is done before the next look at the network.
 3. A connection has no timer: the host calls `end_late` from time to time.
 4. A client whose request is rejected may still be sending. Its connection is closed for writing only, or the
-   answer could be lost; what it sends is thrown away for a while.
-5. A client that reads nothing of its answer for a while is cut off, because the answer takes memory.
+   response could be lost; what it sends is thrown away for a while.
+5. A client that reads nothing of its response for a while is cut off, because the response takes memory.
 6. A connection has a share of each turn of the event loop: after `SHARE` bytes it is read again in the next
    one. uvloop would read megabytes of one connection before it looks at another.
 """
@@ -43,7 +43,7 @@ UNREAD_AT_END = 2.0
 TLS_CLOSE = 30.0
 #: how long data of a rejected client is thrown away before the connection is closed (seconds)
 LINGER = 5.0
-#: bytes that are read ahead of the answer, or of a handler that has not asked for the body
+#: bytes that are read ahead of the response, or of a handler that has not asked for the body
 READ_AHEAD = 64 * 1024
 #: the place of tcpi_bytes_acked in struct tcp_info of Linux; empty in systems before 4.1
 _BYTES_ACKED = slice(120, 128)
@@ -60,7 +60,7 @@ class Answering(Protocol):
     task: asyncio.Task[Any] | None
 
     async def answer(self) -> None:
-        """Writes the answer, and calls `Connection.answered`."""
+        """Writes the response, and calls `Connection.answered`."""
         ...
 
     def body_came(self) -> None:
@@ -257,7 +257,7 @@ class Connection(asyncio.Protocol):
         return at
 
     def _has_failed(self) -> bool:
-        """True if no answer arrives any more: for pipelined requests, before the loss is reported."""
+        """True if no response arrives any more: for pipelined requests, before the loss is reported."""
         transport = self.transport
         return transport is None or (transport.is_closing() and not self._has_ended)
 

@@ -1,4 +1,4 @@
-"""One request of the HTTP listener, from its head to the last byte of its answer. It reads no sockets."""
+"""One request of the HTTP listener, from its head to the last byte of its response. It reads no sockets."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ class HostRequest(HoldsInWork):
         self.path = without_empty_start(path) if path.startswith("//") else path
         #: of HTTP, as RequestParser.version
         self.version = parser.version
-        #: True if the connection is closed after the answer
+        #: True if the connection is closed after the response
         self.close = host.draining or not parser.keep_alive
         self.stopping = False
-        #: True if bytes of the answer have been written
+        #: True if bytes of the response have been written
         self.started = False
         #: the task that answers, once it has begun
         self.task: asyncio.Task[Any] | None = None
@@ -213,7 +213,7 @@ class HostRequest(HoldsInWork):
         self.cancel()
 
     async def answer(self) -> None:
-        """Calls the handler and writes its answer."""
+        """Calls the handler and writes its response."""
         connection = self._connection
         self.task = asyncio.current_task()
         try:

@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 from a2a_bridge_transports._http.exchange import Headers, Reply
 
-#: the answer to `Expect: 100-continue`, for which the client waits before it sends the body
+#: the response to `Expect: 100-continue`, for which the client waits before it sends the body
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE = b"Connection: close\r\n"
 #: for clients of HTTP/1.0 that asked for it; it is the default of HTTP/1.1

@@ -100,7 +100,7 @@ def _list(row: Row[Any, Any], answer: Any, reply: dict[str, str]) -> Any:
 
 def partly(row: Row[Any, Any], wire: Any, error: A2AError) -> tuple[hub.ListTasksResponse, int] | None:
     """The readable part of a list that was rejected with `error`, and the number of tasks left out; None for
-    an answer that is no list, or whose rest is unreadable, too.
+    a response that is no list, or whose rest is unreadable, too.
     """
     if error.reason is not Reason.INVALID_AGENT_RESPONSE or not is_list(row):
         return None

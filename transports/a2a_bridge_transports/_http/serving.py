@@ -212,8 +212,8 @@ class ServerSide(Generic[Index]):
     ) -> Headers:
         """The response parameters as headers. Raises INTERNAL_ERROR for invalid ones.
 
-        about: the request that this answers, if there may be content beside the answer. gap: the answer is a
-        stream that begins with a gap.
+        about: the request that this answers, if there may be content beside the response. gap: the response
+        is a stream that begins with a gap.
         """
         if context is None or not (context.reply or context.reply.side_channel or gap):
             return ()

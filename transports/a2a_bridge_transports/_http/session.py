@@ -191,8 +191,8 @@ class Exchanger:
     async def post_unread(
         self, url: URL, headers: Mapping[str, str], body: bytes, limit: float | None, resolver: Checked
     ) -> Fetched:
-        """A POST to an untrusted receiver: its address is checked, no proxy is used, the answer's body is not
-        read.
+        """A POST to an untrusted receiver: its address is checked, no proxy is used, the response's body is
+        not read.
 
         Raises the errors of `call` and of `resolver`.
         """
@@ -209,7 +209,7 @@ class Exchanger:
                     and length <= SMALL_ANSWER
                     and "Content-Encoding" not in response.headers
                 ):
-                    # Only so that the connection can be reused. The answer counts, even if this fails.
+                    # Only so that the connection can be reused. The response counts, even if this fails.
                     with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                         await response.read()
                 else:
@@ -355,7 +355,7 @@ def redirect_error(status: int, headers: Mapping[str, str], url: URL) -> A2AErro
 
 
 def with_origin(error: A2AError, status: int, url: URL) -> A2AError:
-    """The error for an answer that is none of an agent, with a note for operators: HTTP status and URL."""
+    """The error for a response that is none of an agent, with a note for operators: HTTP status and URL."""
     place = f"{url}, the URL in the card" if status in (404, 405, 410) else str(url)
     error.add_note(f"HTTP {status} from {place}")
     return error

@@ -245,7 +245,7 @@ class _Client:
             rpc.cancel()
 
     async def _large(self, row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
-        """The message of an answer that may take long to parse."""
+        """The message of a response that may take long to parse."""
         cls = method_classes(row.address)[1]
         return await read_large(answer, self._options.max_values, _read, row, call, answer, cls=cls)
 

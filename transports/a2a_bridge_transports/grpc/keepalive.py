@@ -73,6 +73,6 @@ class Keepalive:
         try:
             await self._probe(b"", timeout=self._patience)
         except grpc.aio.AioRpcError as error:
-            # Any other status is an answer, or a broken connection, which the streams detect themselves.
+            # Any other status is a response, or a broken connection, which the streams detect themselves.
             return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or self.last_received > probed_at
         return True

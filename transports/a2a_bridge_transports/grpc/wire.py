@@ -75,7 +75,7 @@ def parameters_of(metadata: Metadata) -> dict[str, str]:
 def reply_parameters(metadata: Metadata, dialect: Dialect) -> dict[str, str]:
     """The response parameters in a peer's metadata: the extensions it activated (spec 3.2.6), the number of
     tasks left out of a list, and content that has no place in a message. All other entries concern only this
-    connection and its proxies; their `date`, for example, is no parameter of an HTTP answer.
+    connection and its proxies; their `date`, for example, is no parameter of an HTTP response.
     """
     found = parameters_of(metadata)
     names = _SAID if dialect.declares else _SAID_BY_OLDER
@@ -288,7 +288,7 @@ def too_large(reply: ErrorReply[bytes]) -> A2AError | None:
     """The error for a message that gRPC itself rejected for its size, on either side; else None.
 
     REQUEST_TOO_LARGE if the peer rejected the request, INVALID_AGENT_RESPONSE if this side did with the
-    answer.
+    response.
     """
     text = reply.text.lower()
     if (

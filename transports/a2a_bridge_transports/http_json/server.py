@@ -146,7 +146,7 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
 
 
 def _media(request: Request, table: Table[wire.Routes]) -> Headers:
-    """The media type of an answer, and for GET that no cache keeps it. Older versions have application/json
+    """The media type of a response, and for GET that no cache keeps it. Older versions have application/json
     only.
     """
     accept = request.headers.get("Accept")

@@ -220,7 +220,7 @@ def error_in(tree: Json) -> bool:
 
 
 def not_json(problem: str) -> A2AError:
-    """INVALID_AGENT_RESPONSE for an answer that is not JSON."""
+    """INVALID_AGENT_RESPONSE for a response that is not JSON."""
     text = f"the agent's answer is not JSON: {problem}"
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
 

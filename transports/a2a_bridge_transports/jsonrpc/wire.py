@@ -6,7 +6,8 @@ Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
    ids above 1 KiB are rejected.
 2. There are no batches.
 3. An address is a method's name, or `GET` and a path relative to the URL for a document outside of JSON-RPC.
-4. Ids are returned unchanged, integers of any size included. If none could be read, the answer's id is null.
+4. Ids are returned unchanged, integers of any size included. If none could be read, the response's id is
+   null.
 5. Halves of surrogate pairs, which no protobuf string and few JSON libraries accept, are rejected in ids and
    methods.
 """
@@ -28,7 +29,7 @@ AFTER_RESULT = b"}"
 class Frame(NamedTuple):
     """A JSON-RPC request."""
 
-    #: the id as JSON text; that of the answer, null, if the request has none
+    #: the id as JSON text; that of the response, null, if the request has none
     id: bytes
     method: str
     #: of any type; None if absent
@@ -38,7 +39,7 @@ class Frame(NamedTuple):
 
 
 class MalformedRequestError(Exception):
-    """An invalid request: the error to answer with, and the id of the answer."""
+    """An invalid request: the error to answer with, and the id of the response."""
 
     def __init__(self, error: A2AError, id: bytes = NULL) -> None:  # noqa: A002  the protocol's word
         super().__init__(error.message)

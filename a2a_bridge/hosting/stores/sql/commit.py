@@ -263,7 +263,7 @@ class Committer:
         return partial(insert, driver, "?" if self._database.sqlite else "%s")
 
     def _at_once(self, connection: Connection) -> AbstractContextManager[Any]:
-        """Pipelines statements on PostgreSQL, without waiting for each answer."""
+        """Pipelines statements on PostgreSQL, without waiting for each response."""
         driver: Any = connection.connection.driver_connection
         return nullcontext() if self._database.sqlite else driver.pipeline()
 

@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 _READERS = 4
 #: seconds to wait for another process that writes the same SQLite file, such as `a2a-bridge push retry`
 _BUSY = 5.0
-#: seconds until a PostgreSQL without an answer counts as unreachable
+#: seconds until a PostgreSQL without a response counts as unreachable
 _CONNECT = 5
 #: seconds without a read after which idle connections to PostgreSQL are closed
 _IDLE = 30.0
@@ -135,8 +135,8 @@ class Database:
             self._watch = FileWatch(Path(str(self.url.database)), token, self.engine.connect)
 
     async def finish(self) -> None:
-        """Closes the database after the running reads. Waits only a short time for a database without an
-        answer.
+        """Closes the database after the running reads. Waits only a short time for a database without a
+        response.
         """
         if self._resting is not None:
             self._resting.cancel()

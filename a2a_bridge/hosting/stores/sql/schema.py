@@ -110,7 +110,7 @@ settings = Table(
     Column("value", LargeBinary, nullable=False),
 )
 
-#: ids of sent messages, for idempotent sends. checksum: of the answer
+#: ids of sent messages, for idempotent sends. checksum: of the response
 sends = Table(
     "sends",
     metadata,
