@@ -1,4 +1,4 @@
-"""Measurements: sides interleaved round by round, medians, and responses that prove to be answers.
+"""Measurements: sides interleaved round by round, medians, and checks that each response is one.
 
 It prints nothing; `on_step` reports progress.
 """

@@ -107,8 +107,8 @@ async def directly(agent: str, version: str) -> Results:
 
 
 async def through(gateway: str, version: str) -> dict[Front, Results]:
-    """The responses through a gateway to an agent of a version, for the operations that both versions
-    have.""" slots = asyncio.Semaphore(AT_ONCE)
+    """The responses through a gateway to an agent of a version, for operations that both versions have."""
+    slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(front: Front) -> Results:
         async with slots, CLIENTS[front.client](gateway, front.binding, front.version) as client:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from a2a_bridge.codec import missing_required, required
+from a2a_bridge.codec import compile_required, missing_required
 from a2a_bridge.pb import lf_a2a_v1 as a2a
 from a2a_bridge.pb.google_protobuf import Struct, Value
 from a2a_bridge.testing.strategies import messages
@@ -53,7 +53,7 @@ def test_the_values_of_maps_are_looked_into() -> None:
 
 
 def test_the_function_of_a_class_is_made_once() -> None:
-    assert required(a2a.Task) is required(a2a.Task)
+    assert compile_required(a2a.Task) is compile_required(a2a.Task)
 
 
 def test_asking_sets_nothing() -> None:
