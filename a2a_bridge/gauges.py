@@ -75,14 +75,14 @@ def process_gauges(is_ready: Callable[[], bool]) -> Gather:
 
     async def read() -> Sequence[Metric]:
         rejected = CounterMetricFamily(
-            f"{PREFIX}refused_requests",
+            f"{PREFIX}rejected_requests",
             "Requests of this process that were rejected before they became calls.",
             labels=("binding", "version", "code"),
         )
         for labels, count in rejected_requests.items():
             rejected.add_metric(labels, count)
         closed = CounterMetricFamily(
-            f"{PREFIX}refused_connections",
+            f"{PREFIX}rejected_connections",
             "Connections of this process beyond the limit of a listener.",
             labels=("family",),
         )

@@ -11,7 +11,7 @@ from collections import Counter
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import by_version
 
-_log = logging.getLogger("a2a_bridge.refused")
+_log = logging.getLogger("a2a_bridge.rejected")
 
 #: longest text of a caller in the log, in characters
 _LONGEST = 100

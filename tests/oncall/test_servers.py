@@ -30,7 +30,7 @@ from tests.patience import PATIENCE
 from tests.push.receiver import receiving
 
 SEEN = tuple[int, str]
-REFUSED, CALLS = "a2a_bridge_refused_requests_total", "a2a_bridge_requests_total"
+REFUSED, CALLS = "a2a_bridge_rejected_requests_total", "a2a_bridge_requests_total"
 UNAUTHENTICATED = {"code": "UNAUTHENTICATED"}
 
 
@@ -366,7 +366,7 @@ ROWS = [
     Fault("too large a request", "--max-body 1000", large(2000), (413, "RESOURCE_EXHAUSTED"), (), "--max-body", metric=(REFUSED, {})),
     Fault("too many parts", "--max-parts 1", two_parts, (400, ""), ("INVALID_PARAMS",), "--max-parts", metric=(CALLS, {"code": "INVALID_PARAMS"})),
     Fault("too many calls", "--max-calls 1", beside_a_stream, (429, "RESOURCE_EXHAUSTED"), ("RESOURCE_EXHAUSTED",), "--max-calls", metric=(CALLS, {"code": "RESOURCE_EXHAUSTED"})),
-    Fault("too many connections", "--max-connections 1", connected, (0, ""), (), "--max-connections", metric=("a2a_bridge_refused_connections_total", {})),
+    Fault("too many connections", "--max-connections 1", connected, (0, ""), (), "--max-connections", metric=("a2a_bridge_rejected_connections_total", {})),
     Fault("too large an answer for the memory", "--max-memory 200000", large(300000), (429, "RESOURCE_EXHAUSTED"), ("RESOURCE_EXHAUSTED",), "--max-memory", metric=("a2a_bridge_memory_limit_bytes", {})),
     # ---------------------------------------------------------------- the agent's code
     Fault("an agent that raises", "", calling("raise"), (500, "INTERNAL"), ("the agent failed to answer a message", "agents.py", "RuntimeError: the agent is broken"), "with the traceback", metric=(CALLS, {"code": "INTERNAL_ERROR"}), command="serve {folder}/agents.py:other", traceback=True),

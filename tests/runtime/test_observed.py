@@ -272,8 +272,8 @@ async def test_callers_who_are_rejected_before_a_call_count(tmp_path: Path) -> N
         after = await scraped(server)
     for binding in BINDINGS:
         labels = {"binding": binding, "version": "1.0", "code": "UNAUTHENTICATED"}
-        counted = (sample(after, "refused_requests_total", **labels) or 0) - (
-            sample(before, "refused_requests_total", **labels) or 0
+        counted = (sample(after, "rejected_requests_total", **labels) or 0) - (
+            sample(before, "rejected_requests_total", **labels) or 0
         )
         assert counted == 1, binding
 
@@ -282,14 +282,14 @@ async def test_connections_beyond_the_limit_count() -> None:
     options = ServeOptions(admin=ListenAddress(), host=HostOptions(max_connections=1))
     async with serve(echo(), [interface("JSONRPC")], options) as server:
         assert server.http is not None
-        before = sample(await scraped(server), "refused_connections_total", family="http")
+        before = sample(await scraped(server), "rejected_connections_total", family="http")
         assert before is not None
         reader, writer = await asyncio.open_connection(server.http.host, server.http.port)
         writer.write(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
         assert (await asyncio.wait_for(reader.readline(), PATIENCE)).startswith(b"HTTP/1.1 200")
         late, also = await asyncio.open_connection(server.http.host, server.http.port)
         assert await asyncio.wait_for(late.read(), PATIENCE) == b""
-        assert sample(await scraped(server), "refused_connections_total", family="http") == before + 1
+        assert sample(await scraped(server), "rejected_connections_total", family="http") == before + 1
         for one in (writer, also):
             one.close()
             await one.wait_closed()

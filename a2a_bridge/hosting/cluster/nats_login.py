@@ -48,7 +48,7 @@ class NatsLogin:
             except OSError as error:
                 raise ValueError(f"{ca} has no certificates to trust: {error.strerror}") from None
         if credentials:
-            self._ed25519 = load("cryptography.hazmat.primitives.asymmetric.ed25519", "auth")
+            self._ed25519 = load("cryptography.hazmat.primitives.asymmetric.ed25519", "cluster")
             try:
                 _read(credentials)
             except OSError as error:
