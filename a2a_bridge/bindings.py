@@ -214,7 +214,7 @@ class DialOptions:
 
     @property
     def files(self) -> Files:
-        """The spelling of file contents of the agent. Raises LookupError as `profile` does."""
+        """The variant of file contents of the agent. Raises LookupError as `profile` does."""
         if self.base64_files is not None:
             return Files.BASE64 if self.base64_files else Files.RAW
         return self.profile.quirks.file_bytes

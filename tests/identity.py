@@ -33,7 +33,7 @@ def _says(found: Any, given: Any, *, free: bool, name: str = "") -> bool:
     if isinstance(given, bool) or isinstance(found, bool) or given is None:
         return found is given
     if isinstance(given, str):
-        return found == given or (not free and _spelling(found, name) == _spelling(given, name))
+        return found == given or (not free and _variant(found, name) == _variant(given, name))
     if isinstance(given, float):
         return isinstance(found, int | float) and float(found) == float(given)
     return isinstance(found, int | float) and found == (float(given) if abs(given) >= 2**64 else given)
@@ -62,8 +62,8 @@ def _usual_name(name: str, value: Any, given: dict[str, Any], found: dict[str, A
     return "bytes" if name == "data" and isinstance(value, str) and "kind" not in given else name
 
 
-def _spelling(text: Any, name: str) -> Any:
-    """A text with the spelling of base64 and of times taken out."""
+def _variant(text: Any, name: str) -> Any:
+    """A text with the variant of base64 and of times taken out."""
     if not isinstance(text, str):
         return text
     if name == "timestamp":

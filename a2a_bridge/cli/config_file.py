@@ -72,7 +72,7 @@ class ConfigFile:
         """The line of a key, or of the nearest table around it; 0 if there is none. place: the keys and
         indices that lead to it, with `_` or `-` in keys.
         """
-        wanted = tuple(_spelled(part) for part in place)
+        wanted = tuple(_encoded(part) for part in place)
         best, length = 0, 0
         for number, found in _keys(self.text):
             common = 0
@@ -125,8 +125,8 @@ def _index(table: Place, counts: dict[Place, int]) -> Place:
 
 
 def _parts(dotted: str) -> Place:
-    return tuple(_spelled(next(filter(None, part), "")) for part in _PART.findall(dotted))
+    return tuple(_encoded(next(filter(None, part), "")) for part in _PART.findall(dotted))
 
 
-def _spelled(part: str | int) -> str | int:
+def _encoded(part: str | int) -> str | int:
     return part.replace("-", "_") if isinstance(part, str) else part

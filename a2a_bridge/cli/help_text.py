@@ -42,7 +42,7 @@ class Helpful:
         return [*parameters, self._all]
 
     def shell_complete(self, context: Any, incomplete: str) -> list[Any]:
-        """The completions, without older spellings."""
+        """The completions, without older variants."""
         declared = getattr(self.callback, "options", {})
         hidden = {name for one in declared.values() for name in one.described.aliases}
         found: list[Any] = super().shell_complete(context, incomplete)  # type: ignore[misc]
@@ -79,7 +79,7 @@ class Helpful:
 
 
 def newest(parameter: Any, described: Any) -> Any:
-    """A parameter without the spellings that help and completion do not show."""
+    """A parameter without the variants that help and completion do not show."""
     if described is None or not described.aliases:
         return parameter
     shown = copy(parameter)

@@ -1,10 +1,10 @@
-"""The official specification of an A2A command line as data: spellings, tiers, identifiers, error codes.
+"""The official specification of an A2A command line as data: variants, tiers, identifiers, error codes.
 
-Source: a2aproject/a2a-cli, specification/SPEC.md and COMPLIANCE.md, and the spellings that the project has
+Source: a2aproject/a2a-cli, specification/SPEC.md and COMPLIANCE.md, and the variants that the project has
 merged since. It still moves, so everything that may be renamed is in these tables and nowhere else.
 
 Rules:
-1. The first spelling of an option or a command is the newest one: help, completion and the documentation show
+1. The first variant of an option or a command is the newest one: help, completion and the documentation show
    it. All others are accepted.
 2. Options, their variables, `config show`, the compliance report and its page are made from these tables.
 3. This module loads nothing but the standard library.
@@ -23,10 +23,10 @@ ERROR = "A2ACLI_ERR_"
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class Variant:
     """How an option is written, and the tier that it belongs to."""
 
-    #: the newest long spelling first
+    #: the newest long variant first
     names: tuple[str, ...]
     short: str = ""
     tier: int = 1
@@ -35,7 +35,7 @@ class Spelling:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The spellings in help and completion."""
+        """The variants in help and completion."""
         return (self.short, self.names[0]) if self.short else self.names[:1]
 
     @property
@@ -44,39 +44,39 @@ class Spelling:
         return PREFIX + self.names[0].removeprefix("--").upper().replace("-", "_") if self.variable else ""
 
 
-def _once(*names: str, short: str = "", tier: int = 1) -> Spelling:
+def _once(*names: str, short: str = "", tier: int = 1) -> Variant:
     """An option of one invocation, which nothing configures."""
-    return Spelling(names, short, tier, variable=False)
+    return Variant(names, short, tier, variable=False)
 
 
-#: field of the classes of flags -> spelling
+#: field of the classes of flags -> variant
 OPTIONS = {
-    "agent_card": Spelling(("--agent-card",), "-a"),
-    "endpoint": Spelling(("--endpoint",), "-e"),
-    "transport": Spelling(("--transport", "--binding")),
-    "a2a_version": Spelling(("--a2a-version",)),
-    "bearer": Spelling(("--bearer",)),
-    "api_key": Spelling(("--api-key",)),
+    "agent_card": Variant(("--agent-card",), "-a"),
+    "endpoint": Variant(("--endpoint",), "-e"),
+    "transport": Variant(("--transport", "--binding")),
+    "a2a_version": Variant(("--a2a-version",)),
+    "bearer": Variant(("--bearer",)),
+    "api_key": Variant(("--api-key",)),
     # Values have blanks, at which variables are split; A2A_BRIDGE_HEADER_NAME is the variable of one.
-    "svc_param": Spelling(("--svc-param", "--header"), "-H", variable=False),
-    "insecure": Spelling(("--insecure",)),
-    "timeout": Spelling(("--timeout",)),
-    "poll_interval": Spelling(("--poll-interval",)),
-    "output": Spelling(("--output",), "-o"),
+    "svc_param": Variant(("--svc-param", "--header"), "-H", variable=False),
+    "insecure": Variant(("--insecure",)),
+    "timeout": Variant(("--timeout",)),
+    "poll_interval": Variant(("--poll-interval",)),
+    "output": Variant(("--output",), "-o"),
     "stream": _once("--stream"),
-    "verbose": Spelling(("--verbose",), "-v"),
-    "debug": Spelling(("--debug",)),
-    "env_file": Spelling(("--env-file", "--config")),
-    "return_immediately": Spelling(("--async", "--return-immediately", "--no-wait")),
-    "wait": Spelling(("--wait", "--watch")),
-    "context_id": Spelling(("--context-id",)),
-    "task_id": Spelling(("--task-id",)),
-    "metadata": Spelling(("--metadata",), tier=2),
+    "verbose": Variant(("--verbose",), "-v"),
+    "debug": Variant(("--debug",)),
+    "env_file": Variant(("--env-file", "--config")),
+    "return_immediately": Variant(("--async", "--return-immediately", "--no-wait")),
+    "wait": Variant(("--wait", "--watch")),
+    "context_id": Variant(("--context-id",)),
+    "task_id": Variant(("--task-id",)),
+    "metadata": Variant(("--metadata",), tier=2),
     "text_part": _once("--text-part", "--text"),
     "file_part": _once("--file-part", "--file"),
     "data_part": _once("--data-part", "--data"),
     "media_type": _once("--media-type"),
-    "save_fileparts": Spelling(("--save-fileparts",), tier=2),
+    "save_fileparts": Variant(("--save-fileparts",), tier=2),
     "history": _once("--history"),
     "validate": _once("--validate", tier=2),
     "extended": _once("--extended", tier=3),

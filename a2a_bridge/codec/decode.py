@@ -26,7 +26,7 @@ For Message the generated function looks like this:
                 return out
         …
         if rest:
-            return Message(tidy(tree, _spellings_9))
+            return Message(tidy(tree, _variants_9))
         return out
 """
 
@@ -241,7 +241,7 @@ def compile_body(
 def tidy(tree: dict[str, Any], names: dict[str, FieldPlan]) -> dict[str, Any]:
     """An object with camelCase names only, without nulls and unknown members.
 
-    Raises `Irregular` for two spellings of one field and for two members of one oneof.
+    Raises `Irregular` for two variants of one field and for two members of one oneof.
     """
     tidied: dict[str, Any] = {}
     taken: set[str] = set()
@@ -282,7 +282,7 @@ class _Generator:
         self.source.compile(f"decode {plan.descriptor.full_name}")
 
     def message(self, plan: MessagePlan) -> None:
-        names = self.source.keep("spellings", spellings(plan))
+        names = self.source.keep("variants", variants(plan))
         line, block = self.source.line, self.source.block
         with block(f"def {plan.label}(tree):"):
             with block("if type(tree) is not dict:"):
@@ -417,6 +417,6 @@ class _Generator:
             self.source.line(f'{name} = {name}.encode().decode("latin-1")')
 
 
-def spellings(plan: MessagePlan) -> dict[str, FieldPlan]:
+def variants(plan: MessagePlan) -> dict[str, FieldPlan]:
     """The fields of a message by all their accepted JSON names."""
     return {field.name: field for field in plan.fields} | {field.json_name: field for field in plan.fields}

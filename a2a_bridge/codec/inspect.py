@@ -74,17 +74,17 @@ def _inspect(field: FieldPlan, value: Json, path: str, levels: int) -> Iterator[
 
 def _members(plan: MessagePlan, tree: dict[str, Any], path: str, levels: int) -> Iterator[Finding]:
     names = {field.name: field for field in plan.fields} | {field.json_name: field for field in plan.fields}
-    spelled_as: dict[str, str] = {}
+    encoded_as: dict[str, str] = {}
     oneofs: dict[str, str] = {}
     for name, value in tree.items():
         field = names.get(name)
         if field is None:
             continue
         here = member(path, field.json_name)
-        if field.name in spelled_as:
-            yield Finding(here, f"is given twice, as {spelled_as[field.name]} and as {name}")
+        if field.name in encoded_as:
+            yield Finding(here, f"is given twice, as {encoded_as[field.name]} and as {name}")
             continue
-        spelled_as[field.name] = name
+        encoded_as[field.name] = name
         if value is None and not field.takes_null:
             continue
         if field.oneof is not None:

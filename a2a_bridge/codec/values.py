@@ -78,13 +78,13 @@ def integer(value: Json, low: int, high: int) -> int:
 def enum_number(value: Json, plan: EnumPlan) -> int:
     """The number of an enum value given by name or by number; numbers that the enum does not have are kept.
 
-    A name may be in lower case, with hyphens, and with either spelling of "canceled".
+    A name may be in lower case, with hyphens, and with either variant of "canceled".
     """
     if type(value) is str:
         name = value.upper().replace("-", "_")
-        for spelling in (value, name, name.replace("CANCELLED", "CANCELED")):
-            if spelling in plan.numbers:
-                return plan.numbers[spelling]
+        for variant in (value, name, name.replace("CANCELLED", "CANCELED")):
+            if variant in plan.numbers:
+                return plan.numbers[variant]
     try:
         return integer(value, -(2**31), 2**31 - 1)
     except ValueError:

@@ -252,7 +252,7 @@ def _classes(method: str) -> tuple[Any, Any]:
 
 
 def _owner_of(unit: JsonObject) -> bytes:
-    """The owner of a text in the metadata of a unit, independent of the spelling of the rest of the unit."""
+    """The owner of a text in the metadata of a unit, independent of the variant of the rest of the unit."""
     get = unit.get
     message, artifact = get("message"), get("artifact")
     if type(get("messageId")) is str:
@@ -289,7 +289,7 @@ def _about(request: Any) -> bytes:
 
 
 def _digest(value: Any) -> bytes:
-    """Equal for equal trees, independent of the order of members and the spelling of numbers."""
+    """Equal for equal trees, independent of the order of members and the variant of numbers."""
     found = blake2b(digest_size=16)
     rest: list[Any] = [value]
     while rest:

@@ -74,7 +74,7 @@ class Member:
     always: bool = False
     #: whether a tree without it is rejected
     required: bool = False
-    #: the spellings of an enum
+    #: the variants of an enum
     names: Names | None = None
     #: for a member without a field in the hub: the name of another member, and the function that computes
     #: this member's value from it

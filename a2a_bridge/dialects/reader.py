@@ -28,13 +28,13 @@ class Rejected(Exception):  # noqa: N818 - control flow, never seen outside: `ex
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The spellings of an enum."""
+    """The variants of an enum."""
 
     #: names in JSON and numbers in the hub
     numbers: Mapping[str, int]
     #: the name that is written for a number without a name
     default: str
-    #: other accepted spellings, and the standard name of each
+    #: other accepted variants, and the standard name of each
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 

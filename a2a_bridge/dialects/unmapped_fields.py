@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import JsonObject, dumps_ascii
-from a2a_bridge.codec.decode import spellings
+from a2a_bridge.codec.decode import variants
 from a2a_bridge.codec.plan import Kind, MessagePlan, is_repeated, plan_of
 from a2a_bridge.codec.unknown import octets_of
 from a2a_bridge.dialects.scalars import round_integers
@@ -95,7 +95,7 @@ def _collect_object(
 
 
 def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, entries: list[Entry]) -> None:
-    names = spellings(plan)
+    names = variants(plan)
     for name, value in tree.items():
         field = names.get(name)
         if field is None:

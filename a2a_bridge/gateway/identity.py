@@ -13,7 +13,7 @@ Rules for a call of 0.1 (calls of other versions pass after one check of the ver
    message that had no response gets the same id again.
 6. A name has at most LONGEST characters: longer names are rejected.
 7. Three methods have the same name in 0.1 and later. A caller that declares no version and uses a task name
-   of a 0.1 caller is treated as a caller of 0.1, and answered as one (see SPELLING_PARAMETER).
+   of a 0.1 caller is treated as a caller of 0.1, and answered as one (see VARIANT_PARAMETER).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class ErrorData(Enum):
 class Quirks:
     """Deviations of one implementation. Every default is neutral."""
 
-    #: the spelling of file contents in a2a.v1 (gRPC and HTTP+JSON of 0.x)
+    #: the variant of file contents in a2a.v1 (gRPC and HTTP+JSON of 0.x)
     file_bytes: Files = Files.AUTO
     #: the type of `error.data` in JSON-RPC responses of 0.3
     error_data: ErrorData = ErrorData.ANY

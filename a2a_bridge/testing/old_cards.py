@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge.codec import ExactFloat, Json, JsonObject
 
-#: spellings of numbers in JSON: those that a double loses, and those that it keeps but writes differently
+#: variants of numbers in JSON: those that a double loses, and those that it keeps but writes differently
 _NUMBERS: tuple[Json, ...] = (
     *(0, -1, 2**53, 2**53 + 1, 2**64 - 1),
     *map(
@@ -110,7 +110,7 @@ def _object(draw: st.DrawFn, required: dict[str, Any], optional: dict[str, Any])
         if draw(st.booleans()):
             tree[name] = draw(st.one_of(values, values, values, st.none()))
     if draw(st.integers(0, 5)) == 0:
-        # Also names that only 1.0 or only the protobuf spelling has: here they have no meaning.
+        # Also names that only 1.0 or only the protobuf variant has: here they have no meaning.
         unknown = st.sampled_from(
             (
                 "x-unknown",

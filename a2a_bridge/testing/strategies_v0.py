@@ -62,7 +62,7 @@ def ids() -> Strategy:
 
 @cache
 def numbers() -> Strategy:
-    """Numbers of up to 64 bits in all the spellings that JSON has."""
+    """Numbers of up to 64 bits in all the variants that JSON has."""
     return st.one_of(
         st.integers(-1000, 1000),
         st.sampled_from(ODD_INTEGERS),
@@ -104,7 +104,7 @@ def metadata() -> Strategy:
 
 @cache
 def base64_texts() -> Strategy:
-    """Bytes in the spellings of base64 that are in use."""
+    """Bytes in the variants of base64 that are in use."""
     standard = st.binary(max_size=100).map(lambda octets: base64.b64encode(octets).decode())
     return st.one_of(
         standard,

@@ -83,7 +83,7 @@ def test_published_cards_are_read_by_our_clients(tree: Any) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
-def test_members_of_one_name_have_both_spellings(version: str) -> None:
+def test_members_of_one_name_have_both_variants(version: str) -> None:
     card = hub.AgentCard(name="a")
     card.security_schemes["k"].api_key_security_scheme.name = "X"
     _, tree = document(card)

@@ -287,7 +287,7 @@ def test_integers_may_be_text_with_a_fraction_of_zero_or_an_exponent(text: str, 
 
 
 @pytest.mark.parametrize("other", [None, "", "c"])
-def test_two_spellings_of_one_field_are_rejected(other: Any) -> None:
+def test_two_variants_of_one_field_are_rejected(other: Any) -> None:
     for tree in ({"contextId": "c", "context_id": other}, {"context_id": other, "contextId": "c"}):
         theirs(a2a.Message, tree)
         assert rejection(a2a.Message, tree).path == "contextId"

@@ -57,7 +57,7 @@ def test_maps_have_them_too() -> None:
     assert made["skills"][0]["later"] == 3
 
 
-def test_other_spellings_nulls_long_texts_and_rounded_numbers_are_no_obstacle() -> None:
+def test_other_variants_nulls_long_texts_and_rounded_numbers_are_no_obstacle() -> None:
     text = "a" * (LONG + 1)
     tree = task(context_id="c", metadata=None, later={"text": text})
     tree["history"] = [{"message_id": "m", "parts": [{"text": text, "later": text}]}]

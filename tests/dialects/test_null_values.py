@@ -69,7 +69,7 @@ def test_null_without_a_kind_is_null_in_0_3(odd: bool) -> None:
 
 @pytest.mark.parametrize("kind", [JSONRPC, HTTP_JSON])
 @pytest.mark.parametrize(
-    ("spelled", "written"),
+    ("encoded", "written"),
     [
         ("1.0", "1"),
         ("1E2", "100"),
@@ -78,11 +78,11 @@ def test_null_without_a_kind_is_null_in_0_3(odd: bool) -> None:
     ],
 )
 def test_whole_numbers_leave_nothing_beside_the_answer_and_are_written_as_such(
-    kind: Any, spelled: str, written: str
+    kind: Any, encoded: str, written: str
 ) -> None:
     state = '"TASK_STATE_COMPLETED"' if kind is HTTP_JSON else '"completed"'
     tag = "" if kind is HTTP_JSON else '"kind":"task",'
-    text = f'{{{tag}"id":"t","contextId":"c","status":{{"state":{state}}},"metadata":{{"n":{spelled}}}}}'
+    text = f'{{{tag}"id":"t","contextId":"c","status":{{"state":{state}}},"metadata":{{"n":{encoded}}}}}'
     task = _row(V0_3, kind, ops.GET_TASK).decode_response(loads(text.encode()))
     assert list(task.metadata.fields) == ["n"]
     for version in (V1_0, V0_3):

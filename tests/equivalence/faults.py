@@ -151,7 +151,7 @@ FAULTS = [
         {"message": _message(parts=[{"text": "a", "url": "b"}])},
     ),
     _sent(
-        "one member, two spellings",
+        "one member, two variants",
         ("message.messageId",),
         {"message": _message(message_id="also")},
     ),

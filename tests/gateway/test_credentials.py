@@ -205,7 +205,7 @@ async def test_a_broken_answer_is_no_token(provider: Provider, answer: tuple[int
 
 
 @pytest.mark.parametrize("stated", ['"120"', "120", "1e300", "null"])
-async def test_lifetimes_in_several_spellings_are_read(provider: Provider, stated: str) -> None:
+async def test_lifetimes_in_several_variants_are_read(provider: Provider, stated: str) -> None:
     body = f'{{"access_token": "a", "token_type": "Bearer", "expires_in": {stated}}}'
     provider.answers["/token"] = 200, body.encode()
     assert await ClientCredentials(endpoint(provider)).of(CallContext()) == {"authorization": "Bearer a"}

@@ -70,8 +70,8 @@ def steps_of(message: Any) -> list[tuple[str, str]]:
 
 def failure(reason: str, text: str) -> Exception:
     """TASK_NOT_FOUND -> the SDK's TaskNotFoundError, as an executor raises it."""
-    spelled = {"JSON_PARSE": "JSONParseError", "INTERNAL_ERROR": "InternalError"}
-    name = spelled.get(reason) or "".join(word.capitalize() for word in reason.split("_")) + "Error"
+    encoded = {"JSON_PARSE": "JSONParseError", "INTERNAL_ERROR": "InternalError"}
+    name = encoded.get(reason) or "".join(word.capitalize() for word in reason.split("_")) + "Error"
     return ServerError(error=getattr(types, name)(message=text))
 
 

@@ -51,7 +51,7 @@ def answering_with_a_file() -> Scripted:
         ({}, PNG),
     ],
 )
-async def test_http_json_callers_get_files_in_the_spelling_of_their_profile(
+async def test_http_json_callers_get_files_in_the_variant_of_their_profile(
     headers: dict[str, str], written: bytes
 ) -> None:
     service = answering_with_a_file()
@@ -67,7 +67,7 @@ async def test_http_json_callers_get_files_in_the_spelling_of_their_profile(
 
 
 @pytest.mark.parametrize("written", [PNG, b64encode(PNG)])
-async def test_a_grpc_caller_without_a_profile_gets_the_spelling_that_it_sent(written: bytes) -> None:
+async def test_a_grpc_caller_without_a_profile_gets_the_variant_that_it_sent(written: bytes) -> None:
     service = answering_with_a_file()
     part = v0.Part(file=v0.FilePart(file_with_bytes=written, mime_type="image/png"))
     wire = v0.SendMessageRequest(

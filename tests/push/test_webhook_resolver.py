@@ -81,7 +81,7 @@ async def test_an_unresolvable_name_may_be_registered() -> None:
 
 
 @pytest.mark.parametrize("text", ["2130706433", "127.1", "0x7f000001", "0177.0.0.1", "localhost"])
-async def test_other_spellings_of_this_machine_are_rejected(text: str) -> None:
+async def test_other_variants_of_this_machine_are_rejected(text: str) -> None:
     error = await WebhookResolver().check(hub.TaskPushNotificationConfig(url=f"http://{text}/"))
     assert error is not None
     async with http_post(DialOptions(), WebhookResolver().resolve) as post:

@@ -18,8 +18,8 @@ from tests.peers.processes import PeerClient, PeerError
 _FORM = V1_0.form(JSONRPC)
 _ROWS = {row.operation: _FORM.row(row.operation) for row in _FORM.rows}
 
-#: names of errors that an SDK spells differently
-_SPELLED = {"UNAUTHORIZED": "PERMISSION_DENIED", "INTERNAL": "INTERNAL_ERROR"}
+#: names of errors that an SDK encodes differently
+_ENCODED = {"UNAUTHORIZED": "PERMISSION_DENIED", "INTERNAL": "INTERNAL_ERROR"}
 
 
 class LineService:
@@ -64,6 +64,6 @@ def _opened(tree: Any) -> Any:
 
 
 def _rejection(error: PeerError) -> A2AError:
-    name = _SPELLED.get(error.tree["type"], error.tree["type"])
+    name = _ENCODED.get(error.tree["type"], error.tree["type"])
     reason = Reason[name] if name in Reason.__members__ else Reason.INTERNAL_ERROR
     return A2AError(reason, error.tree["message"], blame=Blame.PEER)

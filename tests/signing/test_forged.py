@@ -213,7 +213,7 @@ FORGED: dict[str, tuple[bytes, str]] = {
         _changed(lambda card: card["skills"][0].update({"endpoint": "https://evil.example"})),
         r"does not cover skills\[0\]\.endpoint",
     ),
-    "the spelling of the proto": (
+    "the variant of the proto": (
         _changed(lambda card: card.update(supported_interfaces=[{"url": "https://evil.example"}])),
         "does not cover supported_interfaces",
     ),

@@ -144,7 +144,7 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        """ErrorInfo.reason of either spelling."""
+        """ErrorInfo.reason of either variant."""
         error = self.json()["error"]
         found = error.get("details", error.get("data"))
         # 0.3 over JSON-RPC has an object where 1.0 has the list.

@@ -99,7 +99,7 @@ async def test_versions_that_contradict_the_package(raw: Any, probe: Probe, path
     assert not probe.calls
 
 
-async def test_many_spellings_of_a_version(raw: Any, probe: Probe) -> None:
+async def test_many_variants_of_a_version(raw: Any, probe: Probe) -> None:
     for patch in range(40):
         await call(raw, SEND, metadata=(("a2a-version", f"1.0.{patch}"),))
     assert len(probe.calls) == 40

@@ -1,4 +1,4 @@
-"""0.3 over HTTP as callers and agents of it write: both spellings of HTTP+JSON, one URL for all versions."""
+"""0.3 over HTTP as callers and agents of it write: both variants of HTTP+JSON, one URL for all versions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def send(message: Any, path: str = "/v1/message:send") -> Answer:
 
 
 @pytest.mark.parametrize("path", ["/v1/message:send", "/v1/message%3Asend", "/v1/message%3asend"])
-async def test_who_asks_in_one_spelling_is_answered_in_it(path: str) -> None:
+async def test_who_asks_in_one_variant_is_answered_in_it(path: str) -> None:
     kind, proto = await send(KIND, path), await send(PROTO, path)
     assert kind.json()["task"]["status"]["state"] == "working"
     assert kind.json()["task"]["kind"] == "task"

@@ -1,4 +1,4 @@
-"""The server sides of JSON-RPC and HTTP+JSON: one scripted service, both spellings, the same meaning."""
+"""The server sides of JSON-RPC and HTTP+JSON: one scripted service, both variants, the same meaning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.transports.http_scene import (
 
 
 @dataclass(frozen=True)
-class Spelling:
+class Variant:
     """The requests of one binding for the same operations."""
 
     kind: str
@@ -60,11 +60,11 @@ class Spelling:
         return tree["result"] if self.kind == "JSONRPC" else tree
 
 
-both = pytest.mark.parametrize("binding", [Spelling(kind) for kind in BINDINGS], ids=BINDINGS)
+both = pytest.mark.parametrize("binding", [Variant(kind) for kind in BINDINGS], ids=BINDINGS)
 
 
 @both
-async def test_a_message(binding: Spelling) -> None:
+async def test_a_message(binding: Variant) -> None:
     service = Scripted()
     async with hosting(service) as host:
         answer = await ask(host, binding.send())
@@ -80,14 +80,14 @@ async def test_a_message(binding: Spelling) -> None:
 
 @both
 @pytest.mark.parametrize("version", ["1.0", "1.0.1", " 1.0 ", "01.0"])
-async def test_versions_that_are_spoken(binding: Spelling, version: str) -> None:
+async def test_versions_that_are_spoken(binding: Variant, version: str) -> None:
     async with hosting(Scripted()) as host:
         assert (await ask(host, binding.send(version=version))).status == 200
 
 
 @both
 @pytest.mark.parametrize("version", ["", "0.3", "1.7", "2.0", "x", "1", "1.0.1.1", "1.0.x"])
-async def test_versions_that_are_not(binding: Spelling, version: str) -> None:
+async def test_versions_that_are_not(binding: Variant, version: str) -> None:
     service = Scripted()
     async with hosting(service) as host:
         answer = await ask(host, binding.send(version=version))
@@ -97,14 +97,14 @@ async def test_versions_that_are_not(binding: Spelling, version: str) -> None:
 
 
 @both
-async def test_the_version_in_the_query(binding: Spelling) -> None:
+async def test_the_version_in_the_query(binding: Variant) -> None:
     async with hosting(Scripted()) as host:
         answer = await ask(host, binding.raw({"message": MESSAGE}, version="", query="?a2a-version=1.0"))
         assert answer.status == 200
 
 
 @both
-async def test_a_lenient_host_uses_the_version_of_the_address(binding: Spelling) -> None:
+async def test_a_lenient_host_uses_the_version_of_the_address(binding: Variant) -> None:
     async with hosting(Scripted(), options=HostOptions(lenient_versions=True)) as host:
         binding.result(await ask(host, binding.send(version="")))
         wrong = await ask(host, binding.send(version="0.3"))
@@ -116,7 +116,7 @@ async def test_a_lenient_host_uses_the_version_of_the_address(binding: Spelling)
     "raw",
     [b"{", b'{"a":NaN}', b"{} {}", b"[" * 50_000, b'{"a":' * 50_000, b'"\xff"', b'{"a":1e}', b"\xff"],
 )
-async def test_invalid_json(binding: Spelling, raw: bytes) -> None:
+async def test_invalid_json(binding: Variant, raw: bytes) -> None:
     async with hosting(Scripted()) as host:
         answer = await ask(host, binding.raw(raw))
     assert answer.reason == "PARSE_ERROR"
@@ -136,7 +136,7 @@ async def test_invalid_json(binding: Spelling, raw: bytes) -> None:
         ("x", ""),
     ],
 )
-async def test_bad_params_name_the_field(binding: Spelling, params: Any, field: str) -> None:
+async def test_bad_params_name_the_field(binding: Variant, params: Any, field: str) -> None:
     async with hosting(Scripted()) as host:
         answer = await ask(host, binding.raw(params))
     assert answer.reason == "INVALID_PARAMS"
@@ -146,14 +146,14 @@ async def test_bad_params_name_the_field(binding: Spelling, params: Any, field: 
 
 
 @both
-async def test_bad_json_comes_before_a_bad_version(binding: Spelling) -> None:
+async def test_bad_json_comes_before_a_bad_version(binding: Variant) -> None:
     async with hosting(Scripted()) as host:
         assert (await ask(host, binding.raw(b"{", version="9.9"))).reason == "PARSE_ERROR"
         assert (await ask(host, binding.raw({}, version="9.9"))).reason == "VERSION_NOT_SUPPORTED"
 
 
 @both
-async def test_unknown_members_are_ignored_and_of_duplicates_the_last_counts(binding: Spelling) -> None:
+async def test_unknown_members_are_ignored_and_of_duplicates_the_last_counts(binding: Variant) -> None:
     service = Scripted()
     raw = b'{"new":1,"message":{"messageId":"a","messageId":"b","role":"ROLE_USER","parts":[{"text":"x"}]}}'
     async with hosting(service) as host:
@@ -162,7 +162,7 @@ async def test_unknown_members_are_ignored_and_of_duplicates_the_last_counts(bin
 
 
 @both
-async def test_integers_beyond_a_double(binding: Spelling) -> None:
+async def test_integers_beyond_a_double(binding: Variant) -> None:
     """They are read exactly; larger ones than the codec can hold are rejected or rounded; nothing crashes."""
     raw = b'{"message":{"messageId":"a","role":"ROLE_USER","parts":[{"data":%d}]}}' % 2**100
     service = Scripted()
@@ -173,7 +173,7 @@ async def test_integers_beyond_a_double(binding: Spelling) -> None:
 
 @both
 @pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded"])
-async def test_bodies_that_are_not_called_json(binding: Spelling, media: str) -> None:
+async def test_bodies_that_are_not_called_json(binding: Variant, media: str) -> None:
     service = Scripted()
     async with hosting(service) as host:
         answer = await ask(host, binding.send(Content_Type=media))
@@ -183,14 +183,14 @@ async def test_bodies_that_are_not_called_json(binding: Spelling, media: str) ->
 
 @both
 @pytest.mark.parametrize("media", ["application/a2a+json", "application/json;charset=utf-8", ""])
-async def test_bodies_that_are(binding: Spelling, media: str) -> None:
+async def test_bodies_that_are(binding: Variant, media: str) -> None:
     async with hosting(Scripted()) as host:
         assert (await ask(host, binding.send(Content_Type=media))).status == 200
 
 
 @both
 @pytest.mark.parametrize("reason", list(Reason))
-async def test_every_error(binding: Spelling, reason: Reason) -> None:
+async def test_every_error(binding: Variant, reason: Reason) -> None:
     async def fail(_: Call[Any, Any]) -> Any:
         raise A2AError(
             reason, "told", violations=[Violation("a.b", "wrong")], metadata={"k": "v"}, retry_after=1.2
@@ -212,7 +212,7 @@ async def test_every_error(binding: Spelling, reason: Reason) -> None:
 
 
 @both
-async def test_a_defect_stays_in(binding: Spelling, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_stays_in(binding: Variant, caplog: pytest.LogCaptureFixture) -> None:
     async def fail(_: Call[Any, Any]) -> Any:
         raise KeyError("a secret")
 
@@ -226,7 +226,7 @@ async def test_a_defect_stays_in(binding: Spelling, caplog: pytest.LogCaptureFix
 
 @both
 async def test_a_cancellation_from_within_is_a_defect(
-    binding: Spelling, caplog: pytest.LogCaptureFixture
+    binding: Variant, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(_: Call[Any, Any]) -> Any:
         raise asyncio.CancelledError
@@ -238,7 +238,7 @@ async def test_a_cancellation_from_within_is_a_defect(
 
 
 @both
-async def test_an_answer_that_json_cannot_say(binding: Spelling) -> None:
+async def test_an_answer_that_json_cannot_say(binding: Variant) -> None:
     async def fail(_: Call[Any, Any]) -> Any:
         answer = reply()
         answer.message.metadata["x"] = float("nan")
@@ -249,7 +249,7 @@ async def test_an_answer_that_json_cannot_say(binding: Spelling) -> None:
 
 
 @both
-async def test_reply_parameters_are_headers(binding: Spelling) -> None:
+async def test_reply_parameters_are_headers(binding: Variant) -> None:
     async def answer(call: Call[Any, Any]) -> Any:
         call.context.reply["a2a-extensions"] = "urn:a"
         if call.operation.name == "GetTask":
@@ -268,7 +268,7 @@ async def test_reply_parameters_are_headers(binding: Spelling) -> None:
 @pytest.mark.parametrize("bad", [{"x": "a\r\nb"}, {"x": "\0"}, {"a b": "c"}, {"content-length": "5"}])
 @pytest.mark.parametrize("failing", [False, True])
 async def test_reply_parameters_that_cannot_be(
-    binding: Spelling, bad: dict[str, str], failing: bool, caplog: pytest.LogCaptureFixture
+    binding: Variant, bad: dict[str, str], failing: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def answer(call: Call[Any, Any]) -> Any:
         call.context.reply.update(bad)
@@ -283,7 +283,7 @@ async def test_reply_parameters_that_cannot_be(
 
 
 @both
-async def test_a_deadline_is_on_the_monotonic_clock(binding: Spelling) -> None:
+async def test_a_deadline_is_on_the_monotonic_clock(binding: Variant) -> None:
     service = Scripted()
     async with hosting(service) as host:
         before = time.monotonic()
@@ -298,7 +298,7 @@ async def test_a_deadline_is_on_the_monotonic_clock(binding: Spelling) -> None:
 
 
 @both
-async def test_extensions_from_several_headers(binding: Spelling) -> None:
+async def test_extensions_from_several_headers(binding: Variant) -> None:
     service = Scripted()
     async with hosting(service) as host:
         data = binding.send(A2A_Extensions="a, b").replace(b"Host: x", b"Host: x\r\na2a-extensions: c")
@@ -308,7 +308,7 @@ async def test_extensions_from_several_headers(binding: Spelling) -> None:
 
 @both
 @pytest.mark.parametrize("tenant", ["", "acme"])
-async def test_the_tenant_of_the_body(binding: Spelling, tenant: str) -> None:
+async def test_the_tenant_of_the_body(binding: Variant, tenant: str) -> None:
     service = Scripted()
     async with hosting(service) as host:
         await ask(host, binding.raw({"message": MESSAGE, "tenant": tenant}))
@@ -419,7 +419,7 @@ async def test_query_parameters_reach_the_request() -> None:
 
 
 @both
-async def test_many_callers_at_once(binding: Spelling) -> None:
+async def test_many_callers_at_once(binding: Variant) -> None:
     gathered = asyncio.Event()
     waiting = 0
 

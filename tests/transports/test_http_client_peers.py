@@ -91,7 +91,7 @@ async def test_a_stream_that_breaks(kind: str) -> None:
 
 @both
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-async def test_streams_in_any_spelling(kind: str, end: str) -> None:
+async def test_streams_in_any_variant(kind: str, end: str) -> None:
     tree = json.dumps(json.loads(result(kind, EVENT)), indent=1)
     lines = ["\ufeff: hello", "id: 1", "retry: 5", "event: message"]
     lines += [f"data: {line}" for line in tree.split("\n")] + [
@@ -227,7 +227,7 @@ async def test_an_error_with_any_status_and_id(status: str, id_: str) -> None:
         "",  # a2a-go 0.3.15
     ],
 )
-async def test_deleted_in_spellings_of_json_rpc(body: str) -> None:
+async def test_deleted_in_variants_of_json_rpc(body: str) -> None:
     async with peering(http(body)) as peer, dialling(peer.url, "JSONRPC") as service:
         request = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="c")
         await Client(service).delete_task_push_notification_config(request)
@@ -249,7 +249,7 @@ async def test_an_error_in_the_middle_of_a_stream() -> None:
 
 @pytest.mark.parametrize("body", ["", "{}", "null"])
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content"])
-async def test_deleted_in_several_spellings(body: str, status: str) -> None:
+async def test_deleted_in_several_variants(body: str, status: str) -> None:
     data = http("" if status.startswith("204") else body, status)
     if status.startswith("204"):
         data = b"HTTP/1.1 204 No Content\r\n\r\n"

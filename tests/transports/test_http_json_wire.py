@@ -144,7 +144,7 @@ def test_queries() -> None:
     }
 
 
-def test_queries_in_other_spellings() -> None:
+def test_queries_in_other_variants() -> None:
     assert exploded("GET", "/tasks", "page_size=5&status=2") == {"pageSize": 5, "status": 2}
     # As a2a-go 2.3.1 calls it.
     since = "2026-01-01T00:00:00Z"

@@ -98,7 +98,7 @@ def test_names_that_replies_cannot_use(name: str) -> None:
         parameters.reply_headers({name: "1"})
 
 
-def test_reply_parameters_in_their_usual_spelling() -> None:
+def test_reply_parameters_in_their_usual_variant() -> None:
     assert parameters.reply_headers({"a2a-extensions": "a, b", "x-id": "é"}) == (
         ("A2A-Extensions", "a, b"),
         ("x-id", "é"),

@@ -37,7 +37,7 @@ NEW_NAMES = {operation: operation.name for operation in METHODS}
 
 
 @dataclass(frozen=True)
-class Spelling:
+class Variant:
     """The requests of one binding for the same operations, in either version."""
 
     kind: str
@@ -79,11 +79,11 @@ class Spelling:
         return "data" not in error or error["message"] == "Request payload validation error"
 
 
-both = pytest.mark.parametrize("binding", [Spelling(kind) for kind in BINDINGS], ids=BINDINGS)
-REST, RPC = Spelling("HTTP+JSON"), Spelling("JSONRPC")
+both = pytest.mark.parametrize("binding", [Variant(kind) for kind in BINDINGS], ids=BINDINGS)
+REST, RPC = Variant("HTTP+JSON"), Variant("JSONRPC")
 
 
-async def spoken(binding: Spelling, dialects: Any, *, lenient: bool = False, **how: Any) -> str:
+async def spoken(binding: Variant, dialects: Any, *, lenient: bool = False, **how: Any) -> str:
     """The version in which a request was read, or the reason of its rejection."""
     service = Scripted()
     options = HostOptions(lenient_versions=lenient)
@@ -109,26 +109,26 @@ async def spoken(binding: Spelling, dialects: Any, *, lenient: bool = False, **h
     ],
 )
 @pytest.mark.parametrize("lenient", [False, True])
-async def test_old_callers(binding: Spelling, version: str, expected: str, lenient: bool) -> None:
+async def test_old_callers(binding: Variant, version: str, expected: str, lenient: bool) -> None:
     assert await spoken(binding, ALL, old=True, version=version, lenient=lenient) == expected
 
 
 @both
-async def test_old_callers_of_an_agent_that_has_the_older_version_only(binding: Spelling) -> None:
+async def test_old_callers_of_an_agent_that_has_the_older_version_only(binding: Variant) -> None:
     assert await spoken(binding, (V1_0, OLDER), old=True) == "0.2.5"
     assert await spoken(binding, (OLDER,), old=True) == "0.2.5"
     assert (await spoken(binding, (OLDER,), old=True, version="0.3")).startswith("VERSION_NOT_SUPPORTED")
 
 
 @both
-async def test_new_callers(binding: Spelling) -> None:
+async def test_new_callers(binding: Variant) -> None:
     for version in ("1.0", "1.0.1", " 1.0 "):
         assert await spoken(binding, ALL, old=False, version=version) == "1.0"
 
 
 @both
 @pytest.mark.parametrize("lenient", [False, True])
-async def test_several_versions_in_one_request(binding: Spelling, lenient: bool) -> None:
+async def test_several_versions_in_one_request(binding: Variant, lenient: bool) -> None:
     """Neither the first nor the last of them is taken, as over gRPC."""
     for first, second in (("1.0", "0.3"), ("0.3", "1.0")):
         how = {"old": False, "version": first, "a2a_version": second, "lenient": lenient}
@@ -137,7 +137,7 @@ async def test_several_versions_in_one_request(binding: Spelling, lenient: bool)
 
 
 @both
-async def test_a_caller_of_a_new_address_has_to_say_its_version(binding: Spelling) -> None:
+async def test_a_caller_of_a_new_address_has_to_say_its_version(binding: Variant) -> None:
     assert await spoken(binding, ALL, old=False) == "VERSION_NOT_SUPPORTED"
     assert await spoken(binding, (V1_0,), old=False) == "VERSION_NOT_SUPPORTED"
     assert await spoken(binding, ALL, old=False, lenient=True) == "1.0"
@@ -156,14 +156,14 @@ async def test_an_old_path_of_a_caller_that_declares_1_0_holds_a_tenant() -> Non
 
 
 @both
-async def test_a_new_address_of_a_caller_that_declares_an_old_version(binding: Spelling) -> None:
+async def test_a_new_address_of_a_caller_that_declares_an_old_version(binding: Variant) -> None:
     assert await spoken(binding, ALL, old=False, version="0.3") == "METHOD_NOT_FOUND (old)"
     assert await spoken(binding, ALL, old=False, version="0.3", lenient=True) == "1.0"
 
 
 @both
 @pytest.mark.parametrize("lenient", [False, True])
-async def test_an_unknown_version(binding: Spelling, lenient: bool) -> None:
+async def test_an_unknown_version(binding: Variant, lenient: bool) -> None:
     for version in ("2.0", "0.1", "x", "1.7"):
         said = await spoken(binding, ALL, old=False, version=version, lenient=lenient)
         assert said.startswith("VERSION_NOT_SUPPORTED")
@@ -179,7 +179,7 @@ async def test_a_rejection_lists_the_served_versions() -> None:
 
 
 @both
-async def test_unknown_methods(binding: Spelling) -> None:
+async def test_unknown_methods(binding: Variant) -> None:
     async with hosting(Scripted(), dialects=ALL) as host:
         for version, old in (("", True), ("0.3", True), ("0.2.5", True), ("1.0", False)):
             raw = (
@@ -194,7 +194,7 @@ async def test_unknown_methods(binding: Spelling) -> None:
 
 
 @both
-async def test_unreadable_requests_are_answered_in_the_form_of_old_callers(binding: Spelling) -> None:
+async def test_unreadable_requests_are_answered_in_the_form_of_old_callers(binding: Variant) -> None:
     path = "/" if binding == RPC else "/v1/message:send"
     async with hosting(Scripted(), dialects=ALL) as host:
         for version, text in (("", "Invalid JSON payload"), ("1.0", "")):
@@ -239,7 +239,7 @@ async def test_old_statuses_and_bodies() -> None:
 
 
 @both
-async def test_an_error_inside_an_old_stream(binding: Spelling) -> None:
+async def test_an_error_inside_an_old_stream(binding: Variant) -> None:
     async def stream(_: Call[Any, Any]) -> Any:
         yield update("one")
         raise A2AError(Reason.UNAVAILABLE, "later")
@@ -289,7 +289,7 @@ ONE, TWO = "https://e.example/1", "https://e.example/2"
     ],
 )
 async def test_extensions_under_either_name(
-    binding: Spelling, version: str, sent: dict[str, str], seen: tuple[str, ...], echoed: set[str]
+    binding: Variant, version: str, sent: dict[str, str], seen: tuple[str, ...], echoed: set[str]
 ) -> None:
     async def unary(call: Call[Any, Any]) -> Any:
         call.context.reply["a2a-extensions"] = ONE
@@ -305,7 +305,7 @@ async def test_extensions_under_either_name(
 
 
 @both
-async def test_who_named_no_extension_gets_the_names_of_its_version(binding: Spelling) -> None:
+async def test_who_named_no_extension_gets_the_names_of_its_version(binding: Variant) -> None:
     async def unary(call: Call[Any, Any]) -> Any:
         call.context.reply["a2a-extensions"] = ONE
         return hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
@@ -325,7 +325,7 @@ async def test_who_named_no_extension_gets_the_names_of_its_version(binding: Spe
     ],
 )
 async def test_declared_versions_of_clients(
-    binding: Spelling, dialect: Dialect, expected: dict[str, str]
+    binding: Variant, dialect: Dialect, expected: dict[str, str]
 ) -> None:
     service = Scripted()
     context = CallContext(parameters={"a2a-extensions": ONE, "a2a-version": "9.9"})
@@ -356,7 +356,7 @@ def noting() -> Scripted:
 
 
 @both
-async def test_side_content_of_an_old_request(binding: Spelling) -> None:
+async def test_side_content_of_an_old_request(binding: Variant) -> None:
     service = noting()
     async with hosting(service, dialects=ALL) as host:
         answer = await ask(host, binding.get("from-the-caller"))
@@ -368,7 +368,7 @@ async def test_side_content_of_an_old_request(binding: Spelling) -> None:
 
 
 @both
-async def test_callers_forge_nothing(binding: Spelling) -> None:
+async def test_callers_forge_nothing(binding: Variant) -> None:
     service = Scripted()
     async with hosting(service, dialects=ALL) as host:
         forged = {"X_A2A_Bridge_Aside": "forged"}
@@ -383,7 +383,7 @@ async def test_callers_forge_nothing(binding: Spelling) -> None:
 
 
 @both
-async def test_old_clients_say_it_in_the_message_and_new_ones_beside_it(binding: Spelling) -> None:
+async def test_old_clients_say_it_in_the_message_and_new_ones_beside_it(binding: Variant) -> None:
     for dialect in (OLD, V1_0):
         service = noting()
         context = CallContext(side_channel="from-the-caller")
@@ -405,7 +405,7 @@ async def test_old_clients_say_it_in_the_message_and_new_ones_beside_it(binding:
 
 
 @both
-async def test_side_content_of_messages_crosses_two_bridges(binding: Spelling) -> None:
+async def test_side_content_of_messages_crosses_two_bridges(binding: Variant) -> None:
     agent = noting()
     async with AsyncExitStack() as stack:
         far = await stack.enter_async_context(hosting(agent, dialects=(OLD,)))
@@ -419,7 +419,7 @@ async def test_side_content_of_messages_crosses_two_bridges(binding: Spelling) -
 
 
 @both
-async def test_an_old_agent_cannot_speak_to_the_bridge_in_headers(binding: Spelling) -> None:
+async def test_an_old_agent_cannot_speak_to_the_bridge_in_headers(binding: Variant) -> None:
     service = noting()
     context = CallContext()
     old_errors = Dialect(

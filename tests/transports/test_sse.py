@@ -1,4 +1,4 @@
-"""Server-sent events: every spelling the format allows, cut anywhere."""
+"""Server-sent events: every variant the format allows, cut anywhere."""
 
 from __future__ import annotations
 

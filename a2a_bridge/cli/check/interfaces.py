@@ -213,5 +213,5 @@ def _key(candidate: Candidate) -> str:
 
 
 def _family(dialect: Dialect) -> str:
-    """All versions before 1.0 have one spelling of the question for a task."""
+    """All versions before 1.0 have one variant of the question for a task."""
     return "0.x" if is_old(hub.AgentInterface(protocol_version=dialect.version)) else dialect.version

@@ -1,7 +1,7 @@
-"""The flags of the client commands. Their spellings are in `specification.py`.
+"""The flags of the client commands. Their variants are in `specification.py`.
 
 Rules:
-1. A field with the name of a row of `OPTIONS` has the spellings and the variable of that row.
+1. A field with the name of a row of `OPTIONS` has the variants and the variable of that row.
 2. What the specification does not have, such as `--cacert`, is inherited from the flags of all commands, and
    `--help-all` shows it.
 """

@@ -307,7 +307,7 @@ def _digest(value: Any) -> str:
 
 
 def _without_stashes(value: Any) -> Any:
-    # The spelling of a part makes no difference to its content.
+    # The variant of a part makes no difference to its content.
     if type(value) is list:
         return [_without_stashes(one) for one in value]
     if type(value) is dict:

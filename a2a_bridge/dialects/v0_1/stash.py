@@ -7,7 +7,7 @@ two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may
 1. On conversion to 0.3, content that encode(decode(x)) loses is recorded as entries (see `unmapped`). Regular
    input has no entries, and no stash.
 2. On conversion to 0.1, an entry is used only if the object with it still decodes to the same 0.3 object. So
-   a stash decides the spelling and never the meaning, whatever its origin and whatever the changes to the
+   a stash decides the variant and never the meaning, whatever its origin and whatever the changes to the
    object since.
 3. The stash is an unknown member in 0.3, which allows unknown members; it is carried as these are.
 """
@@ -56,7 +56,7 @@ def decode_unit(wire: Unit, decode: Coding, encode: Coding) -> Unit:
 
 
 def encode_unit(tree: Unit, decode: Coding, encode: Coding) -> Unit:
-    """A unit of 0.3 as one of 0.1, in the spelling of its stash as far as the stash still applies."""
+    """A unit of 0.3 as one of 0.1, in the variant of its stash as far as the stash still applies."""
     if STASH not in tree:
         return encode(tree)
     tree = dict(tree)

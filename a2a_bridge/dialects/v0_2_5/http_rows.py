@@ -2,7 +2,7 @@
 v0.2.5).
 
 Both versions read all names. The usual name of one version becomes the usual name of the other, and an
-unusual one the unusual one, so that a round trip preserves it. Bodies in the spelling of JSON-RPC have no
+unusual one the unusual one, so that a round trip preserves it. Bodies in the variant of JSON-RPC have no
 such names.
 """
 
@@ -21,7 +21,7 @@ Rename = Callable[[Any], Any]
 
 
 def _exchange(tree: Any, one: str, other: str) -> Any:
-    """The object with the values of these two members exchanged, unless it has the spelling of JSON-RPC."""
+    """The object with the values of these two members exchanged, unless it has the variant of JSON-RPC."""
     if type(tree) is not dict or not (one in tree or other in tree) or says_kind(tree.get(one)):
         return tree
     names = {one: other, other: one}

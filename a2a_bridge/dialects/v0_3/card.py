@@ -1,4 +1,4 @@
-"""The agent card as 0.3 and 0.2.5 spell it. Which interfaces an agent really has is decided elsewhere.
+"""The agent card as 0.3 and 0.2.5 encode it. Which interfaces an agent really has is decided elsewhere.
 
 Content that the members of the other version cannot express is carried, so that a card is the same after a
 round trip:
@@ -169,7 +169,7 @@ def _try_decode(tree: Json, version: str) -> hub.AgentCard | None:
 
 
 def _hub_tree(card: hub.AgentCard) -> Json:
-    """The card as 1.0 spells it."""
+    """The card as 1.0 encodes it."""
     tree: Json = _encode_hub(card)
     return tree
 

@@ -33,7 +33,7 @@ _decode = decoder(hub.AgentInterface)
 _encode = encoder(hub.AgentInterface)
 
 #: the text of a version in `protocolVersion`, for interfaces that give only Major.Minor
-_SPELLED = {"0.3": "0.3.0", "0.2": "0.2.5"}
+_ENCODED = {"0.3": "0.3.0", "0.2": "0.2.5"}
 _TEXTS = ("url", "protocolBinding", "protocolVersion", "tenant")
 
 
@@ -86,7 +86,7 @@ def places(interfaces: Iterable[hub.AgentInterface]) -> list[hub.AgentInterface]
 
 def format_version(version: str) -> str:
     """The text of a version in `protocolVersion`: with its patch, if known."""
-    return _SPELLED.get(version.strip(), version)
+    return _ENCODED.get(version.strip(), version)
 
 
 def _text(tree: JsonObject, name: str, path: str = "") -> str:

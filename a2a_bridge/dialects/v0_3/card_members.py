@@ -128,7 +128,7 @@ def _agree(card: hub.AgentCard, alternatives: Alternatives) -> bool:
 def _pick(value: Json, table: Any) -> Any:
     """The value without the members that the table does not name. Values of other types stay as they are.
 
-    It keeps the 1.0 codec from reading members and spellings that 0.x does not have.
+    It keeps the 1.0 codec from reading members and variants that 0.x does not have.
     """
     if type(table) is list and type(value) is list:
         return [_pick(one, table[0]) for one in value]

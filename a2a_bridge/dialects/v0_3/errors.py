@@ -1,4 +1,4 @@
-"""Errors as 0.3 spells them on each binding (spec 0.3.0, section 8). Their details are those of 1.0.
+"""Errors as 0.3 encodes them on each binding (spec 0.3.0, section 8). Their details are those of 1.0.
 
 The text of 0.3 defines numbers and default messages. For HTTP+JSON and gRPC the format follows the servers of
 that version: their own HTTP statuses, their own gRPC statuses, the name of the type beside or before the
@@ -43,8 +43,8 @@ from a2a_bridge.dialects.v1_0.errors import (
 from a2a_bridge.peers import ErrorData, caller
 
 
-class _Spelling(NamedTuple):
-    """How 0.3 spells one reason."""
+class _Variant(NamedTuple):
+    """How 0.3 encodes one reason."""
 
     #: the name of its type
     name: str
@@ -61,38 +61,38 @@ class _Spelling(NamedTuple):
 
 
 _UNIMPLEMENTED = GrpcStatus.UNIMPLEMENTED
-_SPELLINGS: Mapping[Reason, _Spelling] = {
-    Reason.TASK_NOT_FOUND: _Spelling("TaskNotFoundError"),
-    Reason.TASK_NOT_CANCELABLE: _Spelling("TaskNotCancelableError", http=409, python=_UNIMPLEMENTED),
-    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: _Spelling(
+_VARIANTS: Mapping[Reason, _Variant] = {
+    Reason.TASK_NOT_FOUND: _Variant("TaskNotFoundError"),
+    Reason.TASK_NOT_CANCELABLE: _Variant("TaskNotCancelableError", http=409, python=_UNIMPLEMENTED),
+    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: _Variant(
         "PushNotificationNotSupportedError", http=501, grpc=_UNIMPLEMENTED
     ),
-    Reason.UNSUPPORTED_OPERATION: _Spelling("UnsupportedOperationError", http=501, grpc=_UNIMPLEMENTED),
-    Reason.CONTENT_TYPE_NOT_SUPPORTED: _Spelling(
+    Reason.UNSUPPORTED_OPERATION: _Variant("UnsupportedOperationError", http=501, grpc=_UNIMPLEMENTED),
+    Reason.CONTENT_TYPE_NOT_SUPPORTED: _Variant(
         "ContentTypeNotSupportedError", http=415, python=_UNIMPLEMENTED
     ),
-    Reason.INVALID_AGENT_RESPONSE: _Spelling("InvalidAgentResponseError", http=502),
-    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: _Spelling(
+    Reason.INVALID_AGENT_RESPONSE: _Variant("InvalidAgentResponseError", http=502),
+    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: _Variant(
         "AuthenticatedExtendedCardNotConfiguredError",
         text="Authenticated Extended Card is not configured",
         http=404,
     ),
-    Reason.EXTENSION_SUPPORT_REQUIRED: _Spelling("ExtensionSupportRequiredError", grpc=_UNIMPLEMENTED),
-    Reason.VERSION_NOT_SUPPORTED: _Spelling("VersionNotSupportedError", grpc=_UNIMPLEMENTED),
-    Reason.PARSE_ERROR: _Spelling("JSONParseError", text="Invalid JSON payload", python=GrpcStatus.INTERNAL),
-    Reason.INVALID_REQUEST: _Spelling("InvalidRequestError", text="Request payload validation error"),
-    Reason.METHOD_NOT_FOUND: _Spelling("MethodNotFoundError", python=GrpcStatus.NOT_FOUND),
-    Reason.INVALID_PARAMS: _Spelling("InvalidParamsError", http=422),
-    Reason.INTERNAL_ERROR: _Spelling("InternalError"),
+    Reason.EXTENSION_SUPPORT_REQUIRED: _Variant("ExtensionSupportRequiredError", grpc=_UNIMPLEMENTED),
+    Reason.VERSION_NOT_SUPPORTED: _Variant("VersionNotSupportedError", grpc=_UNIMPLEMENTED),
+    Reason.PARSE_ERROR: _Variant("JSONParseError", text="Invalid JSON payload", python=GrpcStatus.INTERNAL),
+    Reason.INVALID_REQUEST: _Variant("InvalidRequestError", text="Request payload validation error"),
+    Reason.METHOD_NOT_FOUND: _Variant("MethodNotFoundError", python=GrpcStatus.NOT_FOUND),
+    Reason.INVALID_PARAMS: _Variant("InvalidParamsError", http=422),
+    Reason.INTERNAL_ERROR: _Variant("InternalError"),
 }
-_NAMELESS = _Spelling("")
-_BY_NAME = {one.name: reason for reason, one in _SPELLINGS.items()} | {
+_NAMELESS = _Variant("")
+_BY_NAME = {one.name: reason for reason, one in _VARIANTS.items()} | {
     "ExtendedAgentCardNotConfiguredError": Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED,
 }
 _REASONS = frozenset(reason.name for reason in Reason)
 
 #: reasons with a number in the text of 0.3
-KNOWN = frozenset(_SPELLINGS) - {Reason.EXTENSION_SUPPORT_REQUIRED, Reason.VERSION_NOT_SUPPORTED}
+KNOWN = frozenset(_VARIANTS) - {Reason.EXTENSION_SUPPORT_REQUIRED, Reason.VERSION_NOT_SUPPORTED}
 
 _VALUE = any_details.PREFIX + "google.protobuf.Value"
 #: the member of an object in `data` that holds the details of 1.0
@@ -100,12 +100,12 @@ _DETAILS = "details"
 _NAME = re.compile(r"([A-Za-z]{1,60}Error)(?:: ?|$)")
 _BY_DEFAULT_TEXT = {
     text.lower(): reason
-    for reason, one in _SPELLINGS.items()
+    for reason, one in _VARIANTS.items()
     if reason.level == "rpc"
     for text in (reason.text, one.text or reason.text)
 }
 _TEXTS = BY_TEXT | {
-    one.text.lower(): reason for reason, one in _SPELLINGS.items() if one.text and reason.level == "a2a"
+    one.text.lower(): reason for reason, one in _VARIANTS.items() if one.text and reason.level == "a2a"
 }
 #: texts with which servers report an unknown route or rpc
 _NO_ROUTE = frozenset(
@@ -153,8 +153,8 @@ def encode_http_json(error: A2AError) -> ErrorReply[Any]:
     `error` object of 1.0.
     """
     reason = error.reason
-    spelling = _SPELLINGS.get(reason, _NAMELESS)
-    status = spelling.http or reason.http
+    variant = _VARIANTS.get(reason, _NAMELESS)
+    status = variant.http or reason.http
     text = _own_text(reason, error.message)
     inner = {
         "code": status,
@@ -162,7 +162,7 @@ def encode_http_json(error: A2AError) -> ErrorReply[Any]:
         "message": text,
         "details": json_details(error),
     }
-    named = {"type": spelling.name} if spelling.name else {}
+    named = {"type": variant.name} if variant.name else {}
     return ErrorReply(status, {**named, "code": error.code, "message": text, "error": inner})
 
 
@@ -170,7 +170,7 @@ def encode_grpc(error: A2AError) -> ErrorReply[bytes]:
     """A status whose message starts with the name of the type, and a google.rpc.Status with the same
     content.
     """
-    return _grpc(error, _SPELLINGS.get(error.reason, _NAMELESS).grpc or error.reason.grpc)
+    return _grpc(error, _VARIANTS.get(error.reason, _NAMELESS).grpc or error.reason.grpc)
 
 
 def encode_grpc_declared(error: A2AError) -> ErrorReply[bytes]:
@@ -182,8 +182,8 @@ def encode_grpc_declared(error: A2AError) -> ErrorReply[bytes]:
 
 def _grpc(error: A2AError, status: GrpcStatus) -> ErrorReply[bytes]:
     text = _own_text(error.reason, error.message)
-    if error.reason in _SPELLINGS:
-        text = f"{_SPELLINGS[error.reason].name}: {text}"
+    if error.reason in _VARIANTS:
+        text = f"{_VARIANTS[error.reason].name}: {text}"
     return ErrorReply(int(status), any_details.status(status, text, json_details(error)), text)
 
 
@@ -355,8 +355,8 @@ def _by_http_status(status: int, message: str, operation: ops.Operation[Any, Any
 
 def _statuses(reason: Reason) -> set[GrpcStatus]:
     """The statuses with which SDKs send a reason."""
-    spelling = _SPELLINGS[reason]
-    return {reason.grpc, spelling.grpc or reason.grpc, spelling.python or reason.grpc}
+    variant = _VARIANTS[reason]
+    return {reason.grpc, variant.grpc or reason.grpc, variant.python or reason.grpc}
 
 
 def _by_grpc_status(
@@ -386,12 +386,12 @@ def _not_found(message: str, operation: ops.Operation[Any, Any] | None) -> Reaso
 
 
 def _own_text(reason: Reason, message: str) -> str:
-    own = _SPELLINGS.get(reason, _NAMELESS).text
+    own = _VARIANTS.get(reason, _NAMELESS).text
     return own if own and message == reason.text else message
 
 
 def _hub_text(error: A2AError) -> A2AError:
-    if error.message == _SPELLINGS.get(error.reason, _NAMELESS).text:
+    if error.message == _VARIANTS.get(error.reason, _NAMELESS).text:
         error.message = error.reason.text
     return error
 

@@ -105,7 +105,7 @@ CONFIGS_CHANNEL = of_list(CONFIG_CHANNEL, _configs, lambda tree, configs: {**tre
 
 
 def decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
-    """A configuration in a response, in either spelling."""
+    """A configuration in a response, in either variant."""
     tree = an_object(tree)
     if "taskId" in tree:
         config: hub.TaskPushNotificationConfig = push_configs.TASK_CONFIG.decode(tree)

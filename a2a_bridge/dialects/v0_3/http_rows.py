@@ -1,9 +1,9 @@
 """The HTTP+JSON rows of 0.3: operations, rules below /v1 and JSON trees. Not the form's errors.
 
 Rules:
-1. Two spellings are in use. The proto of 0.3 implies ProtoJSON of a2a.v1 (`content`, ROLE_USER), which
+1. Two variants are in use. The proto of 0.3 implies ProtoJSON of a2a.v1 (`content`, ROLE_USER), which
    implementations use; the specification's text (0.3.0, 3.5.3) implies the objects of JSON-RPC (`parts`,
-   `kind`, "user"). The members of a request show its spelling, and the response uses the same. A request
+   `kind`, "user"). The members of a request show its variant, and the response uses the same. A request
    without such members is ProtoJSON.
 2. All names that ProtoJSON has had are read: those of 0.2.5 (`request`, `msg`, `update`) and snake_case.
 3. Callers can list tasks as the text defines it (GET /v1/tasks, a bare array). No agent is known to support
@@ -69,11 +69,11 @@ def _post(template: str, **query: str) -> HttpRule:
 _CONFIGS_PATH = "/v1/tasks/{taskId}/pushNotificationConfigs"
 
 
-# --- detection of the spelling ---
+# --- detection of the variant ---
 
 
 def says_kind(tree: Any) -> bool:
-    """Whether an object (a message, a task, an event) is spelled as in JSON-RPC; False if undetermined."""
+    """Whether an object (a message, a task, an event) is encoded as in JSON-RPC; False if undetermined."""
     if type(tree) is not dict or "content" in tree:
         return False
     if "kind" in tree or "parts" in tree:
@@ -110,7 +110,7 @@ def _decode_listed(tree: Json) -> hub.ListTasksResponse:
     return hub.ListTasksResponse(tasks=tasks, page_size=len(tasks), total_size=len(tasks))
 
 
-# --- answers, in either spelling ---
+# --- answers, in either variant ---
 
 _MEMBERS = {
     "task": "task",
@@ -134,7 +134,7 @@ def _decode_task(files: Files, tree: Json) -> hub.Task:
 
 
 def _decode_either(pair: Pair, decode_kind: Coder, files: Files, tree: Json) -> Any:
-    """A response or an event in either spelling. decode_kind: the decoder of JSON-RPC."""
+    """A response or an event in either variant. decode_kind: the decoder of JSON-RPC."""
     found = _in_kind(tree)
     return decode_tree(pair, an_object(tree), files) if found is None else decode_kind(found)
 
@@ -144,7 +144,7 @@ _decode_event = partial(_decode_either, EVENT, shapes.EVENT.decode)
 
 
 def _in_kind(tree: Json) -> JsonObject | None:
-    """The object in a response with the spelling of JSON-RPC; agents may omit its wrapper."""
+    """The object in a response with the variant of JSON-RPC; agents may omit its wrapper."""
     if type(tree) is not dict:
         return None
     if type(tree.get("kind")) is str:
@@ -289,7 +289,7 @@ _IN_KIND: Mapping[Any, Callable[[Any], bool]] = {
     ops.CANCEL_TASK: _canceled_in_kind,
     ops.CREATE_PUSH_CONFIG: _created_in_kind,
 }
-"""Operations with two spellings, and the test for requests in that of JSON-RPC."""
+"""Operations with two variants, and the test for requests in that of JSON-RPC."""
 
 
 def _kind_row(proto: HttpRow) -> HttpRow:

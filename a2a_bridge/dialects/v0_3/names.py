@@ -2,7 +2,7 @@
 
 Rules:
 1. A name is matched as a whole: `tasks/a/b` is an error and never the task `a`.
-2. A segment spells "/" as %2F, and the "%" of a literal %2F or %25 as %25. Nothing else is changed, so that
+2. A segment encodes "/" as %2F, and the "%" of a literal %2F or %25 as %25. Nothing else is changed, so that
    ids with other characters read the same for peers that do not decode segments. Reading is the exact
    inverse.
 3. A parent is `tasks/{id}`. The collection itself is also accepted, and `task` for `tasks`, as A2A 0.3.0 and

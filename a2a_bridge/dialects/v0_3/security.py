@@ -1,4 +1,4 @@
-"""Security schemes and requirements as 0.x cards spell them. Authentication itself is elsewhere.
+"""Security schemes and requirements as 0.x cards encode them. Authentication itself is elsewhere.
 
 Rules (A2A 0.3, 5.5.3; A2A 1.0, 4.5):
 1. `type` determines a scheme. An unknown type becomes a scheme without content. All other members are those

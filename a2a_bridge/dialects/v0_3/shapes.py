@@ -37,7 +37,7 @@ STATES = {
     "auth-required": 8,
     "unknown": 0,
 }
-#: the spelling of one of them in the protobuf file of 0.3
+#: the variant of one of them in the protobuf file of 0.3
 STATE_ALIASES = {"cancelled": "canceled"}
 ROLES = {"user": 1, "agent": 2}
 FINAL_STATES = frozenset(name for name, number in STATES.items() if number in annotation.FINAL_STATES)

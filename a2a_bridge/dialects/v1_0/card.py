@@ -1,4 +1,4 @@
-"""The agent card as 1.0 spells it: strict ProtoJSON, with no member of another version (spec 4.4, 8.2)."""
+"""The agent card as 1.0 encodes it: strict ProtoJSON, with no member of another version (spec 4.4, 8.2)."""
 
 from __future__ import annotations
 

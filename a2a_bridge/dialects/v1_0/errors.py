@@ -1,4 +1,4 @@
-"""Errors as 1.0 spells them on each binding (spec 1.0.1 sections 9.5, 10.6, 11.6).
+"""Errors as 1.0 encodes them on each binding (spec 1.0.1 sections 9.5, 10.6, 11.6).
 
 Decoding is tolerant: ErrorInfo.reason first, because five errors share one status; then the JSON-RPC number;
 then the text, which is the only indication from some peers; the bare status last.

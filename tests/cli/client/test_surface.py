@@ -297,7 +297,7 @@ async def test_completion_scripts(shell: str) -> None:
 
 
 @req("CLI_002")
-def test_completion_offers_the_newest_spelling() -> None:
+def test_completion_offers_the_newest_variant() -> None:
     env = {"_A2A_BRIDGE_COMPLETE": "complete_bash", "COMP_WORDS": "a2a-bridge send --te", "COMP_CWORD": "2"}
     script = Path(sys.executable).parent / "a2a-bridge"
     done = subprocess.run([script], env={**os.environ, **env}, capture_output=True, text=True, check=True)

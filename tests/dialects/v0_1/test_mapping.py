@@ -60,7 +60,7 @@ def test_a_message_gets_an_id_from_its_content_and_place() -> None:
     assert len({id_of("a", "t"), id_of("b", "t"), id_of("a", "u")}) == 3
 
 
-def test_the_spelling_of_a_part_does_not_change_the_id_of_its_message() -> None:
+def test_the_variant_of_a_part_does_not_change_the_id_of_its_message() -> None:
     usual = messages.decode_message({"role": "user", "parts": [{"type": "text", "text": "a"}]}, "t")
     odd = messages.decode_message(
         {"role": "user", "parts": [{"type": "text", "text": "a", "metadata": None}]}, "t"

@@ -94,12 +94,12 @@ def test_every_rule_of_the_proto_is_served_and_more() -> None:
         assert [one.address for one in HTTP_JSON_FORM.rows] == [one.address for one in forms[HTTP_JSON].rows]
 
 
-# --- two spellings ---
+# --- two variants ---
 
 
 @pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE])
 @pytest.mark.parametrize("body", [PROTO_BODY, OLD_BODY, KIND_BODY])
-def test_a_message_is_read_in_every_spelling(operation: Any, body: Any) -> None:
+def test_a_message_is_read_in_every_variant(operation: Any, body: Any) -> None:
     message = asked(operation, body).decode_request(body)
     unmapped.strip(message)
     assert message.message == MESSAGE
@@ -192,9 +192,7 @@ EVENTS: list[tuple[hub.StreamResponse, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("event", "proto", "kind"), EVENTS)
-def test_events_are_written_in_the_askers_spelling_and_read_in_both(
-    event: Any, proto: Any, kind: Any
-) -> None:
+def test_events_are_written_in_the_askers_variant_and_read_in_both(event: Any, proto: Any, kind: Any) -> None:
     assert asked(ops.SEND_STREAMING_MESSAGE, PROTO_BODY).encode_response(event) == proto
     assert asked(ops.SEND_STREAMING_MESSAGE, KIND_BODY).encode_response(event) == kind
     for tree in (proto, kind, next(iter(kind.values()))):
@@ -449,7 +447,7 @@ def test_a_configuration_is_sent_as_both_sdks_read_it() -> None:
 
 
 @pytest.mark.parametrize("tree", [PROTO_CONFIG, KIND_CONFIG])
-def test_configurations_are_read_in_either_spelling(tree: Any) -> None:
+def test_configurations_are_read_in_either_variant(tree: Any) -> None:
     assert row(ops.GET_PUSH_CONFIG).decode_response(tree) == CONFIG
     listed = hub.ListTaskPushNotificationConfigsResponse(configs=[CONFIG])
     assert row(ops.LIST_PUSH_CONFIGS).decode_response([tree]) == listed

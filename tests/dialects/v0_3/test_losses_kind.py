@@ -283,7 +283,7 @@ def test_L06_a_missing_state_and_a_missing_status_are_unknown_and_stay_missing()
         check(shapes.TASK.decode, shapes.TASK.encode, tree)
 
 
-def test_L06_the_other_spelling_of_canceled_is_understood() -> None:
+def test_L06_the_other_variant_of_canceled_is_understood() -> None:
     tree = {**TASK, "status": {"state": "cancelled"}}
     assert shapes.TASK.decode(tree).status.state == hub.TASK_STATE_CANCELED
     check(shapes.TASK.decode, shapes.TASK.encode, tree)
@@ -338,7 +338,7 @@ def file(**members: Any) -> dict[str, Any]:
         ("+/8", b"\xfb\xff"), ("", b""),
     ],
 )  # fmt: skip
-def test_L09_base64_in_any_spelling(text: str, octets: bytes) -> None:
+def test_L09_base64_in_any_variant(text: str, octets: bytes) -> None:
     assert parts.PART.decode(file(bytes=text)).raw == octets
     check(parts.PART.decode, parts.PART.encode, file(bytes=text))
 

@@ -337,7 +337,7 @@ def test_L26_both_names_of_the_extensions_header_are_known() -> None:
 # L27 push notifications
 
 
-def test_L27_a_push_notification_is_spelled_as_its_version_does() -> None:
+def test_L27_a_push_notification_is_encoded_as_its_version_does() -> None:
     assert V0_3.push is not None
     assert V1_0.push is not None
     event = hub.StreamResponse(task=shapes.TASK.decode(TASK))

@@ -346,7 +346,7 @@ def test_valid_trees_have_no_violations() -> None:
     assert models.read(models.TaskQueryParams, {"id": "t", "historyLength": -3.0}).history_length == -3
 
 
-def test_attributes_answer_to_both_spellings() -> None:
+def test_attributes_answer_to_both_variants() -> None:
     spoken = models.Message(messageId="m", role="user", parts=[models.TextPart(text="a")])
     assert spoken == models.Message(message_id="m", role=models.Role.user, parts=[{"text": "a"}])
     assert (spoken.messageId, spoken.message_id) == ("m", "m")

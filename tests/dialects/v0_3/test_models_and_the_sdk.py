@@ -47,18 +47,18 @@ def members(model: type[BaseModel]) -> dict[str, Any]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def spelled(schema: Any, definitions: dict[str, Any]) -> Any:
+def encoded(schema: Any, definitions: dict[str, Any]) -> Any:
     """The content of a schema, without texts, order and names of branches."""
     if "$ref" in schema:
         return schema["$ref"].rpartition("/")[2]
     options = schema.get("anyOf") or schema.get("oneOf")
     if options:
-        return frozenset(spelled(one, definitions) for one in options)
+        return frozenset(encoded(one, definitions) for one in options)
     if schema.get("type") == "array":
-        return ("array", spelled(schema["items"], definitions))
+        return ("array", encoded(schema["items"], definitions))
     if schema.get("type") == "object":
         extra = schema.get("additionalProperties", True)
-        return ("object", extra if isinstance(extra, bool) else spelled(extra, definitions))
+        return ("object", extra if isinstance(extra, bool) else encoded(extra, definitions))
     return schema.get("const", schema.get("type", "any"))
 
 
@@ -88,7 +88,7 @@ def test_every_member_has_the_same_name_default_and_type() -> None:
             if not same:
                 defaults.add((name, member))
             schemas = [cls.model_json_schema() for cls in (own, other)]
-            one, two = (spelled(schema["properties"][member], schema.get("$defs", {})) for schema in schemas)
+            one, two = (encoded(schema["properties"][member], schema.get("$defs", {})) for schema in schemas)
             if one != two:
                 types.add((name, member))
     assert (defaults, types) == (set(DEFAULTS), set(TYPES))
@@ -98,7 +98,7 @@ def test_unions_have_the_same_branches() -> None:
     for name, other in theirs().items():
         if issubclass(other, RootModel) and name != "A2A":
             own, two = (cls.model_json_schema() for cls in (getattr(models, name), other))
-            assert spelled(own, {}) == spelled(two, {}), name
+            assert encoded(own, {}) == encoded(two, {}), name
 
 
 def test_the_sdk_and_we_read_each_others_messages() -> None:

@@ -48,7 +48,7 @@ def test_only_necessary_characters_are_escaped(task_id: str, name: str) -> None:
         "tasks/t/pushNotificationConfigs/",
     ],
 )
-def test_parents_are_read_in_every_spelling_they_have_had(parent: str) -> None:
+def test_parents_are_read_in_every_variant_they_have_had(parent: str) -> None:
     assert names.decode_parent(parent) == "t"
 
 

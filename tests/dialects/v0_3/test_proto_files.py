@@ -116,7 +116,7 @@ def test_callers_get_files_in_the_encoding_of_their_profile(
 
 
 @pytest.mark.parametrize("octets", [PNG, b64encode(PNG)])
-def test_an_unknown_caller_gets_the_spelling_that_it_used(octets: bytes) -> None:
+def test_an_unknown_caller_gets_the_variant_that_it_used(octets: bytes) -> None:
     row = GRPC_FORM.row(ops.SEND_MESSAGE)
     assert row is not None
     assert row.extras.variant is not None

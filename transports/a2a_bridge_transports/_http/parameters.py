@@ -53,7 +53,7 @@ FRAMING = frozenset(
         "upgrade",
     }
 )
-_SPELLING = {
+_VARIANT = {
     VERSION_PARAMETER: "A2A-Version",
     EXTENSIONS_PARAMETER: "A2A-Extensions",
     OLDER_EXTENSIONS: "X-A2A-Extensions",
@@ -219,7 +219,7 @@ def reply_headers(
         if not _NAME.fullmatch(name) or name.lower() in FRAMING or not is_value(value):
             raise ValueError(f"{name!r} cannot be sent as a response header")
         names = extensions if name == EXTENSIONS_PARAMETER else (name,)
-        found += [(_SPELLING.get(one.lower(), one), value) for one in names]
+        found += [(_VARIANT.get(one.lower(), one), value) for one in names]
     return tuple(found)
 
 

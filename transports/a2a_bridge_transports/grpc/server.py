@@ -58,8 +58,8 @@ from a2a_bridge_transports.grpc.wire import (
 
 log = logging.getLogger("a2a_bridge.grpc")
 
-#: accepted spellings of its version that one dialect remembers
-_SPELLINGS = 16
+#: accepted variants of its version that one dialect remembers
+_VARIANTS = 16
 #: the text for calls that the end of the server ends
 GOING_AWAY = "The server is shutting down"
 #: the service name of every version; the package tells the version
@@ -238,7 +238,7 @@ class _Side:
     max_values: int
     running: Running
     authenticate: Authenticate | None
-    spellings: set[str | None] = field(default_factory=set)
+    variants: set[str | None] = field(default_factory=set)
 
     def guard(self, row: Row[str, bytes]) -> Handler:
         """A handler of a row's calls that handles all errors."""
@@ -249,7 +249,7 @@ class _Side:
         return self._stream(row) if row.streaming else self._unary(row)
 
     def _by_variant(self, row: Row[str, bytes]) -> Answer:
-        """Answers each call in its own spelling."""
+        """Answers each call in its own variant."""
         variant = row.extras.variant
 
         async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> bytes | None:
@@ -363,10 +363,10 @@ class _Side:
             raise request_too_large(self.max_body)
         parameters = parameters_of(context.invocation_metadata())
         declared = parameters.get(VERSION_PARAMETER)
-        if declared not in self.spellings:
+        if declared not in self.variants:
             detect_among(declared, (self.dialect,), self.offered, _service_of)
-            if len(self.spellings) < _SPELLINGS:
-                self.spellings.add(declared)
+            if len(self.variants) < _VARIANTS:
+                self.variants.add(declared)
         if not self.dialect.declares:
             parameters.pop(SIDE_CHANNEL, None)  # for use between bridges only; here the row sets it
         remaining = context.time_remaining()

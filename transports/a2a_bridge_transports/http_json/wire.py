@@ -174,8 +174,8 @@ def explode(match: Match, query: str, body: Json) -> Json:
     if rule.body and rule.query:
         tree = {**_from_query(query, rule, members), **tree}
     for name, value in zip(members, values, strict=True):
-        for spelling in {name, _CAMEL.sub(_underscore, name)}:
-            present = tree.pop(spelling, None)
+        for variant in {name, _CAMEL.sub(_underscore, name)}:
+            present = tree.pop(variant, None)
             if present not in (None, "", value):
                 raise invalid_params(name, "is not what the path says")
         tree[name] = value
@@ -234,8 +234,8 @@ def _from_query(query: str, rule: HttpRule, members: tuple[str, ...]) -> JsonObj
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MAX_QUERY_FIELDS)
     except ValueError:
         raise invalid_params("", "the query cannot be read") from None
-    for spelled, text in pairs:
-        name = spelled if spelled in kinds else _SNAKE.sub(lambda match: match[1].upper(), spelled)
+    for encoded, text in pairs:
+        name = encoded if encoded in kinds else _SNAKE.sub(lambda match: match[1].upper(), encoded)
         name = rule.aliases.get(name, name)
         kind = kinds.get(name) or ("string" if name in members else "")
         if not kind:
