@@ -21,8 +21,8 @@ from a2a_bridge import codec
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
-from a2a_bridge.dialects.carrying import loads
 from a2a_bridge.dialects.detect import normalise
+from a2a_bridge.dialects.signed_extras import loads
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

@@ -79,7 +79,7 @@ def parse_peer(name: str, flag: str = "--peer") -> str:
 
 def use_bridge_key(text: str) -> None:
     """Sets the key of `--bridge-key`, if given. Raises typer.BadParameter."""
-    from a2a_bridge.dialects.carrying import use_key
+    from a2a_bridge.dialects.signed_extras import use_key
 
     try:
         secret = Path(text[1:]).read_bytes().strip() if text.startswith("@") else text.encode()

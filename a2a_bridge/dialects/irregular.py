@@ -106,8 +106,8 @@ def text_of(shape: Shape, source: Any) -> str:
     entries = [one for one in entries if one[0] not in reader.on_drop]
     if not entries:
         return text
-    carried = unmapped.write(KIND, entries)
-    return text + scalars.metadata_entry(shape.metadata_tag, KEY, scalars.value_of(carried, 1))
+    preserved = unmapped.write(KIND, entries)
+    return text + scalars.metadata_entry(shape.metadata_tag, KEY, scalars.value_of(preserved, 1))
 
 
 def read(shape: Shape, source: JsonObject, path: str = "", *, explains: bool = False) -> Reader:
@@ -158,7 +158,7 @@ WRAPPED = "data_part_compat"
 
 
 def restore_tree(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> JsonObject:
-    """The tree as sent to a peer, with the carried content of this shape; for messages with KEY or facts.
+    """The tree as sent to a peer, with the preserved content of this shape; for messages with KEY or facts.
 
     tree: canonical, with KEY in its metadata as in the message. It may be changed.
     """

@@ -41,13 +41,13 @@ Custom = Callable[[Any, Any, "Context", dict[str, Any]], None]
 class Context:
     """The state of one conversion besides its message."""
 
-    __slots__ = ("carried", "files")
+    __slots__ = ("files", "preserved")
 
     def __init__(self, files: Files = Files.AUTO) -> None:
         #: the peer's encoding of file bytes
         self.files = files
         #: whether metadata of the hub holds text under KEY
-        self.carried = False
+        self.preserved = False
 
 
 class Pair:
@@ -123,7 +123,7 @@ def _body(
             with block("if source.HasField('metadata'):"):
                 line("into.metadata.CopyFrom(source.metadata)")
                 then = (
-                    "context.carried = True"
+                    "context.preserved = True"
                     if way == "encode"
                     else f"extras = {source.keep('taken', take)}(into)"
                 )

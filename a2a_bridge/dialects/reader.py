@@ -54,7 +54,7 @@ class Reader:
         self.facts: dict[str, Any] = {}
         self.problems: list[Violation] = []
         self.mark: Json = None
-        #: pointers to members that are not carried, because only the receiver would see their content
+        #: pointers to members that are not preserved, because only the receiver would see their content
         self.on_drop: set[str] = set()
 
     def wrong(self, name: str, problem: str) -> None:

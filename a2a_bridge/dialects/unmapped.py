@@ -1,4 +1,4 @@
-"""Content that has no place in one version: carried as text beside a message, and restored at its original
+"""Content that has no place in one version: preserved as text beside a message, and restored at its original
 place.
 
 Rules:
@@ -9,7 +9,7 @@ Rules:
    numbers, null in place of a value. docs/versions.md has the table.
 3. A *unit* is a message with metadata of its own. Entries are stored in that metadata, as one ASCII string
    under KEY, and not as members, because a Struct would lose numbers and depth. Child units have their own.
-4. Nothing is verified here: on every wire these texts are authenticated (see `carrying`). An entry whose
+4. Nothing is verified here: on every wire these texts are authenticated (see `signed_extras`). An entry whose
    place has changed since is left out, so that an agent may edit the message.
 5. `strip` removes the texts for readers that cannot use them: hosted agents.
 """
@@ -38,7 +38,7 @@ KIND, PROTO, HUB = "kind", "proto", "hub"
 EMPTY = "empty"
 
 _KEY_BYTES = KEY.encode()
-#: bytes with a carried text that count as one value while a message is encoded, so that megabytes of it are
+#: bytes with a preserved text that count as one value while a message is encoded, so that megabytes of it are
 #: encoded in a thread
 OCTETS_PER_VALUE = 256
 _NUMERIC = {int, float}

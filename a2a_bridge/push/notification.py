@@ -19,8 +19,8 @@ from a2a_bridge.codec import JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import KNOWN, V1_0, by_version
-from a2a_bridge.dialects.carrying import dumps, loads
 from a2a_bridge.dialects.dialect import PushForm
+from a2a_bridge.dialects.signed_extras import dumps, loads
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.signing import secret_of
 

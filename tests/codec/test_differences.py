@@ -399,7 +399,7 @@ def test_a_value_that_protobuf_could_not_carry_on_is_rejected(shape: str, more: 
 
 def test_json_format_builds_messages_that_cannot_be_read_again_and_we_do_not() -> None:
     tree = {"data": nested(45, lambda inner: {"a": inner})}
-    carried = theirs(a2a.Part, tree)
+    preserved = theirs(a2a.Part, tree)
     with pytest.raises(Exception):  # noqa: B017 - either direction may be the one that fails
-        a2a.Part.FromString(carried.SerializeToString())
+        a2a.Part.FromString(preserved.SerializeToString())
     assert rejection(a2a.Part, tree).problem == structs.TOO_DEEP

@@ -109,9 +109,9 @@ async def test_two_and_eleven_methods_are_one(operation: ops.Operation[Any, Any]
     client = Client(service_of(Recorder()))
     request, context = operation.request(), CallContext(tenant="t")
     answer = getattr(client, METHODS[operation])(request, *([context] if given else []))
-    name, seen, carried = await (anext(answer) if isinstance(operation, ops.Streaming) else answer)
+    name, seen, preserved = await (anext(answer) if isinstance(operation, ops.Streaming) else answer)
     assert (name, seen) == (METHODS[operation], request)
-    assert carried is context if given else carried.tenant == ""
+    assert preserved is context if given else preserved.tenant == ""
 
 
 async def test_the_extended_card_may_be_asked_for_without_a_request() -> None:

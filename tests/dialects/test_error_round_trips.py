@@ -1,5 +1,5 @@
 """Errors survive every binding, with any content: our own, those of peers, and content that cannot be
-carried.
+preserved.
 """
 
 from __future__ import annotations

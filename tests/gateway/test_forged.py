@@ -1,4 +1,4 @@
-"""Carried data without a valid code has no effect, whoever wrote it and on every way."""
+"""Preserved data without a valid code has no effect, whoever wrote it and on every way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiohttp import web
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, encoder, loads
 from a2a_bridge.core.call import SIDE_CHANNEL
-from a2a_bridge.dialects import by_version, carrying
+from a2a_bridge.dialects import by_version, signed_extras
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, serve_gateway
@@ -191,7 +191,7 @@ async def test_carried_content_is_bound_to_its_message() -> None:
         other, _ = await post(f"http://{server.http}/", frame, "0.3")
         raw.answer = lambda _method, asked: {"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}, "history": [asked["message"]]}}  # fmt: skip
         own, _ = await post(f"http://{server.http}/", frame, "0.3")
-    # The same part returns with its carried content; the agent's message is not the caller's.
+    # The same part returns with its preserved content; the agent's message is not the caller's.
     assert other["result"]["parts"] == [unknown]
     assert "more" not in other["result"]
     assert own["result"]["history"][0] == params["message"]
@@ -212,15 +212,15 @@ def test_bridges_believe_each_other_when_they_share_a_key(monkeypatch: pytest.Mo
     tree = {"messageId": "m", "role": "ROLE_USER", "metadata": {KEY: FORGED}}
 
     def keyed(secret: bytes) -> None:
-        monkeypatch.setattr(carrying, "_key", b"")
-        carrying.use_key(secret)
+        monkeypatch.setattr(signed_extras, "_key", b"")
+        signed_extras.use_key(secret)
 
     keyed(b"a secret of two bridges")
-    wire = carrying.dumps({"metadata": {}, **tree})
-    assert carrying.loads(wire) == {"messageId": "m", "role": "ROLE_USER", "metadata": {KEY: FORGED}}
+    wire = signed_extras.dumps({"metadata": {}, **tree})
+    assert signed_extras.loads(wire) == {"messageId": "m", "role": "ROLE_USER", "metadata": {KEY: FORGED}}
     keyed(b"a secret of another one")
-    assert carrying.loads(wire) == {"messageId": "m", "role": "ROLE_USER"}
+    assert signed_extras.loads(wire) == {"messageId": "m", "role": "ROLE_USER"}
     keyed(b"a secret of two bridges")
-    assert carrying.loads(wire.replace(b'"m"', b'"n"')) == {"messageId": "n", "role": "ROLE_USER"}
+    assert signed_extras.loads(wire.replace(b'"m"', b'"n"')) == {"messageId": "n", "role": "ROLE_USER"}
     with pytest.raises(ValueError, match="16 bytes"):
-        carrying.use_key(b"short")
+        signed_extras.use_key(b"short")

@@ -169,7 +169,7 @@ def normalised(chain: Chain, tree: Any) -> Any:
 
 #: the configuration that an agent of 0.x JSON-RPC gets without media types
 MODES = ["/configuration/acceptedOutputModes", []]
-#: the note that the metadata of the request is empty, although it has carried content
+#: the note that the metadata of the request is empty, although it has preserved content
 NO_METADATA: list[Any] = ["/metadata", {}]
 
 

@@ -3,7 +3,7 @@
     caller ──wire──▶ gateway ──wire──▶ gateway ──wire──▶ agent
 
 Each wire is a version over a binding. The conversions are those of the transports: the rows of the dialects,
-the addresses of HTTP+JSON, the codes of carried content, and the parameters beside messages.
+the addresses of HTTP+JSON, the codes of preserved content, and the parameters beside messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from a2a_bridge.core.call import (
     take_side_channel,
     with_side_channel,
 )
-from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Form, Row, by_version, carrying
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Form, Row, by_version, signed_extras
 from a2a_bridge_transports._http.calling import ClientSide
 from a2a_bridge_transports.http_json import wire as http
 
@@ -86,12 +86,14 @@ class Wire:
             given = with_side_channel(call.context.parameters, call.context.side_channel)
             if row.extras.request is not None and given:
                 wire = row.extras.request.restore(wire, given)
-            wire = carrying.seal_request(wire, row.address)
+            wire = signed_extras.seal_request(wire, row.address)
         else:
             wire = self._client.encode(row, call)
         parameters = dict(row.extras.parameters or {})
         if call.context.side_channel and self.dialect.declares:
-            parameters[SIDE_CHANNEL] = carrying.seal_side_channel(call.context.side_channel, call.request)
+            parameters[SIDE_CHANNEL] = signed_extras.seal_side_channel(
+                call.context.side_channel, call.request
+            )
         return self.addressed(row, wire, parameters)
 
     def addressed(self, row: Row[Any, Any], wire: Any, parameters: Mapping[str, str]) -> Written:
@@ -99,9 +101,9 @@ class Wire:
         if self.binary:
             return Written(wire, parameters)
         if self._routes is None:
-            return Written(carrying.dumps(wire), parameters)
+            return Written(signed_extras.dumps(wire), parameters)
         target = http.implode(row.address, wire)[0]
-        return Written(None if target.body is None else carrying.dumps(target.body), parameters, target)
+        return Written(None if target.body is None else signed_extras.dumps(target.body), parameters, target)
 
     def read_request(self, operation: Any, written: Written) -> Read:
         """The server side."""
@@ -113,7 +115,7 @@ class Wire:
         beside = dict(row.extras.request.extract(wire)) if row.extras.request is not None else {}
         given = parameters.pop(SIDE_CHANNEL, None)
         own = beside.pop(SIDE_CHANNEL, "")
-        aside = own or (carrying.open_side_channel(given, message) if given else "")
+        aside = own or (signed_extras.open_side_channel(given, message) if given else "")
         origin = Origin(binding=self.binding, version=self.version)
         context = CallContext(parameters={**parameters, **beside}, origin=origin, side_channel=aside)
         return Read(row, Call(operation, message, context))
@@ -124,12 +126,12 @@ class Wire:
             assert written.target is not None
             match = self._routes.match(written.target.method, written.target.path)
             assert isinstance(match, http.Match), written.target
-            tree = None if body is None else carrying.loads(body)
+            tree = None if body is None else signed_extras.loads(body)
             return match.route.row, http.explode(match, written.target.query, tree)
         row = self.row(operation)
         if self.binary:
-            return row, carrying.open_request(body or b"", row.address)
-        return row, carrying.loads(body or b"")
+            return row, signed_extras.open_request(body or b"", row.address)
+        return row, signed_extras.loads(body or b"")
 
     # --- answers ---
 
@@ -139,10 +141,10 @@ class Wire:
         wire = row.encode_response(message)
         if row.extras.response is not None:
             wire = row.extras.response.restore(wire, with_side_channel(reply, reply.side_channel))
-        body = carrying.seal_response(wire, row.address) if self.binary else carrying.dumps(wire)
+        body = signed_extras.seal_response(wire, row.address) if self.binary else signed_extras.dumps(wire)
         parameters = {}
         if reply.side_channel and self.dialect.declares:
-            parameters[SIDE_CHANNEL] = carrying.seal_side_channel(reply.side_channel, call.request)
+            parameters[SIDE_CHANNEL] = signed_extras.seal_side_channel(reply.side_channel, call.request)
         return Written(body, parameters)
 
     def read_answer(self, call: Call[Any, Any], written: Written) -> Any:
@@ -150,10 +152,10 @@ class Wire:
         row = self._client.row(call)
         if written.parameters.get(SIDE_CHANNEL):
             given = written.parameters[SIDE_CHANNEL]
-            call.context.reply.side_channel = carrying.open_side_channel(given, call.request)
+            call.context.reply.side_channel = signed_extras.open_side_channel(given, call.request)
         if not self.binary:
-            return self._client.decode(row, carrying.loads(written.body or b""), call.context)
-        wire = carrying.open_response(written.body or b"", row.address)
+            return self._client.decode(row, signed_extras.loads(written.body or b""), call.context)
+        wire = signed_extras.open_response(written.body or b"", row.address)
         if row.extras.response is not None:
             take_side_channel(call.context.reply, row.extras.response.extract(wire))
         return row.decode_response(wire)

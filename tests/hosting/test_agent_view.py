@@ -21,7 +21,7 @@ RESIDUE = write("kind", [["/x", None, 1]])
 
 
 def carrying(text: str = "x", *, own: bool = False, **members: Any) -> hub.SendMessageRequest:
-    """A request with carried content in every possible place; `own`: beside metadata of the user."""
+    """A request with preserved content in every possible place; `own`: beside metadata of the user."""
     message = hub.Message(message_id=text, role=hub.ROLE_USER, parts=[hub.Part(text=text)], **members)
     request = hub.SendMessageRequest(message=message)
     for unit in (request, request.message, request.message.parts[0]):

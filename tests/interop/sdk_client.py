@@ -25,7 +25,7 @@ from a2a_bridge.core.agent_api import METHODS
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.dialects import carrying
+from a2a_bridge.dialects import signed_extras
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from tests.patience import PATIENCE
@@ -98,17 +98,17 @@ class SdkService:
             raise error_of(error) from error
 
 
-# Content of 0.x that 1.0 lacks is carried beside the messages; the bindings of the bridge authenticate it on
+# Content of 0.x that 1.0 lacks is preserved beside the messages; the bindings of the bridge authenticate it on
 # the way out and check it on the way in, and so does this code in their place.
 
 
 def _sealed(call: Call[Any, Any]) -> Any:
-    wire = carrying.seal_request(call.request.SerializeToString(), _path(call.operation))
+    wire = signed_extras.seal_request(call.request.SerializeToString(), _path(call.operation))
     return getattr(a2a_pb2, call.request.DESCRIPTOR.name).FromString(wire)
 
 
 def _opened(answer: Any, operation: ops.Operation[Any, Any]) -> Any:
-    wire = carrying.open_response(answer.SerializeToString(), _path(operation))
+    wire = signed_extras.open_response(answer.SerializeToString(), _path(operation))
     return operation.response.FromString(wire)
 
 

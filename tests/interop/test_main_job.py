@@ -17,7 +17,7 @@ from a2a.client import A2ACardResolver
 from a2a_bridge.bindings import DialOptions, find, http_fetch
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.core.agent_api import Client
-from a2a_bridge.dialects import V1_0, carrying
+from a2a_bridge.dialects import V1_0, signed_extras
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import Server, serve_gateway
@@ -151,7 +151,7 @@ async def test_an_older_agent_with_one_binding_is_reached_by_clients_of_every_ve
         httpx.AsyncClient(timeout=PATIENCE, verify=False) as http,  # noqa: S501  no TLS here
         serving("gateway", running.http, *ANY_PORT, env={"A2A_BRIDGE_KEY": SHARED}) as gateway,
     ):
-        carrying.use_key(
+        signed_extras.use_key(
             SHARED.encode()
         )  # our clients of 0.x accept the content that the gateway carries, and the reverse
         expected = await settled(BareCaller(http, running.url("JSONRPC"), extended), OLDER_CONVERSATIONS)

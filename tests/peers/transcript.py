@@ -32,7 +32,7 @@ IGNORED = {
     "supportedInterfaces": "a card says where it was served",
     "protocolVersion": "a card says what is spoken there",
 }
-#: a generated id; not the code of carried content, which has as many digits and is followed by `.{`
+#: a generated id; not the code of preserved content, which has as many digits and is followed by `.{`
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}(?!\.\{)")
 
 Lines = list[tuple[str, Any]]

@@ -12,7 +12,7 @@ from typing import Any
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.dialects import JSONRPC, V1_0, carrying
+from a2a_bridge.dialects import JSONRPC, V1_0, signed_extras
 from tests.peers.processes import PeerClient, PeerError
 
 _FORM = V1_0.form(JSONRPC)
@@ -56,11 +56,11 @@ class LineService:
 
 
 def _sealed(tree: Any) -> Any:
-    return json.loads(carrying.dumps(tree))
+    return json.loads(signed_extras.dumps(tree))
 
 
 def _opened(tree: Any) -> Any:
-    return carrying.loads(json.dumps(tree).encode())
+    return signed_extras.loads(json.dumps(tree).encode())
 
 
 def _rejection(error: PeerError) -> A2AError:

@@ -18,7 +18,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import GRPC, KNOWN, V0_2_5, V0_3, V1_0, Dialect
-from a2a_bridge.dialects.carrying import open_side_channel, seal_side_channel
+from a2a_bridge.dialects.signed_extras import open_side_channel, seal_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge.testing.samples import every_error, minimal

@@ -9,7 +9,7 @@ two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may
 2. On conversion to 0.1, an entry is used only if the object with it still decodes to the same 0.3 object. So
    a stash decides the variant and never the meaning, whatever its origin and whatever the changes to the
    object since.
-3. The stash is an unknown member in 0.3, which allows unknown members; it is carried as these are.
+3. The stash is an unknown member in 0.3, which allows unknown members; it is preserved as these are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The agent card as 0.3 and 0.2.5 encode it. Which interfaces an agent really has is decided elsewhere.
 
-Content that the members of the other version cannot express is carried, so that a card is the same after a
+Content that the members of the other version cannot express is preserved, so that a card is the same after a
 round trip:
 
 1. JSON → hub → JSON: unknown members, null, empty lists, numbers that no double represents. They are stored

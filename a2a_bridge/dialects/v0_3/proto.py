@@ -64,7 +64,7 @@ def encode_bytes(pair: Pair, message: Any, files: Files = Files.AUTO) -> bytes:
     """Hub → protobuf bytes."""
     plain, context = pair.wire(), Context(files)
     pair.encode(message, plain, context)
-    if context.carried:
+    if context.preserved:
         restore_unknown(plain)
     octets: bytes = plain.SerializeToString()
     return octets
@@ -88,7 +88,7 @@ def encode_tree(pair: Pair, message: Any, files: Files = Files.AUTO) -> JsonObje
     plain, context = pair.wire(), Context(files)
     pair.encode(message, plain, context)
     tree: JsonObject = encoder(pair.wire)(plain)
-    return restore_members(tree) if context.carried else tree
+    return restore_members(tree) if context.preserved else tree
 
 
 _DECODERS: dict[type[Any], Any] = {}
@@ -163,11 +163,11 @@ def _encode_part(message: hub.Part, into: v0.Part, context: Context, extras: Jso
 
 def _encode_file(message: hub.Part, into: v0.Part, context: Context, extras: JsonObject) -> None:
     written = usual(context.files)
-    entries = entries_of(into) if context.carried else []
+    entries = entries_of(into) if context.preserved else []
     found = [entry[1] for entry in entries if entry[0] == _WRITTEN]
     if found:
         carry(into, PROTO, [entry for entry in entries if entry[0] != _WRITTEN])
-        if context.files is not Files.RAW:  # takes precedence over the carried encoding
+        if context.files is not Files.RAW:  # takes precedence over the preserved encoding
             written = Files.BASE64 if found[0] == Files.BASE64.value else Files.RAW
     into.file.file_with_bytes = encode_octets(message.raw, written)
     if context.files is Files.AUTO and written is Files.RAW and message.raw and not found:
@@ -271,8 +271,8 @@ def _encode_configuration(
         extras |= {
             name: value for name, value in (("taskId", push.task_id), ("tenant", push.tenant)) if value
         }
-    if context.carried and message.HasField("configuration") and not source.ByteSize():
-        extras["configuration"] = {}  # otherwise its carried content would have no place
+    if context.preserved and message.HasField("configuration") and not source.ByteSize():
+        extras["configuration"] = {}  # otherwise its preserved content would have no place
     target.history_length = source.history_length
     if source.HasField("history_length") and not source.history_length:
         extras["historyLength"] = 0
@@ -282,7 +282,7 @@ def _encode_configuration(
 
 
 def _restore_schemes(into: v0.SendMessageRequest, context: Context) -> None:
-    entries = entries_of(into) if context.carried else []
+    entries = entries_of(into) if context.preserved else []
     found = [entry for entry in entries if entry[0] == _SCHEMES and len(entry) == 3]
     if found:
         carry(into, PROTO, [entry for entry in entries if entry[0] != _SCHEMES])

@@ -15,8 +15,8 @@ from typing import Any
 
 from a2a_bridge.codec import DecodeError, EncodeError, JsonObject, decoder, encoder
 from a2a_bridge.dialects import unmapped
-from a2a_bridge.dialects.carrying import CARD_KEY
 from a2a_bridge.dialects.checks import an_object
+from a2a_bridge.dialects.signed_extras import CARD_KEY
 from a2a_bridge.dialects.unmapped import PROTO
 from a2a_bridge.dialects.v0_3 import card
 from a2a_bridge.dialects.v0_3.security import FLOWS, TYPES, add_type, is_known, proto_scheme

@@ -14,7 +14,7 @@ profile), and the reader has to distinguish the two:
    letters of both cases with other characters.
 
 A wrong guess changes what other versions receive, and never what goes back to a2a.v1: the encoding is
-carried. The carried encoding is not used for a peer that is known to expect raw content.
+preserved. The preserved encoding is not used for a peer that is known to expect raw content.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ def of_list(
         if type(texts) is not list or len(texts) != len(wire_items):
             return wire
         made = [
-            item.restored(one, carried) if type(carried) is str and carried else one
-            for one, carried in zip(wire_items, texts, strict=True)
+            item.restored(one, preserved) if type(preserved) is str and preserved else one
+            for one, preserved in zip(wire_items, texts, strict=True)
         ]
         return replaced(wire, made)
 

@@ -83,7 +83,7 @@ def _pack(detail: Mapping[str, Any]) -> AnyMessage:
             message = codec.decoder(cls)(body.get("value") if name in _WRAPPED else body)
             return AnyMessage(type_url=url, value=message.SerializeToString())
         except codec.DecodeError:
-            cls = None  # not of the declared type: carried unchanged, below
+            cls = None  # not of the declared type: preserved unchanged, below
     elif body.keys() == {"value"} and isinstance(body["value"], str):
         try:
             return AnyMessage(type_url=url, value=base64.b64decode(body["value"], validate=True))

@@ -1,4 +1,4 @@
-"""Hub → 0.1 → hub: content that 0.1 lacks is carried. The exceptions are in `settled`, with the reason."""
+"""Hub → 0.1 → hub: content that 0.1 lacks is preserved. The exceptions are in `settled`, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The 0.x agent card, member by member, and its carried content.
+"""The 0.x agent card, member by member, and its preserved content.
 
 The ids are those of possible losses between 0.x and 1.0: L1 empty or absent, L2 numbers, L5 false or absent,
 L7 unknown members, L17 interfaces, L18 stateTransitionHistory, L20 signatures, L25 members unknown to 0.2.5.
@@ -429,10 +429,10 @@ def test_l17_where_the_two_lists_disagree_the_members_of_0_x_count() -> None:
     assert [url for url, _, _ in interfaces(decoded)] == ["http://evil.example", "http://a.example/"]
 
 
-# Changed carried content.
+# Changed preserved content.
 
 
-def carried(decoded: hub.AgentCard) -> str:
+def preserved(decoded: hub.AgentCard) -> str:
     return decoded.capabilities.extensions[-1].params.fields[KEY].string_value
 
 
@@ -473,7 +473,7 @@ def test_carried_content_survives_other_interfaces(version: str) -> None:
 
 def test_a_residue_of_a_0_x_caller_is_the_callers_own() -> None:
     once = decode_card(read(card(x=1, preferredTransport=...)))
-    extension = {"uri": KEY, "params": {KEY: carried(once)}}
+    extension = {"uri": KEY, "params": {KEY: preserved(once)}}
     given = read(card(capabilities={"extensions": [extension]}))
     decoded = decode_card(given)
     tree = encode_card(decoded)
@@ -495,7 +495,7 @@ def test_another_wires_residue_is_not_shown() -> None:
 
 
 def mirror(entries: str, *others: Any) -> Any:
-    """A card with carried content of the other direction, possibly forged."""
+    """A card with preserved content of the other direction, possibly forged."""
     text = f'{{"v":1,"hub":{entries}}}'
     return read(card(capabilities={"extensions": [*others, {"uri": KEY, "params": {KEY: text}}]}))
 

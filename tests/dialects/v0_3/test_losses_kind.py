@@ -346,7 +346,7 @@ def test_L09_base64_in_any_variant(text: str, octets: bytes) -> None:
 def test_L09_a_file_with_bytes_and_uri_is_its_bytes() -> None:
     part = parts.PART.decode(file(bytes="aGk=", uri="u", name="n"))
     assert (part.raw, part.filename) == (b"hi", "n")
-    assert not part.HasField("metadata")  # 0.3 does not allow both, so the uri is not carried
+    assert not part.HasField("metadata")  # 0.3 does not allow both, so the uri is not preserved
     assert parts.PART.encode(part) == file(bytes="aGk=", name="n")
 
 

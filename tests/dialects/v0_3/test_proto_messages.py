@@ -158,11 +158,11 @@ def test_invalid_protobuf_is_rejected_with_a_plain_text(one: Row[str, bytes]) ->
 @pytest.mark.parametrize("value", ["half \ud83d", 5], ids=["half of a surrogate pair", "another type"])
 def test_carried_content_that_no_field_can_hold_is_left_out(value: Any) -> None:
     part = v0.Part(text="x")
-    carried = {"mediaType": value, "filename": "a.txt"}
-    part.metadata.fields[unmapped.KEY].string_value = unmapped.write(unmapped.HUB, carried)
+    preserved = {"mediaType": value, "filename": "a.txt"}
+    part.metadata.fields[unmapped.KEY].string_value = unmapped.write(unmapped.HUB, preserved)
     message = v0.Message(message_id="m", role=v0.ROLE_USER, content=[part])
-    carried = {"referenceTaskIds": value}
-    message.metadata.fields[unmapped.KEY].string_value = unmapped.write(unmapped.HUB, carried)
+    preserved = {"referenceTaskIds": value}
+    message.metadata.fields[unmapped.KEY].string_value = unmapped.write(unmapped.HUB, preserved)
     there: Any = hub.Message()
     pairs.MESSAGE.decode(message, there, Context())
     assert [(one.text, one.filename, one.media_type) for one in there.parts] == [("x", "a.txt", "")]

@@ -13,8 +13,8 @@ from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext, take_side_chan
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
-from a2a_bridge.dialects.carrying import seal_side_channel
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
+from a2a_bridge.dialects.signed_extras import seal_side_channel
 from a2a_bridge.offload import SMALL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters

@@ -21,8 +21,8 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import Row
-from a2a_bridge.dialects.carrying import open_side_channel
 from a2a_bridge.dialects.listing import decode_list, encode_list, is_list
+from a2a_bridge.dialects.signed_extras import open_side_channel
 from a2a_bridge.memory import in_work
 from a2a_bridge.offload import response_needs_worker, run_in_worker
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -35,9 +35,9 @@ from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import GAP, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect, Form, Kind, Row, newest_first
-from a2a_bridge.dialects.carrying import open_side_channel, seal_side_channel
 from a2a_bridge.dialects.detect import detect, presume
 from a2a_bridge.dialects.extensions import extension_names
+from a2a_bridge.dialects.signed_extras import open_side_channel, seal_side_channel
 from a2a_bridge.peers import caller
 from a2a_bridge.rejected import log_rejected
 from a2a_bridge_transports._http.exchange import (

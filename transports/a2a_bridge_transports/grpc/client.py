@@ -34,7 +34,7 @@ from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.resume import count_on, gap_of, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
-from a2a_bridge.dialects.carrying import (
+from a2a_bridge.dialects.signed_extras import (
     open_response,
     seal_request,
     seal_side_channel,

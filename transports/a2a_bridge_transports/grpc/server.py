@@ -34,13 +34,13 @@ from a2a_bridge.core.event import Event
 from a2a_bridge.core.resume import GAP, RESUME_URI, count_on, gap_of, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
-from a2a_bridge.dialects.carrying import (
+from a2a_bridge.dialects.detect import detect_among, version_not_supported
+from a2a_bridge.dialects.signed_extras import (
     open_request,
     open_side_channel,
     seal_response,
     seal_side_channel,
 )
-from a2a_bridge.dialects.detect import detect_among, version_not_supported
 from a2a_bridge.memory import in_work
 from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.pb._pool import method_classes

@@ -18,7 +18,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import is_gap
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
-from a2a_bridge.dialects.carrying import dumps, loads
+from a2a_bridge.dialects.signed_extras import dumps, loads
 from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide

@@ -12,7 +12,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect
-from a2a_bridge.dialects.carrying import dumps, loads
+from a2a_bridge.dialects.signed_extras import dumps, loads
 from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.traffic import received_bytes, sent_bytes
 from a2a_bridge_transports._http import sse

@@ -17,7 +17,7 @@ from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_mem
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
-from a2a_bridge.dialects.carrying import dumps
+from a2a_bridge.dialects.signed_extras import dumps
 from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.peers import caller
 from a2a_bridge.traffic import received_bytes, sent_bytes

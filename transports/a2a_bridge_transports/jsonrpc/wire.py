@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, loads_exact
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects.carrying import dumps, loads
+from a2a_bridge.dialects.signed_extras import dumps, loads
 
 MAX_ID = 1024
 NULL = b"null"

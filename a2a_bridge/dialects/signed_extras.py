@@ -1,15 +1,15 @@
-"""Authentication of carried data on the wire: only bridges with our key can write it. Version-independent.
+"""Authentication of preserved data on the wire: only bridges with our key can write it. Version-independent.
 
 Dialects carry content that has no place in another version: a text under KEY in the metadata of a message
 (see `unmapped`), a text in an extension of a card, or the service parameter SIDE_CHANNEL. Inside the
 process these texts are plain. Rules:
-1. On every wire a carried text is prefixed with a code (HMAC-SHA256 of the text and its owner). The code is
+1. On every wire a preserved text is prefixed with a code (HMAC-SHA256 of the text and its owner). The code is
    added where bytes are written and checked where bytes are read. A text without a valid code is removed.
 2. The owner of a text is the message, artifact or task with these ids, the part with this content, or the
    request about this task. With any other owner the same text is rejected.
 3. There is one key per process. It is random, or set once before the process serves requests (`use_key`), so
    that several bridges accept each other's texts and texts stored by an agent stay valid after a restart.
-4. Without carried data the cost is one search of the bytes.
+4. Without preserved data the cost is one search of the bytes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from a2a_bridge.codec.meter import spend
 from a2a_bridge.dialects.unmapped import KEY, OCTETS_PER_VALUE, messages_in
 from a2a_bridge.pb._pool import method_classes
 
-#: keys of carried texts: in metadata, and in the card of a2a.v1
+#: keys of preserved texts: in metadata, and in the card of a2a.v1
 CARD_KEY = "urn:a2a-bridge:card:1"
 NAMES = (KEY, CARD_KEY)
 
 _MARK, _CARD_MARK = KEY.encode(), CARD_KEY.encode()
-#: the common prefix of both keys: one search finds the rare bytes with carried texts. It is a `find`, because
-#: `in` first tries its left side as a number, and for bytes that costs several times the search
+#: the common prefix of both keys: one search finds the rare bytes with preserved texts. It is a `find`,
+#: because `in` first tries its left side as a number, and for bytes that costs several times the search
 _BEGINNING = b"urn:a2a-bridge:"
 #: the escape by which JSON may write a letter of a name
 _ESCAPE = b"\\u00"
@@ -64,7 +64,7 @@ def use_key(secret: bytes) -> None:
 
 
 def loads(data: bytes) -> Json:
-    """`codec.loads`. Carried texts are verified and become plain; invalid ones are removed."""
+    """`codec.loads`. Preserved texts are verified and become plain; invalid ones are removed."""
     tree = codec.loads(data)
     named = _names_texts(tree) if len(data) > _LONG else None
     if named is None:
@@ -73,7 +73,7 @@ def loads(data: bytes) -> Json:
 
 
 def dumps(tree: Json) -> bytes:
-    """`codec.dumps` with a code before each carried text. May change the tree: the caller must own it."""
+    """`codec.dumps` with a code before each preserved text. May change the tree: the caller must own it."""
     data = codec.dumps(tree)
     if len(data) > _LONG and _names_texts(tree) is False:
         return data
@@ -88,9 +88,10 @@ def dumps(tree: Json) -> bytes:
 
 
 def open_request(wire: bytes, method: str) -> bytes:
-    """The bytes of a request of a gRPC method (`/package.Service/Method`) with verified, plain carried texts.
+    """The bytes of a request of a gRPC method (`/package.Service/Method`) with verified, plain preserved
+    texts.
 
-    Invalid carried texts are removed.
+    Invalid preserved texts are removed.
     """
     return _protobuf(wire, method, _unseal, 0) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
 
@@ -101,7 +102,7 @@ def open_response(wire: bytes, method: str) -> bytes:
 
 
 def seal_request(wire: bytes, method: str) -> bytes:
-    """The bytes of a request with a code before each carried text."""
+    """The bytes of a request with a code before each preserved text."""
     return _protobuf(wire, method, _seal, 0) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
 
 
@@ -177,7 +178,7 @@ def _open(tree: Json) -> Json:
 
 
 def _each_text(tree: Json, change: Change) -> None:
-    """Changes each carried text in a tree, or removes it if `change` returns none. Iterative, because the
+    """Changes each preserved text in a tree, or removes it if `change` returns none. Iterative, because the
     tree may be deep.
     """
     rest: list[Any] = [tree]
@@ -234,7 +235,7 @@ def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
 
 
 def _owners(message: Any) -> Iterator[tuple[Any, str]]:
-    """The messages that hold carried texts, each with the name of the field that holds them."""
+    """The messages that hold preserved texts, each with the name of the field that holds them."""
     for unit in messages_in(message):
         for name in ("metadata", "params"):
             if name in unit.DESCRIPTOR.fields_by_name and unit.HasField(name):
