@@ -132,9 +132,9 @@ def _data_part() -> dict[str, Any]:
 
 
 def _file_part() -> dict[str, Any]:
-    octets = random.Random(1).randbytes(1_000_000 * 3 // 4)
+    raw_bytes = random.Random(1).randbytes(1_000_000 * 3 // 4)
     return {
-        "raw": base64.b64encode(octets).decode(),
+        "raw": base64.b64encode(raw_bytes).decode(),
         "filename": "scan.bin",
         "mediaType": "application/octet-stream",
     }

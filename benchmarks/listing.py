@@ -24,7 +24,7 @@ from benchmarks.databases import SQLITE, Databases
 from benchmarks.probe import SECONDS, ask, http_answer
 from benchmarks.processes import BenchmarkError, Cores, Server
 from benchmarks.tools import Target, wrk
-from benchmarks.work import JSON_HEADERS, SEND, Work, is_response_task, octets
+from benchmarks.work import JSON_HEADERS, SEND, Work, is_response_task, raw_bytes
 
 FEW, MANY = 1_000, 1_000_000
 PAGE = 50
@@ -103,7 +103,7 @@ def _page_times(address: str, number: int) -> list[float]:
         frame = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params}
         begun = time.perf_counter()
         try:
-            body, _ = http_answer(Target("POST", address, "/", JSON_HEADERS, octets(frame)))
+            body, _ = http_answer(Target("POST", address, "/", JSON_HEADERS, raw_bytes(frame)))
         except TimeoutError:
             # The page takes longer than the time limit, which then counts as its time.
             return [*times, SECONDS * 1000]
@@ -194,7 +194,7 @@ def resume_row(seconds: int, cores: Cores, databases: Databases, on_step: Steps)
             "method": "SubscribeToTask",
             "params": {"id": answer["task"]["id"]},
         }
-        target = Target("POST", address, "/", {**JSON_HEADERS, "Last-Event-ID": "0"}, octets(frame))
+        target = Target("POST", address, "/", {**JSON_HEADERS, "Last-Event-ID": "0"}, raw_bytes(frame))
         body, size = http_answer(target)
         ids = [int(line[3:]) for line in body.splitlines() if line.startswith(b"id:")]
         if ids != list(range(1, agent.LONG_EVENTS + 1)):
@@ -205,7 +205,7 @@ def resume_row(seconds: int, cores: Cores, databases: Databases, on_step: Steps)
             load = wrk(target, seconds=seconds, connections=4, core=cores.load)
             if load.failures:
                 raise BenchmarkError(f"{title}: {load.failures} streams failed")
-            rates.append(load.octets / size * agent.LONG_EVENTS / load.seconds)
+            rates.append(load.raw_bytes / size * agent.LONG_EVENTS / load.seconds)
     rate = statistics.median(rates)
     return {
         "suite": "list",

@@ -59,7 +59,7 @@ class Side:
 
     name: str
     target: Target
-    octets: int
+    raw_bytes: int
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
@@ -122,7 +122,7 @@ def load_row(work: Work, plan: Plan, cores: Cores, databases: Databases, on_step
         "builtin_target": work.builtin_goal,
         "reached": reached,
         "rounds": {side.name: [round(rate, 1) for rate in side.rates] for side in sides},
-        "answer_octets": {side.name: side.octets for side in sides},
+        "answer_bytes": {side.name: side.raw_bytes for side in sides},
     }
 
 
@@ -223,7 +223,7 @@ def _measure(work: Work, side: Side, server: Server, plan: Plan, cores: Cores, s
     before = cpu_seconds(server.pid)
     done = load(work, side, plan, cores, seconds)
     spent = cpu_seconds(server.pid) - before
-    units = done.requests if work.per_answer == 1 else done.octets / side.octets * work.per_answer
+    units = done.requests if work.per_answer == 1 else done.raw_bytes / side.raw_bytes * work.per_answer
     side.rates.append(units / done.seconds)
     side.cpu.append(1e6 * spent / units)
 
@@ -244,12 +244,12 @@ def _judge(work: Work, side: Side, load: Load, in_flight: int, cold: bool) -> No
         raise BenchmarkError(f"{work.title}, {side.name}: {load.failures} answers failed under load")
     if not (load.requests or cold) and work.per_answer == 1:
         raise BenchmarkError(f"{work.title}, {side.name}: no answer within {load.seconds:g} s")
-    # Answers differ by some octets (times, lengths of ids); an error is of another size altogether.
-    least, most = 0.95 * load.requests * side.octets, 1.05 * (load.requests + in_flight) * side.octets
-    if not least <= load.octets <= most:
+    # Answers differ by some bytes (times, lengths of ids); an error is of another size altogether.
+    least, most = 0.95 * load.requests * side.raw_bytes, 1.05 * (load.requests + in_flight) * side.raw_bytes
+    if not least <= load.raw_bytes <= most:
         raise BenchmarkError(
-            f"{work.title}, {side.name}: {load.octets} octets in {load.requests} answers, "
-            f"but one had {side.octets} before: they are not the same answers"
+            f"{work.title}, {side.name}: {load.raw_bytes} raw_bytes in {load.requests} answers, "
+            f"but one had {side.raw_bytes} before: they are not the same answers"
         )
 
 
@@ -282,7 +282,7 @@ def memory_row(
 
 
 def _resident(server: Server, holder: Child, more: int) -> int:
-    """Octets of resident memory once `more` further streams are open and the server has nothing to do."""
+    """Bytes of resident memory once `more` further streams are open and the server has nothing to do."""
     holder.write_line(str(more))
     holder.read_until("open")
     # There is no signal for the last stream's late allocations; they take milliseconds.

@@ -107,5 +107,5 @@ def _round(work: Work, side: Side, pid: int, plan: Plan, cores: Cores, *, cold: 
     """Microseconds of CPU for a call or an event."""
     before = cpu_seconds(pid)
     done = load(work, side, plan, cores, plan.seconds, cold=cold)
-    units = done.requests if work.per_answer == 1 else done.octets / side.octets * work.per_answer
+    units = done.requests if work.per_answer == 1 else done.raw_bytes / side.raw_bytes * work.per_answer
     return 1e6 * (cpu_seconds(pid) - before) / max(units, 1)

@@ -1,4 +1,4 @@
-"""Sends one request once: the content of the response, and its number of octets. No load generator.
+"""Sends one request once: the content of the response, and its number of bytes. No load generator.
 
 Every response is checked before it is measured, and its size is compared with what the load generators read
 afterwards, so that an error is never counted as a fast answer.
@@ -28,7 +28,7 @@ _RESPONSES: dict[str, Any] = {
 
 
 def ask(work: Work, target: Target) -> tuple[list[Any], int]:
-    """The response as JSON values (one, or the events of a stream) and its octets as the load generator
+    """The response as JSON values (one, or the events of a stream) and its bytes as the load generator
     counts.
     """
     if work.kind == "GRPC":
@@ -52,7 +52,7 @@ def _result(frame: dict[str, Any]) -> Any:
 
 
 def http_answer(target: Target) -> tuple[bytes, int]:
-    """Body of the response, and all its octets with head and chunk sizes. Raises BenchmarkError unless it is
+    """Body of the response, and all its bytes with head and chunk sizes. Raises BenchmarkError unless it is
     200.
     """
     host, _, port = target.address.rpartition(":")
@@ -102,5 +102,5 @@ def grpc_messages(target: Target) -> list[bytes]:
 
 
 def framed_size(messages: list[bytes]) -> int:
-    """Octets of gRPC messages with their five octets of frame each."""
+    """Bytes of gRPC messages with their five bytes of frame each."""
     return sum(5 + len(message) for message in messages)

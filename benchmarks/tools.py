@@ -1,4 +1,4 @@
-"""wrk and h2load: the load on unary calls and on streams, counted in requests and in octets. They work the
+"""wrk and h2load: the load on unary calls and on streams, counted in requests and in bytes. They work the
 same for every side.
 """
 
@@ -24,13 +24,13 @@ The benchmarks need {names}, real load generators that are not Python.
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The figures of a load generator: seconds, complete answers, octets read, answers that were not 2xx or
-    failed otherwise. `octets` counts heads too with wrk, bodies only with h2load.
+    """The figures of a load generator: seconds, complete answers, bytes read, answers that were not 2xx or
+    failed otherwise. `bytes` counts heads too with wrk, bodies only with h2load.
     """
 
     seconds: float
     requests: int
-    octets: int
+    raw_bytes: int
     failures: int
 
 
@@ -54,7 +54,7 @@ class Target:
 _DONE = """
 function done(summary, latency, requests)
   local e = summary.errors
-  io.write(string.format('\\nRESULT {"seconds": %.6f, "requests": %d, "octets": %.0f, "failures": %d}\\n',
+  io.write(string.format('\\nRESULT {"seconds": %.6f, "requests": %d, "bytes": %.0f, "failures": %d}\\n',
     summary.duration / 1e6, summary.requests, summary.bytes, e.connect + e.read
     + e.write + e.status + e.timeout))
 end
@@ -119,4 +119,4 @@ def _run(command: list[str], seconds: int, core: int | None) -> str:
 
 def _lua(value: bytes) -> str:
     """A Lua string literal."""
-    return '"' + "".join(f"\\{octet:03d}" for octet in value) + '"'
+    return '"' + "".join(f"\\{byte:03d}" for byte in value) + '"'

@@ -109,13 +109,13 @@ def grpc_body(version: str, content: bytes, *, unknown: bool = False) -> bytes:
         message.content.add(text="x")
     message.message_id, message.role = "m", 1
     if unknown:
-        octets = metadata.SerializeToString()
-        return bytes(request.SerializeToString() + _field(99, octets))
+        raw_bytes = metadata.SerializeToString()
+        return bytes(request.SerializeToString() + _field(99, raw_bytes))
     message.metadata.CopyFrom(metadata)
     return bytes(request.SerializeToString())
 
 
-def _field(number: int, octets: bytes) -> bytes:
+def _field(number: int, raw_bytes: bytes) -> bytes:
     def varint(value: int) -> bytes:
         out = b""
         while value > 0x7F:
@@ -123,7 +123,7 @@ def _field(number: int, octets: bytes) -> bytes:
             value >>= 7
         return out + bytes((value,))
 
-    return varint(number << 3 | 2) + varint(len(octets)) + octets
+    return varint(number << 3 | 2) + varint(len(raw_bytes)) + raw_bytes
 
 
 class Target:
@@ -162,7 +162,7 @@ def _expect(condition: bool, what: str) -> None:
         raise RuntimeError(f"an answer that says nothing about the limit: {what}")
 
 
-#: where servers listen: a name → the HTTP address, the gRPC address, and the card in octets
+#: where servers listen: a name → the HTTP address, the gRPC address, and the card in bytes
 Addresses = dict[str, tuple[str, str, bytes]]
 _SERVED = [interface(kind, version=version) for kind in BINDINGS for version in VERSIONS]
 _KINDS: dict[str, Any] = {"JSONRPC": JSONRPC, "HTTP+JSON": HTTP_JSON, "GRPC": GRPC}
@@ -182,8 +182,8 @@ def _addresses(server: Any) -> tuple[str, str, bytes]:
 @asynccontextmanager
 async def _gateways(agent: Addresses, upstreams: Sequence[tuple[str, str]]) -> AsyncIterator[Addresses]:
     """A gateway to the agent for each binding and version."""
-    http, rpc, octets = agent[DIRECT]
-    card = hub.AgentCard.FromString(octets)
+    http, rpc, raw_bytes = agent[DIRECT]
+    card = hub.AgentCard.FromString(raw_bytes)
     found: Addresses = {}
     async with AsyncExitStack() as stack:
         for binding, version in upstreams:

@@ -1,6 +1,6 @@
 """The rows of load: the repeated request, the right response, and the target of the ratio.
 
-It sends nothing. Requests are octets made here once, so that both sides get the same.
+It sends nothing. Requests are bytes made here once, so that both sides get the same.
 """
 
 from __future__ import annotations
@@ -72,22 +72,22 @@ class Work:
         params = {"id": task_id} if self.operation == "GetTask" else send_json(self.text)
         if self.legacy:
             frame = {"jsonrpc": "2.0", "id": 1, "method": self.operation, "params": send_legacy(self.text)}
-            return Target("POST", address, "/", LEGACY_HEADERS, octets(frame))
+            return Target("POST", address, "/", LEGACY_HEADERS, raw_bytes(frame))
         if self.kind == "JSONRPC":
             frame = {"jsonrpc": "2.0", "id": 1, "method": self.operation, "params": params}
-            return Target("POST", address, "/", JSON_HEADERS, octets(frame))
+            return Target("POST", address, "/", JSON_HEADERS, raw_bytes(frame))
         if self.operation == "GetTask":
             return Target("GET", address, f"/tasks/{task_id}", {"A2A-Version": agent.VERSION}, b"")
         path = "/message:send" if self.per_answer == 1 else "/message:stream"
-        return Target("POST", address, path, JSON_HEADERS, octets(params))
+        return Target("POST", address, path, JSON_HEADERS, raw_bytes(params))
 
     def bare_target(self, address: str) -> Target:
-        """The request to the bare server: the same octets, at its own paths."""
+        """The request to the bare server: the same bytes, at its own paths."""
         like = self.target(address, task_id=MESSAGE_ID)
         if self.kind == "GRPC":
             operation = "SendMessage" if self.per_answer == 1 else "SendStreamingMessage"
             return Target("POST", address, grpc_path(operation), GRPC_HEADERS, like.body)
-        # A bare gateway does not read JSON: it forwards the octets, so they are those for the gRPC agent.
+        # A bare gateway does not read JSON: it forwards the bytes, so they are those for the gRPC agent.
         body = send(self.text).SerializeToString() if self.gateway else like.body
         return Target("POST", address, "/" if self.per_answer == 1 else "/events", JSON_HEADERS, body)
 
@@ -109,7 +109,7 @@ def send_legacy(text: str) -> dict[str, Any]:
     return {"message": message, "configuration": {"blocking": True}}
 
 
-def octets(value: Any) -> bytes:
+def raw_bytes(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 

@@ -71,7 +71,7 @@ def _variant(text: Any, name: str) -> Any:
         return text if stamp is None else values.timestamp_text(stamp)
     if name == "bytes":
         try:
-            return values.base64_octets(text)
+            return values.base64_wire(text)
         except ValueError:
             return text
     return "canceled" if name == "state" and text == "cancelled" else text

@@ -1,4 +1,4 @@
-"""A proxy that has identified the caller names it in a header. Only trusted proxies are believed."""
+"""A proxy that has identified the caller names it in a header. Only the headers of trusted proxies count."""
 
 from __future__ import annotations
 

@@ -223,13 +223,13 @@ def compile_body(
             "BARE_LEVELS": structs.BARE_LEVELS,
             "VARINT": VARINT,
             "array": array,
-            "base64_octets": values.base64_octets,
+            "base64_wire": values.base64_wire,
             "enum_number": values.enum_number,
             "integer": values.integer,
             "kept_members": kept_members,
             "struct": struct,
             "tidy": tidy,
-            "timestamp_octets": values.timestamp_octets,
+            "timestamp_wire": values.timestamp_wire,
             "value_of": value,
         }
     if plan.label not in names:
@@ -394,9 +394,9 @@ class _Generator:
                 with block(f"if type({name}) is not str:"):
                     line("raise Irregular")
                 self.long(field, name)
-                line(f"{name} = base64_octets({name})")
+                line(f"{name} = base64_wire({name})")
             case Kind.TIMESTAMP:
-                line(f"{name} = timestamp_octets({name})")
+                line(f"{name} = timestamp_wire({name})")
             case Kind.STRUCT:
                 line(f"{name} = struct({name}, LEVELS)")
             case Kind.VALUE:

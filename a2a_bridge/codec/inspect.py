@@ -120,16 +120,16 @@ def _scalar_problem(field: FieldPlan, value: Json) -> str | None:
     try:
         match field.kind:
             case Kind.STRING:
-                values.string_octets(value)
+                values.string_wire(value)
             case Kind.BYTES:
-                values.base64_octets(value)
+                values.base64_wire(value)
             case Kind.INTEGER:
                 values.integer(value, field.low, field.high)
             case Kind.ENUM:
                 assert field.enum is not None  # noqa: S101 - for the type checker
                 values.enum_number(value, field.enum)
             case Kind.TIMESTAMP:
-                values.timestamp_octets(value)
+                values.timestamp_wire(value)
             case _:
                 if type(value) is not bool:
                     return f"expected true or false, got {values.describe(value)}"
@@ -183,6 +183,6 @@ def _large_integer(value: int, path: str) -> Finding:
 
 def _name_problem(name: str, path: str) -> Iterator[Finding]:
     try:
-        values.string_octets(name)
+        values.string_wire(name)
     except ValueError as error:
         yield Finding(path, str(error))

@@ -184,10 +184,10 @@ def _number_items(items: list[float], to_double: Callable[[int], float]) -> str:
         if doubles != items:
             doubles = [to_double(item) if type(item) is int else item for item in items]
         items = doubles
-    octets = _doubles(f"<{len(items)}d", *items)
+    raw_bytes = _doubles(f"<{len(items)}d", *items)
     wire = bytearray(_NUMBER + bytes(8)) * len(items)
     for place in range(8):
-        wire[len(_NUMBER) + place :: _NUMBER_SIZE] = octets[place::8]
+        wire[len(_NUMBER) + place :: _NUMBER_SIZE] = raw_bytes[place::8]
     return wire.decode("latin-1")
 
 
@@ -214,7 +214,7 @@ _LOWEST, _HIGHEST = int(BELOW_64_BITS), int(ABOVE_64_BITS)
 
 def read_struct(message: Any) -> dict[str, Any]:
     """The JSON object of a Struct. Raises ValueError for NaN and infinity."""
-    wire = _octets(message)
+    wire = _bytes(message)
     try:
         return _object(wire, 0, len(wire))
     except (Irregular, IndexError):
@@ -223,7 +223,7 @@ def read_struct(message: Any) -> dict[str, Any]:
 
 def read_list(message: Any) -> list[Any]:
     """The JSON array of a ListValue. Raises ValueError for NaN and infinity."""
-    wire = _octets(message)
+    wire = _bytes(message)
     try:
         return _array(wire, 0, len(wire))
     except (Irregular, IndexError):
@@ -232,7 +232,7 @@ def read_list(message: Any) -> list[Any]:
 
 def read_value(message: Any) -> Json:
     """The JSON value of a Value; null if it has no kind. Raises ValueError for NaN and infinity."""
-    wire = _octets(message)
+    wire = _bytes(message)
     try:
         made: Json = _value(wire, 0, len(wire))
     except (Irregular, IndexError):
@@ -240,7 +240,7 @@ def read_value(message: Any) -> Json:
     return made
 
 
-def _octets(message: Any) -> bytes:
+def _bytes(message: Any) -> bytes:
     wire: bytes = message.SerializeToString()
     if len(wire) > _SHORT:
         spend(wire.count(b"\n"))  # each item of a list has such a tag, and each member has two

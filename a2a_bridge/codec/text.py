@@ -99,7 +99,7 @@ def dumps(tree: Json) -> bytes:
     try:
         return orjson.dumps(tree, _exact)
     except orjson.JSONEncodeError:
-        pass  # an integer beyond 64 bits, half a surrogate pair, hundreds of levels, or not JSON
+        pass  # an integer beyond 64 bits, an unpaired surrogate, hundreds of levels, or not JSON
     try:
         return "".join(_pieces(tree)).encode("utf-8", "backslashreplace")  # the JSON escape of half a pair
     except (TypeError, ValueError):

@@ -67,11 +67,11 @@ def holds_members(wire: bytes) -> bool:
 
 def drop_members(message: Message) -> None:
     """Removes the unknown members from a message, in place. Its other unknown fields remain."""
-    others = [(one, octets_of(one)) for one in _messages(plan_of(type(message)), message)]
+    others = [(one, bytes_of(one)) for one in _messages(plan_of(type(message)), message)]
     message.DiscardUnknownFields()
-    for one, octets in others:
-        if octets:
-            one.MergeFromString(octets)
+    for one, raw_bytes in others:
+        if raw_bytes:
+            one.MergeFromString(raw_bytes)
 
 
 def _known(plan: MessagePlan) -> set[str]:
@@ -107,7 +107,7 @@ def _plan_in(field: FieldPlan) -> MessagePlan:
 # --- fields of protobuf ---
 
 
-def octets_of(message: Message) -> bytes:
+def bytes_of(message: Message) -> bytes:
     """The bytes of the unknown fields of a message, but not of the messages in it, without MEMBERS."""
     return "".join(_texts(_fields(message))).encode("latin-1")
 

@@ -1,7 +1,7 @@
 """The rules for single values in both directions: integers, enums, base64, timestamps. Not containers.
 
 Decoders take any JSON value and raise ValueError with the expected value in plain English. Those named
-`…_octets` return protobuf bytes as a string of characters U+0000 to U+00FF (see `wire`).
+`…_bytes` return protobuf bytes as a string of characters U+0000 to U+00FF (see `wire`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def enum_number(value: Json, plan: EnumPlan) -> int:
     raise ValueError(f"expected one of {', '.join(plan.numbers)}, got {describe(value)}")
 
 
-def string_octets(value: Json) -> str:
+def string_wire(value: Json) -> str:
     """A string as UTF-8."""
     if type(value) is not str:
         raise ValueError(f"expected a string, got {describe(value)}")
@@ -106,7 +106,7 @@ def string_octets(value: Json) -> str:
         raise ValueError("is not valid Unicode: it contains half of a surrogate pair") from None
 
 
-def base64_octets(value: Json) -> str:
+def base64_wire(value: Json) -> str:
     """The wire text of `base64_bytes`."""
     return base64_bytes(value).decode("latin-1")
 
@@ -126,12 +126,12 @@ def base64_bytes(value: Json) -> bytes:
         raise ValueError("is not base64") from None
 
 
-def base64_text(octets: bytes) -> str:
+def base64_text(raw_bytes: bytes) -> str:
     """Standard base64 with padding, in one line."""
-    return pybase64.b64encode(octets).decode("ascii")
+    return pybase64.b64encode(raw_bytes).decode("ascii")
 
 
-def timestamp_octets(value: Json) -> str:
+def timestamp_wire(value: Json) -> str:
     """A Timestamp message from RFC 3339, or from any other format that `lenient_timestamp` accepts."""
     if type(value) is not str:
         raise ValueError(f"expected a date and time, got {describe(value)}")
@@ -144,20 +144,20 @@ def timestamp_octets(value: Json) -> str:
     except ValueError:
         raise ValueError("is not a date of the calendar") from None
     seconds = ((days * 24 + int(hour)) * 60 + int(minute)) * 60 + int(second)
-    octets = f"\x08{VARINT[seconds]}" if seconds else ""
+    raw_bytes = f"\x08{VARINT[seconds]}" if seconds else ""
     if fraction:
         nanos = int(fraction.ljust(9, "0"))
         if nanos:
-            octets += f"\x10{VARINT[nanos]}"
-    return octets
+            raw_bytes += f"\x10{VARINT[nanos]}"
+    return raw_bytes
 
 
 def _unusual_timestamp(value: str) -> str:
     stamp = lenient_timestamp(value)
     if stamp is None:
         raise ValueError("expected a date and time such as 2025-01-31T12:00:00Z")
-    octets: bytes = stamp.SerializeToString()
-    return octets.decode("latin-1")
+    raw_bytes: bytes = stamp.SerializeToString()
+    return raw_bytes.decode("latin-1")
 
 
 def lenient_timestamp(text: str) -> Any:

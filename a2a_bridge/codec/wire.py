@@ -45,10 +45,10 @@ def read_varint(wire: bytes, at: int, end: int) -> tuple[int, int]:
     """
     number = shift = 0
     while at < end and shift < 64:
-        octet = wire[at]
+        byte = wire[at]
         at += 1
-        number |= (octet & 0x7F) << shift
-        if octet < 0x80:
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
             break
         shift += 7
     return number, at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject
-from a2a_bridge.codec.values import describe, string_octets
+from a2a_bridge.codec.values import describe, string_wire
 
 
 def an_object(value: Json, path: str = "") -> JsonObject:
@@ -23,11 +23,11 @@ def an_array(value: Json, path: str = "") -> list[Any]:
 
 
 def a_string(value: Json, path: str) -> str:
-    """The string at `path`. Raises DecodeError for any other value, and for half of a surrogate pair."""
+    """The string at `path`. Raises DecodeError for any other value, and for an unpaired surrogate."""
     if type(value) is not str:
         raise DecodeError(path, f"expected a string, got {describe(value)}")
     try:
-        string_octets(value)
+        string_wire(value)
     except ValueError as error:
         raise DecodeError(path, str(error)) from None
     return value

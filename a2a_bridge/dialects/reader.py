@@ -17,7 +17,7 @@ from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.codec.errors import Violation
 from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.plan import FieldPlan
-from a2a_bridge.codec.values import describe, lenient_timestamp, string_octets
+from a2a_bridge.codec.values import describe, lenient_timestamp, string_wire
 from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.unmapped import KEY
 
@@ -156,7 +156,7 @@ class Reader:
 
     def _unicode(self, text: str, path: str) -> None:
         try:
-            string_octets(text)
+            string_wire(text)
         except ValueError as error:
             self.problems.append((path, str(error)))
 

@@ -70,7 +70,7 @@ _LIBRARY: dict[str, Any] = {
     "strings": scalars.strings,
     "struct": scalars.struct,
     "text_of": text_of,
-    "timestamp_octets": values.timestamp_octets,
+    "timestamp_wire": values.timestamp_wire,
     "timestamp_text": values.timestamp_text,
 }
 """All compiled functions and their names."""
@@ -268,7 +268,7 @@ class _Compiler:
                     line("raise Irregular")
                 line("body = struct(value, LEVELS)")
             elif field.kind is Kind.TIMESTAMP:
-                line("body = timestamp_octets(value)")
+                line("body = timestamp_wire(value)")
             else:
                 line(f"body = {self.text(member)}(value)")
             line(f'out += f"{prefix}{{VARINT[len(body)]}}{{body}}"')

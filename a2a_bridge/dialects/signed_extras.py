@@ -28,7 +28,7 @@ from google.protobuf.message import Message
 from a2a_bridge import codec
 from a2a_bridge.codec import EncodeError, Json, JsonObject, encoder
 from a2a_bridge.codec.meter import spend
-from a2a_bridge.dialects.unmapped import KEY, OCTETS_PER_VALUE, messages_in
+from a2a_bridge.dialects.unmapped import BYTES_PER_VALUE, KEY, messages_in
 from a2a_bridge.pb._pool import method_classes
 
 #: keys of preserved texts: in metadata, and in the card of a2a.v1
@@ -78,7 +78,7 @@ def dumps(tree: Json) -> bytes:
     if len(data) > _LONG and _names_texts(tree) is False:
         return data
     if data.find(_BEGINNING) >= 0 and _carries(data):
-        spend(len(data) // OCTETS_PER_VALUE)
+        spend(len(data) // BYTES_PER_VALUE)
         _each_text(tree, _seal)
         data = codec.dumps(tree)
     return data
@@ -128,9 +128,9 @@ def open_side_channel(value: str, request: Message) -> str:
 
 
 def _code(text: str, owner: bytes) -> str:
-    octets = b"%d:%b%b" % (len(owner), owner, text.encode("utf-8", "surrogatepass"))
+    raw_bytes = b"%d:%b%b" % (len(owner), owner, text.encode("utf-8", "surrogatepass"))
     # Not hexadecimal: a search for ids in texts would match it.
-    return urlsafe_b64encode(hmac.digest(_key, octets, "sha256"))[:_CODE].decode()
+    return urlsafe_b64encode(hmac.digest(_key, raw_bytes, "sha256"))[:_CODE].decode()
 
 
 def _seal(text: object, owner: bytes) -> str | None:
@@ -209,7 +209,7 @@ def _change(unit: JsonObject, name: str, texts: JsonObject, change: Change) -> N
 
 
 def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
-    spend(len(wire) // OCTETS_PER_VALUE)
+    spend(len(wire) // BYTES_PER_VALUE)
     cls = _classes(method)[side]
     try:
         message = cls.FromString(wire)
@@ -230,8 +230,8 @@ def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
                     fields[key].string_value = text
         if not fields and field == "metadata":
             unit.ClearField(field)
-    octets: bytes = message.SerializeToString()
-    return octets
+    raw_bytes: bytes = message.SerializeToString()
+    return raw_bytes
 
 
 def _owners(message: Any) -> Iterator[tuple[Any, str]]:

@@ -40,7 +40,7 @@ EMPTY = "empty"
 _KEY_BYTES = KEY.encode()
 #: bytes with a preserved text that count as one value while a message is encoded, so that megabytes of it are
 #: encoded in a thread
-OCTETS_PER_VALUE = 256
+BYTES_PER_VALUE = 256
 _NUMERIC = {int, float}
 #: an index in a pointer (RFC 6901, 4). Not every text of digits: `int` rejects very long ones
 _INDEX = re.compile("0|[1-9][0-9]{0,17}")
@@ -169,7 +169,7 @@ def sources(text: object) -> JsonObject:
     """The content of each source in a text; empty if the text is not ours."""
     if not isinstance(text, str) or not text.startswith("{"):
         return {}
-    spend(len(text) // OCTETS_PER_VALUE)
+    spend(len(text) // BYTES_PER_VALUE)
     try:
         tree = loads(text)
     except JsonSyntaxError:

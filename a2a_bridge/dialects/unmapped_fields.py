@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import JsonObject, dumps_ascii
 from a2a_bridge.codec.decode import variants
 from a2a_bridge.codec.plan import Kind, MessagePlan, is_repeated, plan_of
-from a2a_bridge.codec.unknown import octets_of
+from a2a_bridge.codec.unknown import bytes_of
 from a2a_bridge.dialects.scalars import round_integers
 from a2a_bridge.dialects.unmapped import (
     EMPTY,
@@ -191,20 +191,20 @@ def merge_unknown(message: Any, pointer: str, text: object) -> None:
                 place = getattr(place, field.name)
             else:
                 place = place[int(name)]
-        octets = pybase64.b64decode(text, validate=True)  # type: ignore[arg-type]
-        probe = type(place).FromString(octets)
+        raw_bytes = pybase64.b64decode(text, validate=True)  # type: ignore[arg-type]
+        probe = type(place).FromString(raw_bytes)
         probe.DiscardUnknownFields()
         if not probe.ByteSize():
-            place.MergeFromString(octets)
+            place.MergeFromString(raw_bytes)
     except (ValueError, TypeError, AttributeError, LookupError, ProtobufDecodeError):
         return
 
 
 def _collect_unknown(message: Any, pointer: str, entries: list[Entry]) -> None:
     own, path = ([], "") if is_unit(plan_of(type(message))) else (entries, pointer)
-    octets = octets_of(message)
-    if octets:
-        own.append([f"{path}/{UNKNOWN}", pybase64.b64encode(octets).decode("ascii")])
+    raw_bytes = bytes_of(message)
+    if raw_bytes:
+        own.append([f"{path}/{UNKNOWN}", pybase64.b64encode(raw_bytes).decode("ascii")])
     for name, at, one in _below(message):
         _collect_unknown(one, f"{path}/{name}{at}", own)
     if own is not entries:

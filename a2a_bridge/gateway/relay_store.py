@@ -65,15 +65,15 @@ class Addresses:
 
     def address(self, registration: RelayedConfig) -> str:
         """The address for a config: below the relay's URL."""
-        octets = json.dumps([*registration.scope, registration.version]).encode()
-        return self._mac(b"address", octets + registration.config.SerializeToString(deterministic=True))
+        raw_bytes = json.dumps([*registration.scope, registration.version]).encode()
+        return self._mac(b"address", raw_bytes + registration.config.SerializeToString(deterministic=True))
 
     def token(self, address: str) -> str:
         """The token that the agent has to send to an address."""
         return self._mac(b"token", address.encode())
 
-    def _mac(self, purpose: bytes, octets: bytes) -> str:
-        return hmac.new(self._secret, purpose + b"\0" + octets, hashlib.sha256).hexdigest()[:48]
+    def _mac(self, purpose: bytes, raw_bytes: bytes) -> str:
+        return hmac.new(self._secret, purpose + b"\0" + raw_bytes, hashlib.sha256).hexdigest()[:48]
 
 
 class RelayStore:

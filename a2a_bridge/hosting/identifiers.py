@@ -14,7 +14,7 @@ import time
 
 _BATCH = 256
 #: of any byte one with the two bits that mark the variant of these ids, 10
-_VARIANT = bytes(0x80 | octet & 0x3F for octet in range(256))
+_VARIANT = bytes(0x80 | byte & 0x3F for byte in range(256))
 
 #: the end of an id, with a separator; each # is a random digit
 _ENDING = b"-7###-####-############ "
@@ -50,9 +50,9 @@ def two_ids() -> tuple[str, str]:
 
 
 def _endings() -> list[str]:
-    octets = bytearray(os.urandom(10 * _BATCH))
-    octets[2::10] = octets[2::10].translate(_VARIANT)
-    digits = octets.hex().encode()
+    raw_bytes = bytearray(os.urandom(10 * _BATCH))
+    raw_bytes[2::10] = raw_bytes[2::10].translate(_VARIANT)
+    digits = raw_bytes.hex().encode()
     # All ids at once, one column of digits after the other: a loop over the ids takes four times as long.
     endings = bytearray(_ENDING * _BATCH)
     for digit, column in enumerate(_COLUMNS, 1):  # digit 0 is where the version is

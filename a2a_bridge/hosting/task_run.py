@@ -306,7 +306,7 @@ class TaskRun:
         self._check_idle()
 
     def _turn_away(self) -> None:
-        """Answers queued messages whose turn will not come."""
+        """Answers the queued messages of a run that stops."""
         queue, self._queue = self._queue, []
         answered_later = self._rescue is not None or (self._ender is not None and not self._ender.done())
         for send in queue:

@@ -74,9 +74,9 @@ def restore(context: CallContext, texts: str | Sequence[str]) -> None:
 def _key(scope: Scope, *words: str) -> bytes:
     made = hashlib.blake2b(digest_size=16)
     for word in (*scope, *words):
-        octets = word.encode("utf-8", "surrogatepass")
-        made.update(len(octets).to_bytes(8, "big"))
-        made.update(octets)
+        raw_bytes = word.encode("utf-8", "surrogatepass")
+        made.update(len(raw_bytes).to_bytes(8, "big"))
+        made.update(raw_bytes)
     return made.digest()
 
 

@@ -42,9 +42,9 @@ class Vault:
             # Without the cause, whose text may contain the key.
             raise ValueError("a key for push configs has to be 32 bytes in URL-safe base64") from None
 
-    def encrypt(self, octets: bytes) -> bytes:
+    def encrypt(self, raw_bytes: bytes) -> bytes:
         """The bytes to store."""
-        return _PLAIN + octets if self._fernet is None else _SEALED + self._fernet.encrypt(octets)
+        return _PLAIN + raw_bytes if self._fernet is None else _SEALED + self._fernet.encrypt(raw_bytes)
 
     def decrypt(self, stored: bytes) -> bytes:
         """The reverse. Raises DecryptionError."""
@@ -53,10 +53,10 @@ class Vault:
         if stored[:1] != _SEALED or self._fernet is None:
             raise DecryptionError
         try:
-            octets: bytes = self._fernet.decrypt(stored[1:])
+            raw_bytes: bytes = self._fernet.decrypt(stored[1:])
         except self._unreadable:
             raise DecryptionError from None
-        return octets
+        return raw_bytes
 
 
 def new_key() -> str:

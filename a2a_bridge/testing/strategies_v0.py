@@ -105,7 +105,7 @@ def metadata() -> Strategy:
 @cache
 def base64_texts() -> Strategy:
     """Bytes in the variants of base64 that are in use."""
-    standard = st.binary(max_size=100).map(lambda octets: base64.b64encode(octets).decode())
+    standard = st.binary(max_size=100).map(lambda raw_bytes: base64.b64encode(raw_bytes).decode())
     return st.one_of(
         standard,
         standard.map(lambda text: text.rstrip("=")),

@@ -1,4 +1,4 @@
-"""httptools and grpc.aio alone: the floor under both sides. They know no A2A and answer with prepared octets.
+"""httptools and grpc.aio alone: the floor under both sides. They know no A2A and answer with prepared bytes.
 
 `POST /` echoes, `POST /events` streams, the gRPC methods do the same, and with `--upstream` `POST /` forwards
 to a gRPC echo: the least that a gateway can do. The HTTP server has no limits and no timeouts.
@@ -101,7 +101,7 @@ def method(name: str) -> str:
 
 
 class Echo(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc ships no types
-    """SendMessage echoes its octets; SendStreamingMessage answers with MESSAGE, `agent.EVENTS` times."""
+    """SendMessage echoes its bytes; SendStreamingMessage answers with MESSAGE, `agent.EVENTS` times."""
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         if details.method == method("SendMessage"):

@@ -1,4 +1,4 @@
-"""The gRPC agent behind the measured gateways: answers every message with the same prepared octets.
+"""The gRPC agent behind the measured gateways: answers every message with the same prepared bytes.
 
 A real agent would cost as much as a gateway on the core of the load generator, and would distort the
 measurement.

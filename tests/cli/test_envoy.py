@@ -187,7 +187,7 @@ async def test_a_path_that_is_not_utf8_is_rejected_as_by_the_builtin_server(serv
 @settings(max_examples=300)
 def test_no_path_that_is_not_utf8_reaches_pyvoy(pieces: list[bytes | str]) -> None:
     target = "/" + "".join(
-        piece if isinstance(piece, str) else "".join(f"%{octet:02x}" for octet in piece) for piece in pieces
+        piece if isinstance(piece, str) else "".join(f"%{byte:02x}" for byte in piece) for piece in pieces
     )
     path = target.partition("?")[0]
     try:
@@ -199,8 +199,8 @@ def test_no_path_that_is_not_utf8_reaches_pyvoy(pieces: list[bytes | str]) -> No
         assert bool(re.fullmatch(paths.READABLE, target)) == readable
 
 
-def test_no_octets_reach_pyvoy_that_http2_lets_through() -> None:
-    allowed = {octet for octet in range(256) if re.fullmatch(paths.READABLE, f"/{chr(octet)}")}
+def test_no_bytes_reach_pyvoy_that_http2_lets_through() -> None:
+    allowed = {byte for byte in range(256) if re.fullmatch(paths.READABLE, f"/{chr(byte)}")}
     assert allowed == set(range(0x21, 0x7F))
 
 

@@ -401,7 +401,7 @@ async def test_the_extended_card_is_asked_for_with_credentials(probe: Probe, bin
 
 
 @pytest.mark.parametrize(
-    ("octets", "text"),
+    ("raw_bytes", "text"),
     [
         (b"from a pipe", "from a pipe"),
         (b"a line\n", "a line"),
@@ -410,14 +410,14 @@ async def test_the_extended_card_is_asked_for_with_credentials(probe: Probe, bin
         ("n\u00e4\n".encode(), "n\u00e4"),
     ],
 )
-async def test_text_from_standard_input(probe: Probe, octets: bytes, text: str) -> None:
+async def test_text_from_standard_input(probe: Probe, raw_bytes: bytes, text: str) -> None:
     async with agent(probe) as server:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "a2a_bridge", "send", "-a", url(server), "-", "--async"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        out, _ = await asyncio.wait_for(process.communicate(octets), PATIENCE)
+        out, _ = await asyncio.wait_for(process.communicate(raw_bytes), PATIENCE)
     assert b"hello" in out
     assert probe.last.request.message.parts[0].text == text
 

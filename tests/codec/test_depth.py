@@ -87,8 +87,8 @@ def test_unreadable_protobuf_is_rejected_with_its_member(levels: int) -> None:
     assert path_of_depth(hub.SendMessageRequest, hub.SendMessageRequest().SerializeToString()) is None
 
 
-def _length(octets: bytes) -> bytes:
-    size, out = len(octets), b""
+def _length(raw_bytes: bytes) -> bytes:
+    size, out = len(raw_bytes), b""
     while size > 0x7F:
         out += bytes((size & 0x7F | 0x80,))
         size >>= 7

@@ -310,8 +310,8 @@ def test_a_null_member_of_a_oneof_is_an_absent_one() -> None:
     assert codec.decoder(a2a.Part)({"text": None, "url": "u", "raw": None}) == a2a.Part(url="u")
 
 
-OCTETS = bytes(range(248, 256)) + b"any"
-STANDARD = base64.b64encode(OCTETS).decode()
+BYTES = bytes(range(248, 256)) + b"any"
+STANDARD = base64.b64encode(BYTES).decode()
 
 
 @pytest.mark.parametrize(
@@ -319,8 +319,8 @@ STANDARD = base64.b64encode(OCTETS).decode()
     [
         STANDARD,
         STANDARD.rstrip("="),
-        base64.urlsafe_b64encode(OCTETS).decode(),
-        base64.urlsafe_b64encode(OCTETS).decode().rstrip("="),
+        base64.urlsafe_b64encode(BYTES).decode(),
+        base64.urlsafe_b64encode(BYTES).decode().rstrip("="),
         f"{STANDARD[:4]}\r\n{STANDARD[4:]}\n",
         f" {STANDARD[:3]}\t{STANDARD[3:]}",
         STANDARD.replace("+", "-"),
@@ -328,7 +328,7 @@ STANDARD = base64.b64encode(OCTETS).decode()
 )
 def test_base64_is_read_in_any_form_and_printed_in_the_standard_one(text: str) -> None:
     part = codec.decoder(a2a.Part)({"raw": text})
-    assert part == a2a.Part(raw=OCTETS)
+    assert part == a2a.Part(raw=BYTES)
     assert codec.encoder(a2a.Part)(part) == {"raw": STANDARD}
 
 

@@ -1,4 +1,4 @@
-"""Struct, Value and ListValue: long lists, numbers of all sizes, and octets that other writers of protobuf send."""
+"""Struct, Value and ListValue: long lists, numbers of all sizes, and bytes that other writers of protobuf send."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_integers_of_a_long_list_are_counted_when_they_are_rounded(monkeypatch: 
     assert fresh.count == 51
 
 
-def _field(number: int, octets: bytes) -> bytes:
-    return bytes((number << 3 | 2, len(octets))) + octets
+def _field(number: int, raw_bytes: bytes) -> bytes:
+    return bytes((number << 3 | 2, len(raw_bytes))) + raw_bytes
 
 
 @pytest.mark.parametrize(
-    ("octets", "tree"),
+    ("raw_bytes", "tree"),
     [
         (_field(9, b"x") + _field(1, _field(1, b"a") + _field(2, b"\x1a\x01b")), {"a": "b"}),
         (_field(1, _field(1, b"a") + _field(2, b"\x1a\x01b" + _field(9, b"x"))), {"a": "b"}),
@@ -79,8 +79,8 @@ def _field(number: int, octets: bytes) -> bytes:
     ],
     ids=["struct", "text", "nothing", "object", "bool", "kindless", "null 5", "no key", "no value", "order"],
 )
-def test_unknown_fields_and_unusual_octets_are_read(octets: bytes, tree: Any) -> None:
-    assert encoder(Struct)(Struct.FromString(octets)) == tree
+def test_unknown_fields_and_unusual_bytes_are_read(raw_bytes: bytes, tree: Any) -> None:
+    assert encoder(Struct)(Struct.FromString(raw_bytes)) == tree
 
 
 @pytest.mark.parametrize("tree", [[1] * (ALLOWANCE + 1), [{"a": 1}] * ALLOWANCE, [[[]]] * ALLOWANCE])

@@ -83,8 +83,8 @@ def test_copies_and_bytes_keep_them_and_merging_adds_them() -> None:
 
 def test_a_member_that_has_become_a_field_is_not_written_twice() -> None:
     message = decode(task(later=1))
-    octets = message.SerializeToString().replace(b'"later"', b'"status"').replace(b"\x0b{", b"\x0c{")
-    assert encode(hub.Task.FromString(octets)) == task()
+    raw_bytes = message.SerializeToString().replace(b'"later"', b'"status"').replace(b"\x0b{", b"\x0c{")
+    assert encode(hub.Task.FromString(raw_bytes)) == task()
 
 
 def test_dropping_leaves_everything_else() -> None:
@@ -92,9 +92,9 @@ def test_dropping_leaves_everything_else() -> None:
     other = b"\xa2\x38\x05later\xa3\x38\x08\x01\xa4\x38\xa5\x38\x01\x02\x03\x04"  # a text, a group, 32 bits
     message.history[0].MergeFromString(other)
     drop_members(message)
-    octets = message.SerializeToString()
-    assert not holds_members(octets)
-    assert octets.find(other) >= 0
+    raw_bytes = message.SerializeToString()
+    assert not holds_members(raw_bytes)
+    assert raw_bytes.find(other) >= 0
     assert encode(message) == task(history=[{"messageId": "m", "role": "ROLE_UNSPECIFIED", "parts": []}])
 
 

@@ -1,4 +1,4 @@
-"""A task of another caller and an unknown task: the same status, headers and body, octet by octet."""
+"""A task of another caller and an unknown task: the same status, headers and body, byte by byte."""
 
 from __future__ import annotations
 

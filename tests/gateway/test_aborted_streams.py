@@ -29,7 +29,7 @@ from tests.patience import PATIENCE
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 #: streams that are broken off between two looks, by each binding
 MANY = 40
-#: octets of tasks that the agent keeps
+#: bytes of tasks that the agent keeps
 MEMORY = 300_000
 #: objects more after 2 * MANY * len(BINDINGS) streams: caches of the interpreter, and what a timer still holds
 SPARE = 100

@@ -19,7 +19,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import with_side_channel
 from a2a_bridge.dialects.annotation import FINAL
 from a2a_bridge.dialects.unmapped import EMPTY, KEY
-from a2a_bridge.dialects.v0_3.proto_files import decode_octets
+from a2a_bridge.dialects.v0_3.proto_files import decode_content
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
@@ -140,11 +140,11 @@ def drop_final_of_unspecified(message: Any) -> None:
             unit.final = False
 
 
-def content(octets: bytes, media_type: str) -> bytes:
+def content(raw_bytes: bytes, media_type: str) -> bytes:
     """The content of a file of a2a.v1. Peers and bridges write it raw or as base64 text."""
-    while (inner := decode_octets(octets, media_type, Files.AUTO)[0]) != octets:
-        octets = inner
-    return octets
+    while (inner := decode_content(raw_bytes, media_type, Files.AUTO)[0]) != raw_bytes:
+        raw_bytes = inner
+    return raw_bytes
 
 
 def normalised(chain: Chain, tree: Any) -> Any:

@@ -168,14 +168,14 @@ async def test_times_that_json_cannot_express_are_rejected_alike(time: Timestamp
             assert caught.value.violations[0].field == "statusTimestampAfter", kind
 
 
-async def test_octets_of_other_content_are_no_numbers() -> None:
-    """A file and a text with the octets of an infinite number_value."""
-    octets = b"\x11" + struct.pack("<d", math.inf)
+async def test_bytes_of_other_content_are_no_numbers() -> None:
+    """A file and a text with the bytes of an infinite number_value."""
+    raw_bytes = b"\x11" + struct.pack("<d", math.inf)
     async with serve(KEEPER, EVERYTHING) as server, connect(f"http://{server.http}", binding="GRPC") as peer:
         request = asking("x")
-        request.message.parts.add(raw=octets, filename="\x11infini\u007f")
+        request.message.parts.add(raw=raw_bytes, filename="\x11infini\u007f")
         answer = await peer.send_message(request)
-    assert answer.task.artifacts[0].parts[1].raw == octets
+    assert answer.task.artifacts[0].parts[1].raw == raw_bytes
 
 
 async def test_an_agent_that_yields_too_deep_content_fails_its_task() -> None:

@@ -54,11 +54,11 @@ def test_random_documents_are_equal_both_ways(cls: Any, oracle: ModuleType) -> N
 def compare(cls: Any, oracle: ModuleType, message: Any) -> None:
     to_microseconds(message)
     theirs_cls = counterpart(cls, oracle)
-    octets = message.SerializeToString()
-    theirs = theirs_cls.parse(octets)
+    raw_bytes = message.SerializeToString()
+    theirs = theirs_cls.parse(raw_bytes)
     assert cls.FromString(bytes(theirs)) == message
     if in_order(cls):
-        assert bytes(theirs) == octets
+        assert bytes(theirs) == raw_bytes
     # Writing: both print the same; reading: each reads the output of the other.
     tree = codec.encoder(cls)(message)
     printed = theirs.to_dict()

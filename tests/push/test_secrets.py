@@ -35,10 +35,10 @@ LOGIN = {"scheme": "Bearer", "credentials": SECRET}
 
 def test_encrypted_content_is_decrypted_by_its_key_and_with_newer_ones() -> None:
     old, new = new_key(), new_key()
-    sealed = Vault([old]).encrypt(b"octets")
-    assert b"octets" not in sealed
-    assert Vault([old]).decrypt(sealed) == b"octets"
-    assert Vault([new, old]).decrypt(sealed) == b"octets"
+    sealed = Vault([old]).encrypt(b"raw_bytes")
+    assert b"raw_bytes" not in sealed
+    assert Vault([old]).decrypt(sealed) == b"raw_bytes"
+    assert Vault([new, old]).decrypt(sealed) == b"raw_bytes"
     assert Vault([old]).decrypt(Vault([old, new]).encrypt(b"x")) == b"x"
     for keys in ([new], []):
         with pytest.raises(DecryptionError):
@@ -46,9 +46,9 @@ def test_encrypted_content_is_decrypted_by_its_key_and_with_newer_ones() -> None
 
 
 def test_without_a_key_nothing_is_sealed_and_stays_readable_with_one() -> None:
-    kept = Vault().encrypt(b"octets")
-    assert b"octets" in kept
-    assert Vault().decrypt(kept) == Vault([new_key()]).decrypt(kept) == b"octets"
+    kept = Vault().encrypt(b"raw_bytes")
+    assert b"raw_bytes" in kept
+    assert Vault().decrypt(kept) == Vault([new_key()]).decrypt(kept) == b"raw_bytes"
 
 
 @pytest.mark.parametrize("kept", [b"", b"x", b"\x01", b"\x01nonsense"])
@@ -90,9 +90,9 @@ async def test_with_a_key_no_secret_is_in_the_files(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         await kept(folder / "a.db", keys, "p")
-        octets = everything(folder)
+        raw_bytes = everything(folder)
         for word in (SECRET, TOKEN, "hook.example"):
-            assert (word.encode() in octets) is (name == "plain")
+            assert (word.encode() in raw_bytes) is (name == "plain")
 
 
 async def test_one_row_that_cannot_be_opened_is_no_error_of_the_others(

@@ -270,7 +270,7 @@ def _mislead(path: Path) -> None:
         index = "SELECT rootpage FROM sqlite_master WHERE type = 'index' AND tbl_name = 'bodies'"
         start = (connection.execute(index).fetchone()[0] - 1) * size
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    # Length of the header, a text of three octets, an integer of one; then both.
+    # Length of the header, a text of three bytes, an integer of one; then both.
     entry = b"\x03\x13\x01bad"
     whole = path.read_bytes()
     page = whole[start : start + size]

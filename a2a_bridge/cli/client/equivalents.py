@@ -89,8 +89,8 @@ async def request_of_call(call: Call[Any, Any], candidate: Candidate, options: D
         local = replace(options, tls=None, resolve=None, frame_observer=None, timeout=10.0)
         async with find(binding).dial(near, candidate.dialect, local) as service:
             await _make(service, call)
-        octets = await asyncio.wait_for(sent.get(), 10.0)
-    head, _, content = octets.partition(b"\r\n\r\n")
+        raw_bytes = await asyncio.wait_for(sent.get(), 10.0)
+    head, _, content = raw_bytes.partition(b"\r\n\r\n")
     line, *rest = head.decode("latin-1").split("\r\n")
     method, path, _ = line.split(" ", 2)
     headers = tuple((name, value.strip()) for name, _, value in (one.partition(":") for one in rest))

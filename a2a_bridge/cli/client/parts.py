@@ -57,9 +57,9 @@ def parts_of(text: str | None, flags: SendFlags, order: Sequence[str]) -> list[h
 
 def from_stdin(hint: str) -> str:
     """Standard input without its last line end. Raises typer.BadParameter."""
-    octets = sys.stdin.buffer.read()
+    raw_bytes = sys.stdin.buffer.read()
     try:
-        text = octets.decode()
+        text = raw_bytes.decode()
     except UnicodeDecodeError as error:
         raise typer.BadParameter(
             f"standard input is not UTF-8 (byte {error.start})", param_hint=hint

@@ -187,7 +187,7 @@ def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
 
 
 def _no_proxy() -> dict[str, Any]:
-    """Finds no client address in headers. Without an extension Envoy would believe X-Forwarded-For."""
+    """Finds no client address in headers. Without an extension Envoy would trust X-Forwarded-For."""
     return {
         "name": "envoy.http.original_ip_detection.custom_header",
         "typed_config": {

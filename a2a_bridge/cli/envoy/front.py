@@ -8,7 +8,7 @@ Rules:
 3. Nothing is sent twice, but for GET requests whose connection failed before anything was written.
 4. Streams have no time limit, and nothing is buffered.
 5. Envoy is the edge: it writes X-Forwarded-For and X-Forwarded-Proto, and removes from calls what else
-   replicas believe of a proxy: other forwarded headers, and the name of the caller, which only filters of
+   replicas trust of a proxy: other forwarded headers, and the name of the caller, which only filters of
    Envoy may set.
 """
 

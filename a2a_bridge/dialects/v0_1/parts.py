@@ -34,7 +34,7 @@ class _Reference:
     #: names of the member with the URI, the usual one first
     uri: Sequence[str]
     #: names of the member with the bytes, the usual one first
-    octets: Sequence[str] = ()
+    raw_bytes: Sequence[str] = ()
     #: the media type; empty for none
     media_type: str = ""
 
@@ -42,7 +42,7 @@ class _Reference:
         """The members of a file part; None if the part has no such content."""
         rest = dict(wire)
         file: dict[str, Any] = {}
-        for target, names in (("uri", self.uri), ("bytes", self.octets)):
+        for target, names in (("uri", self.uri), ("bytes", self.raw_bytes)):
             for name in names:
                 if type(rest.get(name)) is str and not file:
                     file[target] = rest.pop(name)
@@ -66,8 +66,8 @@ class _Reference:
             del file["mimeType"]
         if "uri" in file and "bytes" not in file:
             content = {self.uri[0]: file.pop("uri")}
-        elif "bytes" in file and "uri" not in file and self.octets:
-            content = {self.octets[0]: file.pop("bytes")}
+        elif "bytes" in file and "uri" not in file and self.raw_bytes:
+            content = {self.raw_bytes[0]: file.pop("bytes")}
         else:
             return None
         if not file.keys() <= {"name", "mimeType"} or (content | file).keys() & rest.keys():

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.codec import EncodeError, JsonSyntaxError, dumps, loads
-from a2a_bridge.codec.values import string_octets
+from a2a_bridge.codec.values import string_wire
 from a2a_bridge.dialects.checks import a_string, an_array, an_object
 from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_1.stash import Unit
@@ -102,7 +102,7 @@ def _is_flow(flow: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     try:
-        string_octets(value)
+        string_wire(value)
     except ValueError:
         return False
     return True

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.dialects.dialect import Beside, Row
-from a2a_bridge.dialects.v0_3.proto_files import decode_octets
+from a2a_bridge.dialects.v0_3.proto_files import decode_content
 from a2a_bridge.peers import Files, caller
 
 AnyRow = TypeVar("AnyRow", bound=Row[Any, Any])
@@ -73,7 +73,7 @@ def choose_row(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
         if parameters.get(FILES_PARAMETER) == _SAID:
             return from_bridge
         found = first_file(wire)
-        return auto if found is None else response_rows[decode_octets(*found, Files.AUTO)[1]]
+        return auto if found is None else response_rows[decode_content(*found, Files.AUTO)[1]]
 
     if not sends:
         return auto.with_extras(variant=variant)

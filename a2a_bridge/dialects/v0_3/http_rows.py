@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from a2a_bridge.codec import Json, JsonObject, decoder, encoder
-from a2a_bridge.codec.values import base64_octets
+from a2a_bridge.codec.values import base64_wire
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.boundary import Coder, Conversion, response_decoder, response_encoder, row
@@ -321,12 +321,12 @@ def _first_file(tree: Any) -> tuple[bytes, str] | None:
         file = part.get("file") if type(part) is dict else None
         if type(file) is not dict:
             continue
-        octets = file.get("fileWithBytes", file.get("file_with_bytes"))
+        raw_bytes = file.get("fileWithBytes", file.get("file_with_bytes"))
         media_type = file.get("mimeType", file.get("mime_type"))
-        if type(octets) is not str or not octets:
+        if type(raw_bytes) is not str or not raw_bytes:
             continue
         with contextlib.suppress(ValueError):
-            return base64_octets(octets).encode("latin-1"), media_type if type(media_type) is str else ""
+            return base64_wire(raw_bytes).encode("latin-1"), media_type if type(media_type) is str else ""
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
-from a2a_bridge.codec.values import base64_octets, base64_text
+from a2a_bridge.codec.values import base64_text, base64_wire
 from a2a_bridge.codec.wire import VARINT
 from a2a_bridge.dialects.irregular import WRAPPED, Fact, Shape, mark_tree, restore_tree
 from a2a_bridge.dialects.reader import Reader
@@ -71,8 +71,8 @@ def _file(file: Any) -> str:
     if type(file) is not dict:
         raise Irregular
     if "bytes" in file:
-        octets = base64_octets(file["bytes"])
-        out = f"\x12{VARINT[len(octets)]}{octets}"
+        raw_bytes = base64_wire(file["bytes"])
+        out = f"\x12{VARINT[len(raw_bytes)]}{raw_bytes}"
     else:
         url = file.get("uri")
         if type(url) is not str:
@@ -193,7 +193,7 @@ def _read_file(reader: Reader) -> None:
         else:
             file.tree["bytes"] = text
             try:
-                base64_octets(text)
+                base64_wire(text)
             except ValueError as error:
                 file.wrong("bytes", str(error))
         if source.get("uri"):

@@ -31,7 +31,7 @@ from a2a_bridge.dialects.unmapped_fields import (
     restore_members,
     restore_unknown,
 )
-from a2a_bridge.dialects.v0_3.proto_files import decode_octets, encode_octets, usual
+from a2a_bridge.dialects.v0_3.proto_files import decode_content, encode_content, usual
 from a2a_bridge.dialects.v0_3.push_configs import usable_scheme
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -66,8 +66,8 @@ def encode_bytes(pair: Pair, message: Any, files: Files = Files.AUTO) -> bytes:
     pair.encode(message, plain, context)
     if context.preserved:
         restore_unknown(plain)
-    octets: bytes = plain.SerializeToString()
-    return octets
+    raw_bytes: bytes = plain.SerializeToString()
+    return raw_bytes
 
 
 def decode_tree(pair: Pair, tree: JsonObject, files: Files = Files.AUTO) -> Any:
@@ -125,7 +125,7 @@ def _decode_file(wire: v0.FilePart, into: hub.Part, context: Context, extras: Js
         into.url = wire.file_with_uri
         return
     files = Files.RAW if extras.get("raw") is True else context.files
-    into.raw, written = decode_octets(wire.file_with_bytes, wire.mime_type, files)
+    into.raw, written = decode_content(wire.file_with_bytes, wire.mime_type, files)
     if written is not usual(context.files) and wire.file_with_bytes and not extras:
         add(into, [[_WRITTEN, written.value]])
 
@@ -169,10 +169,10 @@ def _encode_file(message: hub.Part, into: v0.Part, context: Context, extras: Jso
         carry(into, PROTO, [entry for entry in entries if entry[0] != _WRITTEN])
         if context.files is not Files.RAW:  # takes precedence over the preserved encoding
             written = Files.BASE64 if found[0] == Files.BASE64.value else Files.RAW
-    into.file.file_with_bytes = encode_octets(message.raw, written)
+    into.file.file_with_bytes = encode_content(message.raw, written)
     if context.files is Files.AUTO and written is Files.RAW and message.raw and not found:
         # Content that looks like base64 must be distinguishable from base64.
-        _, read_as = decode_octets(message.raw, message.media_type, Files.AUTO)
+        _, read_as = decode_content(message.raw, message.media_type, Files.AUTO)
         if read_as is not Files.RAW:
             extras["raw"] = True
 

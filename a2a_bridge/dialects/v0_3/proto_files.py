@@ -36,23 +36,23 @@ _SHORTEST, _LONG = 8, 16
 _MIXTURE = (re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compile(rb"[0-9+/]"))
 
 
-def decode_octets(octets: bytes, media_type: str, files: Files) -> tuple[bytes, Files]:
+def decode_content(raw_bytes: bytes, media_type: str, files: Files) -> tuple[bytes, Files]:
     """The content and its encoding: RAW or BASE64. files: the known encoding of the peer."""
-    if files is Files.RAW or len(octets) % 4 or not _BASE64.fullmatch(octets):
-        return octets, Files.RAW
+    if files is Files.RAW or len(raw_bytes) % 4 or not _BASE64.fullmatch(raw_bytes):
+        return raw_bytes, Files.RAW
     try:
-        content = pybase64.b64decode(octets, validate=True)
+        content = pybase64.b64decode(raw_bytes, validate=True)
     except ValueError:
-        return octets, Files.RAW
+        return raw_bytes, Files.RAW
     # The bits that the padding drops must be zero, otherwise writing it again gives other text.
-    if pybase64.b64encode(content) != octets:
-        return octets, Files.RAW
-    if files is Files.BASE64 or _plausible(octets, content, media_type):
+    if pybase64.b64encode(content) != raw_bytes:
+        return raw_bytes, Files.RAW
+    if files is Files.BASE64 or _plausible(raw_bytes, content, media_type):
         return content, Files.BASE64
-    return octets, Files.RAW
+    return raw_bytes, Files.RAW
 
 
-def encode_octets(content: bytes, files: Files) -> bytes:
+def encode_content(content: bytes, files: Files) -> bytes:
     """The bytes to write for a content."""
     return base64_text(content).encode("ascii") if files is Files.BASE64 else content
 
@@ -62,14 +62,14 @@ def usual(files: Files) -> Files:
     return Files.BASE64 if files is Files.BASE64 else Files.RAW
 
 
-def _plausible(octets: bytes, content: bytes, media_type: str) -> bool:
+def _plausible(raw_bytes: bytes, content: bytes, media_type: str) -> bool:
     media_type = media_type.strip()
-    padded = octets.endswith(b"=")
+    padded = raw_bytes.endswith(b"=")
     if media_type and not _TEXTUAL.fullmatch(media_type):
-        return padded or len(octets) >= _SHORTEST
+        return padded or len(raw_bytes) >= _SHORTEST
     if _readable(content):
         return True
-    mixed = len(octets) >= _LONG and all(signs.search(octets) for signs in _MIXTURE)
+    mixed = len(raw_bytes) >= _LONG and all(signs.search(raw_bytes) for signs in _MIXTURE)
     return not media_type and (padded or mixed)
 
 

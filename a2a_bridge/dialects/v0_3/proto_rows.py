@@ -60,8 +60,8 @@ def _with_configs(wire: bytes, configs: list[bytes]) -> bytes:
     message = CONFIGS.wire.FromString(wire)
     del message.configs[:]
     message.configs.extend(map(CONFIG.wire.FromString, configs))
-    octets: bytes = message.SerializeToString()
-    return octets
+    raw_bytes: bytes = message.SerializeToString()
+    return raw_bytes
 
 
 _ABOUT_CONFIG = of_bytes(CONFIG)

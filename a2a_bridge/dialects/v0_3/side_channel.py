@@ -122,8 +122,8 @@ def of_bytes(pair: Pair) -> Channel:
         for entry in entries:
             if len(entry) > 1 and entry[0].endswith(UNKNOWN):
                 merge_unknown(message, entry[0], entry[1])
-        octets: bytes = message.SerializeToString()
-        return octets
+        raw_bytes: bytes = message.SerializeToString()
+        return raw_bytes
 
     return Channel(text, put_back)
 

@@ -19,7 +19,7 @@ metadata = st.dictionaries(texts | st.just("origType") | st.just("urn:a2a-bridge
 states = st.sampled_from(
     ["submitted", "working", "input-required", "completed", "canceled", "failed", "unknown"]
 )
-OCTETS = "aGk="
+BYTES = "aGk="
 
 
 def objects(required: dict[str, Any], optional: dict[str, Any], nullable: tuple[str, ...] = ()) -> Any:
@@ -32,7 +32,7 @@ def objects(required: dict[str, Any], optional: dict[str, Any], nullable: tuple[
 
 text_parts = objects({"type": st.just("text"), "text": texts}, {"metadata": metadata}, ("metadata",))
 files = objects({}, {"name": texts, "mimeType": texts}, ("name", "mimeType")).flatmap(
-    lambda file: st.sampled_from([file, {**file, "bytes": OCTETS}, {**file, "uri": "http://h/f"}])
+    lambda file: st.sampled_from([file, {**file, "bytes": BYTES}, {**file, "uri": "http://h/f"}])
 )
 file_parts = objects({"type": st.just("file"), "file": files}, {"metadata": metadata}, ("metadata",))
 data_parts = objects(
@@ -50,7 +50,7 @@ other_parts = objects(
         "uri": texts,
         "url": texts,
         "src": texts,
-        "bytes": st.just(OCTETS),
+        "bytes": st.just(BYTES),
         "json": values,
         "data": values,
         "mimeType": texts,

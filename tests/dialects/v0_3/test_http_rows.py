@@ -222,9 +222,9 @@ def test_clients_speak_protojson() -> None:
 
 def test_files_of_callers_that_write_base64_are_answered_in_base64() -> None:
     task = hub.Task(id="t", artifacts=[hub.Artifact(parts=[hub.Part(raw=PNG)])])
-    for agent, octets in (("node", PNG), ("python-httpx/0.28.1", b64encode(PNG))):
+    for agent, raw_bytes in (("node", PNG), ("python-httpx/0.28.1", b64encode(PNG))):
         tree = asked(ops.GET_TASK, {"id": "t"}, agent).encode_response(task)
-        assert tree["artifacts"][0]["parts"][0]["file"]["fileWithBytes"] == b64encode(octets).decode()
+        assert tree["artifacts"][0]["parts"][0]["file"]["fileWithBytes"] == b64encode(raw_bytes).decode()
 
 
 # --- other requests ---

@@ -332,14 +332,14 @@ def file(**members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("text", "octets"),
+    ("text", "raw_bytes"),
     [
         ("aGk=", b"hi"), ("aGk", b"hi"), ("aGl=", b"hi"), ("aGk=\n", b"hi"), ("a Gk=", b"hi"), ("-_8=", b"\xfb\xff"),
         ("+/8", b"\xfb\xff"), ("", b""),
     ],
 )  # fmt: skip
-def test_L09_base64_in_any_variant(text: str, octets: bytes) -> None:
-    assert parts.PART.decode(file(bytes=text)).raw == octets
+def test_L09_base64_in_any_variant(text: str, raw_bytes: bytes) -> None:
+    assert parts.PART.decode(file(bytes=text)).raw == raw_bytes
     check(parts.PART.decode, parts.PART.encode, file(bytes=text))
 
 

@@ -125,17 +125,17 @@ MODEL = {
 
 def test_a_task_of_the_sdk_is_read_over_grpc_from_any_peer() -> None:
     written = sdk(**{"class": "Task", "model": MODEL})
-    octets = bytes.fromhex(written["hex"])
+    raw_bytes = bytes.fromhex(written["hex"])
     for row in (
         grpc(ops.GET_TASK),
         forms.GRPC_FORM.row(ops.GET_TASK),
         forms.BY_FILES[Files.BASE64][GRPC].row(ops.GET_TASK),
     ):
-        read = row.decode_response(octets)
+        read = row.decode_response(raw_bytes)
         assert read.status.state == hub.TASK_STATE_INPUT_REQUIRED
         assert not read.status.HasField("message")
         assert [part.raw for part in read.artifacts[0].parts] == [PNG, b"hello", b""]
-        assert row.encode_response(read) == octets
+        assert row.encode_response(read) == raw_bytes
 
 
 def test_a_task_of_the_sdk_is_read_over_http() -> None:

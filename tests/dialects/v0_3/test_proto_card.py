@@ -65,7 +65,7 @@ def full() -> v0.AgentCard:
     return card
 
 
-def octets(message: Any) -> bytes:
+def raw_bytes(message: Any) -> bytes:
     made: bytes = message.SerializeToString(deterministic=True)
     return made
 
@@ -91,7 +91,7 @@ def test_a_full_card_comes_back_as_it_came() -> None:
     again = v0.AgentCard.FromString(
         proto_card.encode_bytes(proto_card.decode_bytes(wire.SerializeToString()))
     )
-    assert octets(again) == octets(wire)
+    assert raw_bytes(again) == raw_bytes(wire)
 
 
 @settings(max_examples=60)
@@ -106,7 +106,7 @@ def test_any_card_comes_back_as_it_came(data: st.DataObject) -> None:
             ]  # the JSON card has no scheme without a type, nor a flow without URLs
     message = proto_card.decode_bytes(wire.SerializeToString())
     message = hub.AgentCard.FromString(message.SerializeToString())
-    assert octets(v0.AgentCard.FromString(proto_card.encode_bytes(message))) == octets(wire)
+    assert raw_bytes(v0.AgentCard.FromString(proto_card.encode_bytes(message))) == raw_bytes(wire)
 
 
 @settings(max_examples=60)

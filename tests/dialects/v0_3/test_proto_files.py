@@ -12,7 +12,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import CallContext, Origin
 from a2a_bridge.dialects import GRPC, V0_3
 from a2a_bridge.dialects.v0_3.forms import GRPC_FORM
-from a2a_bridge.dialects.v0_3.proto_files import decode_octets, encode_octets
+from a2a_bridge.dialects.v0_3.proto_files import decode_content, encode_content
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
@@ -21,7 +21,7 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
 
 
 @pytest.mark.parametrize(
-    ("octets", "media_type"),
+    ("raw_bytes", "media_type"),
     [
         (PNG, "image/png"),
         (b"test", "text/plain"),
@@ -40,8 +40,8 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
         (b"AREALLYLONGCONSTANT1", ""),
     ],
 )
-def test_content_is_read_as_content(octets: bytes, media_type: str) -> None:
-    assert decode_octets(octets, media_type, Files.AUTO) == (octets, Files.RAW)
+def test_content_is_read_as_content(raw_bytes: bytes, media_type: str) -> None:
+    assert decode_content(raw_bytes, media_type, Files.AUTO) == (raw_bytes, Files.RAW)
 
 
 @pytest.mark.parametrize(
@@ -63,25 +63,25 @@ def test_content_is_read_as_content(octets: bytes, media_type: str) -> None:
     ],
 )
 def test_base64_is_recognised_by_its_content(content: bytes, media_type: str) -> None:
-    assert decode_octets(b64encode(content), media_type, Files.AUTO) == (content, Files.BASE64)
+    assert decode_content(b64encode(content), media_type, Files.AUTO) == (content, Files.BASE64)
 
 
 @given(st.binary())
 def test_a_peer_known_for_base64_gets_every_content_through(content: bytes) -> None:
-    written = encode_octets(content, Files.BASE64)
+    written = encode_content(content, Files.BASE64)
     assert written.isascii()
-    assert decode_octets(written, "", Files.BASE64)[0] == content
+    assert decode_content(written, "", Files.BASE64)[0] == content
 
 
 @given(st.binary() | st.binary().map(b64encode), st.sampled_from(list(Files)))
-def test_the_encoding_of_a_file_is_restored(octets: bytes, files: Files) -> None:
-    content, written = decode_octets(octets, "", files)
-    assert encode_octets(content, written) == octets
+def test_the_encoding_of_a_file_is_restored(raw_bytes: bytes, files: Files) -> None:
+    content, written = decode_content(raw_bytes, "", files)
+    assert encode_content(content, written) == raw_bytes
 
 
 def test_nothing_is_decoded_that_a_peer_known_for_content_wrote() -> None:
-    for octets in (PNG, b64encode(PNG)):
-        assert decode_octets(octets, "image/png", Files.RAW) == (octets, Files.RAW)
+    for raw_bytes in (PNG, b64encode(PNG)):
+        assert decode_content(raw_bytes, "image/png", Files.RAW) == (raw_bytes, Files.RAW)
 
 
 def answered(agent: str, declared: str | None = None) -> bytes:
@@ -115,18 +115,18 @@ def test_callers_get_files_in_the_encoding_of_their_profile(
     assert answered(agent, declared) == written
 
 
-@pytest.mark.parametrize("octets", [PNG, b64encode(PNG)])
-def test_an_unknown_caller_gets_the_variant_that_it_used(octets: bytes) -> None:
+@pytest.mark.parametrize("raw_bytes", [PNG, b64encode(PNG)])
+def test_an_unknown_caller_gets_the_variant_that_it_used(raw_bytes: bytes) -> None:
     row = GRPC_FORM.row(ops.SEND_MESSAGE)
     assert row is not None
     assert row.extras.variant is not None
-    part = v0.Part(file=v0.FilePart(file_with_bytes=octets, mime_type="image/png"))
+    part = v0.Part(file=v0.FilePart(file_with_bytes=raw_bytes, mime_type="image/png"))
     wire = v0.SendMessageRequest(request=v0.Message(content=[part])).SerializeToString()
     row = row.extras.variant(wire, {})
     assert row.decode_request(wire).message.parts[0].raw == PNG
     answer = hub.SendMessageResponse(message=hub.Message(parts=[hub.Part(raw=PNG)]))
     sent = v0.SendMessageResponse.FromString(row.encode_response(answer))
-    assert sent.msg.content[0].file.file_with_bytes == octets
+    assert sent.msg.content[0].file.file_with_bytes == raw_bytes
 
 
 FROM_JSON = CallContext(origin=Origin("JSONRPC", "0.3"))
@@ -160,7 +160,7 @@ def test_agents_get_files_in_the_encoding_of_their_profile_or_of_an_unknown_call
     wire = v0.SendMessageRequest.FromString(row.encode_request(request))
     assert wire.request.content[0].file.file_with_bytes == written
     # An answer is not decoded if it is not base64.
-    for octets in (PNG, b"not base64!"):
-        part = v0.Part(file=v0.FilePart(file_with_bytes=octets, mime_type="image/png"))
+    for raw_bytes in (PNG, b"not base64!"):
+        part = v0.Part(file=v0.FilePart(file_with_bytes=raw_bytes, mime_type="image/png"))
         answer = v0.SendMessageResponse(msg=v0.Message(content=[part])).SerializeToString()
-        assert row.decode_response(answer).message.parts[0].raw == octets
+        assert row.decode_response(answer).message.parts[0].raw == raw_bytes

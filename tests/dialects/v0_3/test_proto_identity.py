@@ -42,7 +42,7 @@ CONTENTS = [
     b"test",
     b"abcdefgh",
 ]
-#: valid encodings of fields no message has: a varint, a text, 4 and 8 octets, a group
+#: valid encodings of fields no message has: a varint, a text, 4 and 8 bytes, a group
 UNKNOWN = [
     b"\x98\x06\x01",
     b"\x9a\x06\x02hi",
@@ -128,7 +128,7 @@ def without_default(message: Any) -> Any:
     return message
 
 
-def octets(message: Any) -> bytes:
+def raw_bytes(message: Any) -> bytes:
     made: bytes = message.SerializeToString(deterministic=True)
     return made
 
@@ -157,9 +157,9 @@ def drop_empty_metadata(message: Any) -> None:
 def test_bytes_of_a2a_v1_come_back(pair: Pair, files: Files, data: st.DataObject) -> None:
     given_message = data.draw(wild(pair.wire, unknown=True).filter(has_payload))
     drop_empty_metadata(given_message)
-    there = over_json(decode_bytes(pair, octets(given_message), files))
+    there = over_json(decode_bytes(pair, raw_bytes(given_message), files))
     back = pair.wire.FromString(encode_bytes(pair, there, files))
-    assert octets(back) == octets(given_message)
+    assert raw_bytes(back) == raw_bytes(given_message)
 
 
 @pytest.mark.parametrize("pair", ALL, ids=lambda pair: pair.wire.DESCRIPTOR.name)
@@ -205,19 +205,19 @@ def test_usual_messages_carry_nothing(data: st.DataObject) -> None:
     for one in below(task):
         if one.DESCRIPTOR.name == "Part" and one.WhichOneof("part") != "text":
             one.text = "text"
-    assert not unmapped.present(decode_bytes(pairs.TASK, octets(task), Files.AUTO))
+    assert not unmapped.present(decode_bytes(pairs.TASK, raw_bytes(task), Files.AUTO))
 
 
 def test_an_agent_may_change_content_with_carried_data() -> None:
-    octets_ = v0.Task(id="t", context_id="c").SerializeToString() + UNKNOWN[0]
-    task = decode_bytes(pairs.TASK, octets_, Files.AUTO)
+    bytes_ = v0.Task(id="t", context_id="c").SerializeToString() + UNKNOWN[0]
+    task = decode_bytes(pairs.TASK, bytes_, Files.AUTO)
     task.context_id = "other"
     wire = encode_bytes(pairs.TASK, task, Files.AUTO)
     assert v0.Task.FromString(wire).context_id == "other"
     assert wire.endswith(UNKNOWN[0])
 
 
-def test_carried_octets_that_are_no_unknown_fields_are_not_merged() -> None:
+def test_carried_bytes_that_are_no_unknown_fields_are_not_merged() -> None:
     part = hub.Part(text="text")
     unmapped.carry(part, unmapped.PROTO, [["/urn:a2a-bridge:unknown-fields", "CgNiYWQ="]])
     assert v0.Part.FromString(encode_bytes(pairs.PART, part)).text == "text"

@@ -65,15 +65,15 @@ def test_payload_23_bytes_are_the_content() -> None:
 
 
 def test_payload_23_base64_text_is_decoded_and_returned_unchanged() -> None:
-    octets = b64encode(b"hello world")
-    part = read(pairs.PART, file=v0.FilePart(file_with_bytes=octets, mime_type="text/plain"))
+    raw_bytes = b64encode(b"hello world")
+    part = read(pairs.PART, file=v0.FilePart(file_with_bytes=raw_bytes, mime_type="text/plain"))
     assert part.raw == b"hello world"
-    assert written(pairs.PART, part).file.file_with_bytes == octets
+    assert written(pairs.PART, part).file.file_with_bytes == raw_bytes
 
 
 def test_payload_23_large_base64_carries_a_word_only() -> None:
-    octets = b64encode(b"hello world " * 100_000)
-    part = read(pairs.PART, file=v0.FilePart(file_with_bytes=octets, mime_type="text/plain"))
+    raw_bytes = b64encode(b"hello world " * 100_000)
+    part = read(pairs.PART, file=v0.FilePart(file_with_bytes=raw_bytes, mime_type="text/plain"))
     assert len(part.metadata.fields[unmapped.KEY].string_value) < 200
 
 

@@ -70,9 +70,9 @@ REQUESTS: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("operation", "wire", "message"), REQUESTS)
 def test_requests_say_the_same_in_both(operation: Any, wire: Any, message: Any) -> None:
-    octets = wire.SerializeToString()
-    assert row(operation).decode_request(octets) == message
-    assert row(operation).encode_request(message) == octets
+    raw_bytes = wire.SerializeToString()
+    assert row(operation).decode_request(raw_bytes) == message
+    assert row(operation).encode_request(message) == raw_bytes
 
 
 @pytest.mark.parametrize(("operation", "wire", "_"), REQUESTS[:-1])
@@ -210,10 +210,10 @@ def test_one_of_several_schemes_is_taken_and_all_are_answered(schemes: list[str]
     assert one.extras.request is not None
     assert one.extras.response is not None
     authentication = v0.AuthenticationInfo(schemes=schemes, credentials="c")
-    octets = create(parent="tasks/t", config_id="c", config=config(authentication=authentication))
-    message = one.decode_request(octets)
+    raw_bytes = create(parent="tasks/t", config_id="c", config=config(authentication=authentication))
+    message = one.decode_request(raw_bytes)
     assert message.authentication.scheme == scheme
-    told = one.extras.request.extract(octets)
+    told = one.extras.request.extract(raw_bytes)
     answer = v0.TaskPushNotificationConfig.FromString(
         one.extras.response.restore(one.encode_response(message), told)
     )
@@ -252,20 +252,20 @@ def test_removing_answers_with_nothing() -> None:
 @given(data=st.data())
 def test_any_bytes_are_rejected_or_understood(data: st.DataObject) -> None:
     one = data.draw(st.sampled_from(GRPC_FORM.rows))
-    octets = bytearray(
+    raw_bytes = bytearray(
         data.draw(messages(v0.StreamResponse) | messages(v0.SendMessageRequest)).SerializeToString()
     )
     for _ in range(data.draw(st.integers(0, 4))):
-        if octets:
-            octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
+        if raw_bytes:
+            raw_bytes[data.draw(st.integers(0, len(raw_bytes) - 1))] = data.draw(st.integers(0, 255))
     for read, beside in (
         (one.decode_request, one.extras.request),
         (one.decode_response, one.extras.response),
     ):
         try:
-            read(bytes(octets))
+            read(bytes(raw_bytes))
             if beside is not None:
-                beside.extract(bytes(octets))
+                beside.extract(bytes(raw_bytes))
         except A2AError as error:
             rejected = error
         else:
@@ -296,18 +296,18 @@ def test_any_request_is_understood_or_rejected_by_field_and_comes_back(
     field = "name" if "name" in pair.wire.DESCRIPTOR.fields_by_name else "parent"
     name = NAME + "c" if pair in (proto_rows.GET_CONFIG, proto_rows.DELETE_CONFIG) else "tasks/t"
     setattr(wire, field, data.draw(st.sampled_from([name, getattr(wire, field)])))
-    octets = wire.SerializeToString()
+    raw_bytes = wire.SerializeToString()
     one = next(each for each in GRPC_FORM.rows if each.operation.request is pair.hub and _reads(each, pair))
     assert one.extras.request is not None
     try:
-        message = one.decode_request(octets)
+        message = one.decode_request(raw_bytes)
     except A2AError as error:
         rejected = error
     else:
-        again = one.extras.request.restore(one.encode_request(message), one.extras.request.extract(octets))
+        again = one.extras.request.restore(one.encode_request(message), one.extras.request.extract(raw_bytes))
         if pair is proto_rows.CREATE_CONFIG:  # whose ids are written in all three places
             assert one.decode_request(again) == message
-            assert (UNKNOWN in again) == (UNKNOWN in octets)
+            assert (UNKNOWN in again) == (UNKNOWN in raw_bytes)
             return
         back = pair.wire.FromString(again)
         assert back.SerializeToString(deterministic=True) == wire.SerializeToString(deterministic=True)

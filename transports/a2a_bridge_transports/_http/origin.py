@@ -1,4 +1,4 @@
-"""The URL that a client believes it is talking to, from the Host header and the headers of proxies. Pure."""
+"""The URL of a request as its client sees it, from the Host header and the headers of proxies. Pure."""
 
 from __future__ import annotations
 

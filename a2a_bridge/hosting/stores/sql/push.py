@@ -184,12 +184,12 @@ class SqlOutbox:
 
     async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
         values = configs.row_of(scope, registered, self._vault)
-        octets = event.SerializeToString()
+        raw_bytes = event.SerializeToString()
         task_id, config_id = values["task"], values["id"]
 
         def work(connection: Connection) -> None:
             configs.insert(connection, values, most=None, replace=False)
-            connection.execute(insert(outbox), [_row(task_id, config_id, 0, octets, self._wall())])
+            connection.execute(insert(outbox), [_row(task_id, config_id, 0, raw_bytes, self._wall())])
             idle = update(push_configs).where(_C.task == task_id, _C.id == config_id, _C.holder == "")
             connection.execute(idle.values(holder=_ANYBODY))
 
