@@ -21,7 +21,7 @@ SCALARS = {
     "u32": FIELD.TYPE_UINT32,
     "u64": FIELD.TYPE_UINT64,
     "flag": FIELD.TYPE_BOOL,
-    "raw_bytes": FIELD.TYPE_BYTES,
+    "octets": FIELD.TYPE_BYTES,
 }
 
 
@@ -99,14 +99,14 @@ def test_types_that_contain_themselves_too_often(depth: int) -> None:
             "u32": 4294967295,
             "u64": "18446744073709551615",
             "flag": True,
-            "raw_bytes": "AA==",
+            "octets": "AA==",
         },
         {
             "i64s": ["1", "-1"],
             "u32s": [0, 300],
             "u64s": ["0"],
             "flags": [True, False],
-            "bytess": ["", "/w=="],
+            "octetss": ["", "/w=="],
         },
         {},
     ],
