@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.patience import PATIENCE
+
 
 class Relay:
     """`address` leads where the relay was told to lead."""
@@ -17,6 +19,12 @@ class Relay:
         self._there = (host, port)
         self._writers: list[asyncio.StreamWriter] = []
         self._running: set[asyncio.Task[None]] = set()
+
+    async def ended(self) -> None:
+        """Returns when no connection is left. Raises TimeoutError."""
+        async with asyncio.timeout(PATIENCE):
+            while self._running:
+                await asyncio.wait(self._running)
 
     def mute(self) -> None:
         """Swallows everything from now on; the connections stay."""
@@ -67,5 +75,6 @@ async def relaying(address: Any) -> AsyncIterator[Relay]:
         yield relay
     finally:
         server.close()
-        await server.wait_closed()
         await relay.close()
+        # Since 3.12 this waits for the end of all connections, also of those that a client leaves open.
+        await server.wait_closed()

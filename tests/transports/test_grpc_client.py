@@ -425,23 +425,34 @@ async def test_a_silent_peer_that_lives_is_waited_for() -> None:
     assert set(seen.paths[1:]) == {"/grpc.health.v1.Health/Check"}
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_an_error_that_is_kept_does_not_keep_the_connection(streaming: bool) -> None:
+    answer = aborting(grpc.StatusCode.NOT_FOUND)
+    async with peer(answer, streaming=streaming) as (address, _), relaying(address) as relay:
+        async with dialling(relay.address) as client:
+            request = hub.GetTaskRequest(id="t")
+            call = anext(client.subscribe_to_task(SUBSCRIBE)) if streaming else client.get_task(request)
+            error = await failing(call)
+        await relay.ended()
+    assert error.reason is Reason.TASK_NOT_FOUND
+
+
 async def test_a_peer_that_vanished_is_noticed_on_every_stream() -> None:
     async def answer(_wire: bytes, context: Any) -> None:
         await context.write(EVENT)
         await asyncio.Event().wait()
 
-    async with (
-        peer(answer, streaming=True) as (address, _),
-        relaying(address) as relay,
-        dialling(relay.address, idle_timeout=0.4) as client,
-    ):
-        left, right = (client.subscribe_to_task(SUBSCRIBE) for _ in range(2))
-        await anext(left)
-        await anext(right)
-        relay.mute()
-        for events in (left, right):
-            error = await failing(anext(events))
-            assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.PEER)
-            await events.aclose()
-        service: Any = client.service
-        assert not service._keepalive.lost
+    async with peer(answer, streaming=True) as (address, _), relaying(address) as relay:
+        async with dialling(relay.address, idle_timeout=0.4) as client:
+            left, right = (client.subscribe_to_task(SUBSCRIBE) for _ in range(2))
+            await anext(left)
+            await anext(right)
+            relay.mute()
+            errors = [await failing(anext(events)) for events in (left, right)]
+            for events in (left, right):
+                await events.aclose()
+            service: Any = client.service
+            assert not service._keepalive.lost
+        await relay.ended()
+    for error in errors:
+        assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.PEER)

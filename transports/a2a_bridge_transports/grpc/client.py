@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -189,12 +189,14 @@ class _Client:
         rpc, row = await self._start(call, self._options.timeout)
         try:
             answer = await rpc
+            received = await rpc.initial_metadata()
         except grpc.aio.AioRpcError as error:
-            self._fail(error, call)
-        except asyncio.CancelledError:
+            raise self._error_of(error, call) from None
+        except asyncio.CancelledError as error:
             _pass_cancellation()
-            raise self._cut_off(rpc) from None
-        received = await rpc.initial_metadata()
+            raise self._cut_off(error, rpc) from None
+        finally:
+            del rpc  # see `_error_of`
         if received and (found := reply_parameters(received, self._dialect)):
             take_parameters(call, found, log)
         small = len(answer) <= SMALL
@@ -236,13 +238,14 @@ class _Client:
                 gap = False
                 answer = await read()
         except grpc.aio.AioRpcError as error:
-            self._fail(error, call)
-        except asyncio.CancelledError:
+            raise self._error_of(error, call) from None
+        except asyncio.CancelledError as error:
             _pass_cancellation()
-            raise self._cut_off(rpc) from None
+            raise self._cut_off(error, rpc) from None
         finally:
             keepalive.leave(rpc)
             rpc.cancel()
+            del rpc, read  # see `_error_of`
 
     async def _large(self, row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
         """The message of a response that may take long to parse."""
@@ -287,8 +290,13 @@ class _Client:
         except ValueError as error:
             raise A2AError(Reason.INVALID_PARAMS, str(error)) from None
 
-    def _fail(self, error: Any, call: Call[Any, Any]) -> NoReturn:
-        """Raises the error of a status; `reply` gets the parameters with it."""
+    def _error_of(self, error: Any, call: Call[Any, Any]) -> A2AError:
+        """The error of a status; `reply` gets the parameters with it.
+
+        gRPC keeps the connection of a closed channel open as long as a call of it is referenced, and the
+        traceback of an error references the variables of its functions. So neither has the call.
+        """
+        error.__traceback__ = None
         for metadata in (error.initial_metadata(), error.trailing_metadata()):
             take_parameters(call, reply_parameters(metadata, self._dialect), log)
         number: int = error.code().value[0]
@@ -301,13 +309,14 @@ class _Client:
             if self._place.proxy:
                 words += f" (through the proxy {self._place.proxy}, which the environment names)"
             raised = A2AError(Reason.UNAVAILABLE, words, metadata={"phase": "connect"}, blame=Blame.PEER)
-        raise raised from None
+        return raised
 
     def _is_connected(self) -> bool:
         return bool(self._channel.get_state() is grpc.ChannelConnectivity.READY)
 
-    def _cut_off(self, rpc: Any) -> A2AError:
+    def _cut_off(self, error: BaseException, rpc: Any) -> A2AError:
         """The reason why this side ended a call although its waiting task was not cancelled."""
+        error.__traceback__ = None  # see `_error_of`
         if rpc in self._keepalive.lost:
             text = f"no sign of life from the agent for {self._options.idle_timeout:g} s"
             return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER)
