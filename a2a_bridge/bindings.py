@@ -466,7 +466,7 @@ def http_exchange(options: DialOptions) -> AbstractAsyncContextManager[Exchange]
     `options.parameters` nor headers of A2A, and follows no redirect.
     """
     session = importlib.import_module(f"{PACKAGE}._http.session")
-    return cast("AbstractAsyncContextManager[Exchange]", session.exchanging(options))
+    return cast("AbstractAsyncContextManager[Exchange]", session.open_exchange(options))
 
 
 @asynccontextmanager

@@ -103,7 +103,7 @@ def text_of(shape: Shape, source: Any) -> str:
     presented_tree = present(shape, reader.tree, reader.facts)
     apart = bool(reader.facts) and reader.mark is None  # facts that the peer expressed in its own format
     entries = unmapped.difference(presented_tree, _without_mark(source, reader), whole=apart)
-    entries = [one for one in entries if one[0] not in reader.on_drop]
+    entries = [one for one in entries if one[0] not in reader.dropped]
     if not entries:
         return text
     preserved = unmapped.write(KIND, entries)

@@ -55,7 +55,7 @@ class Reader:
         self.problems: list[Violation] = []
         self.mark: Json = None
         #: pointers to members that are not preserved, because only the receiver would see their content
-        self.on_drop: set[str] = set()
+        self.dropped: set[str] = set()
 
     def wrong(self, name: str, problem: str) -> None:
         """Reports a member that cannot be decoded."""

@@ -74,7 +74,7 @@ class _File:
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
 
     def after(self, changes: Sequence[tuple[int, bytes | None]]) -> bytearray:
-        made = bytearray(self.sync)
+        made = bytearray(self.synced)
         for at, content in changes:
             if content is None:
                 del made[at:]
@@ -85,7 +85,7 @@ class _File:
         return made
 
     def sync(self) -> None:
-        self.sync = self.after(self.pending)
+        self.synced = self.after(self.pending)
         self.pending.clear()
 
 

@@ -58,7 +58,7 @@ def test_a_table_forgets_sessions_too_and_one_name_may_move() -> None:
     table.keep(scope, Name("c", "T1"))
     table.keep(scope, Name("c", "T2"))
     assert len(table) == 1
-    assert (table.name_of(scope, "T1"), table.given(scope, "T2")) == ("T1", "c")
+    assert (table.name_of(scope, "T1"), table.name_of(scope, "T2")) == ("T1", "c")
 
 
 def test_a_task_with_too_many_artifacts_is_rejected_instead_of_filling_the_memory() -> None:

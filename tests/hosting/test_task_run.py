@@ -348,7 +348,7 @@ class RunMachine(RuleBasedStateMachine):
     def leave(self) -> None:
         model = self.model
         sent = model.current
-        sent.report_type = (LEFT,)
+        sent.expected = (LEFT,)
         if model.state is None:
             model.phase, model.current = Phase.ENDING, None
         sent.call.cancel()

@@ -363,7 +363,7 @@ async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
                         await author.sync()
                     case 1:
                         author.status(WORKING)
-                        await author.released()
+                        await author.release()
                         author = await Author(store).reopen(name)
                     case 2:
                         author.amend(f"m{number}")
@@ -441,7 +441,7 @@ async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
 ) -> None:
     async with open_sql_store(url, StoreOptions(ack_timeout=0.1)) as store:
         await store.wait_settled()
-        await Author(store).begin("t").released()
+        await Author(store).begin("t").release()
         waiting = await found(store, "t")
         at_work = await Author(store).begin("u").sync()
         perform = store.records.committer.perform

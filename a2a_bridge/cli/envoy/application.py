@@ -202,7 +202,7 @@ class Listening:
         await asyncio.sleep(min(window, grace))
         await self._admin.close_listeners()
         await self._application.drain(max(0.0, end - monotonic()))
-        await self._admin.finished(_FLUSH, _FAREWELL)
+        await self._admin.wait_finished(_FLUSH, _FAREWELL)
 
 
 def _ignore() -> None:

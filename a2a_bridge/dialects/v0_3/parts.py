@@ -186,7 +186,7 @@ def _read_file(reader: Reader) -> None:
     text = source.get("bytes")
     if text is None and source.get("uri") is None and type(source.get("data")) is str:
         text = source["data"]  # its name in examples of 0.2
-        reader.on_drop.add("/file/data")
+        reader.dropped.add("/file/data")
     if text is not None:
         if type(text) is not str:
             file.report_type("bytes", "a base64 string")
@@ -198,7 +198,7 @@ def _read_file(reader: Reader) -> None:
                 file.wrong("bytes", str(error))
         if source.get("uri"):
             # A file has one or the other. Middleware must see the same content as the agent.
-            reader.on_drop.add("/file/uri")
+            reader.dropped.add("/file/uri")
     else:
         file.string("uri", always=True)
     file.string("name")
