@@ -63,6 +63,7 @@ async def switch(request: pytest.FixtureRequest) -> AsyncIterator[Switch]:
 class AsgiContract(ServiceContract):
     kind: str
     test_a_stalled_reader = BindingContract.test_a_stalled_reader_costs_bounded_memory
+    stalled_bytes = BindingContract.stalled_bytes
 
     @pytest_asyncio.fixture(autouse=True, loop_scope="class")
     async def nothing_is_left_behind(self, switch: Switch) -> AsyncIterator[None]:

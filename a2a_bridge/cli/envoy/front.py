@@ -216,7 +216,7 @@ def _http_routes(match: dict[str, Any], name: str, rewritten: str = "") -> list[
     if rewritten:
         action["prefix_rewrite"] = rewritten
     reads = {"headers": [{"name": ":method", "string_match": {"exact": "GET"}}]}
-    again = {"retry_policy": {"retry_on": "connect-failure,rejected-stream", "num_retries": 1}}
+    again = {"retry_policy": {"retry_on": "connect-failure,refused-stream", "num_retries": 1}}
     return [
         {"name": f"{name}_get", "match": {**match, **reads}, "route": {**action, **again}},
         {"name": name, "match": match, "route": action},
