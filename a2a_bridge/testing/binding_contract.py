@@ -3,7 +3,7 @@ format.
 
 Rules:
 1. All of ServiceContract holds between a dialled client and a mounted service.
-2. Waiting callers are informed in time: deadlines, dead peers, rejected connections, drained hosts.
+2. Waiting callers are informed in time: deadlines, dead peers, refused connections, drained hosts.
 3. Callers are isolated: a slow reader costs bounded memory, a fast producer does not starve others.
 4. Internal details of a service stay inside: defects reach the log, not the wire.
 """
