@@ -202,7 +202,7 @@ async def figures(only: str = "") -> None:
                 f"forwarded cancellation: {wall:.1f} times the time, {cpu:.1f} times the CPU of a local one"
             )
         if only in ("", "orphans"):
-            print("10,000 orphans:", ", ".join(f"{k} {v:.0f}" for k, v in (await bench.orphans()).items()))
+            print("10,000 orphans:", ", ".join(f"{k} {v:.1f}" for k, v in (await bench.orphans()).items()))
 
 
 if __name__ == "__main__":
