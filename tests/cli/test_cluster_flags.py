@@ -81,7 +81,7 @@ async def test_a_mistake_is_one_line(flags: tuple[str, ...], said: str, target: 
         (
             "cryptography",
             ("--cluster-credentials", "user.creds"),
-            'a2a-transport-bridge[auth], the package cryptography: pip install "',
+            'a2a-transport-bridge[cluster], the package cryptography: pip install "',
         ),
     ],
 )
