@@ -301,15 +301,14 @@ class _Client:
             take_parameters(call, reply_parameters(metadata, self._dialect), log)
         number: int = error.code().value[0]
         reply = error_reply(number, error.details(), error.trailing_metadata(), call.operation)
-        raised = too_large(reply) or broken_error(reply) or self._form.decode_error(reply)
         # A call without a connection has not been sent, and a status of a peer leaves the channel connected:
         # only both signs together prove that the agent has not seen the call.
         if number == GrpcStatus.UNAVAILABLE and says_unconnected(reply) and not self._is_connected():
             words = describe_unconnected(reply, self._place.target, secure=self._place.secure)
             if self._place.proxy:
                 words += f" (through the proxy {self._place.proxy}, which the environment names)"
-            raised = A2AError(Reason.UNAVAILABLE, words, metadata={"phase": "connect"}, blame=Blame.PEER)
-        return raised
+            return A2AError(Reason.UNAVAILABLE, words, metadata={"phase": "connect"}, blame=Blame.PEER)
+        return too_large(reply) or broken_error(reply) or self._form.decode_error(reply)
 
     def _is_connected(self) -> bool:
         return bool(self._channel.get_state() is grpc.ChannelConnectivity.READY)
