@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 
 ROW = {row.address: row for row in ROWS}
 
+MESSAGE: dict[str, Any] = {
+    "kind": "message",
+    "messageId": "m",
+    "role": "user",
+    "parts": [{"kind": "text", "text": "hi"}],
+}
+TASK: dict[str, Any] = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}}
+
 
 def reading(decode: Callable[[Any], Any], text: bytes | str) -> Any:
     """Decodes JSON text as bindings do."""

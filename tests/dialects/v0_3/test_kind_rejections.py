@@ -14,18 +14,11 @@ from a2a_bridge.dialects.v0_3 import shapes
 from a2a_bridge.dialects.v0_3.params import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing import strategies_v0
-from tests.dialects.v0_3.kind_hops import ROW, reading
+from tests.dialects.v0_3.kind_hops import MESSAGE, ROW, TASK, reading
 from tests.identity import says
 
 some = settings(max_examples=max(settings().max_examples // 2, 10))
 
-MESSAGE: dict[str, Any] = {
-    "kind": "message",
-    "messageId": "m",
-    "role": "user",
-    "parts": [{"kind": "text", "text": "hi"}],
-}
-TASK: dict[str, Any] = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}}
 
 FAULTS = [
     ({**MESSAGE, "messageId": 5}, "messageId", "expected a string, got a number"),

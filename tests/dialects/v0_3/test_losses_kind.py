@@ -17,15 +17,8 @@ from a2a_bridge.codec import ExactFloat
 from a2a_bridge.dialects import annotation, irregular, unmapped
 from a2a_bridge.dialects.v0_3 import parts, shapes
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.dialects.v0_3.kind_hops import ROW, check, reading
+from tests.dialects.v0_3.kind_hops import MESSAGE, ROW, TASK, check, reading
 
-MESSAGE: dict[str, Any] = {
-    "kind": "message",
-    "messageId": "m",
-    "role": "user",
-    "parts": [{"kind": "text", "text": "hi"}],
-}
-TASK: dict[str, Any] = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}}
 TIME = "2025-04-17T17:47:09Z"
 
 

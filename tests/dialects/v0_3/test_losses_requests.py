@@ -22,16 +22,9 @@ from a2a_bridge.dialects.v0_3 import names, shapes
 from a2a_bridge.dialects.v0_3.losses import LOSSES
 from a2a_bridge.dialects.v0_3.params import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.dialects.v0_3.kind_hops import ROW, check, reading
+from tests.dialects.v0_3.kind_hops import MESSAGE, ROW, TASK, check, reading
 from tests.identity import says
 
-MESSAGE: dict[str, Any] = {
-    "kind": "message",
-    "messageId": "m",
-    "role": "user",
-    "parts": [{"kind": "text", "text": "hi"}],
-}
-TASK: dict[str, Any] = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}}
 TIME = "2025-04-17T17:47:09Z"
 
 
