@@ -108,7 +108,7 @@ class Mounted:
 class _Wanted(NamedTuple):
     """The bindings and the version that a reader selects."""
 
-    #: the only bindings to list, as `bindings.module_name` encodes them; empty for all
+    #: the only bindings to list, as `bindings.module_name` writes them; empty for all
     bindings: frozenset[str] = frozenset()
     #: the only version; empty for all in one document
     version: str = ""

@@ -54,6 +54,6 @@ def attribute(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Text in the variant of an f-string between double quotes."""
+    """Text, escaped for an f-string between double quotes."""
     escaped = text.encode("unicode_escape").decode("ascii")
     return escaped.replace('"', '\\"').replace("{", "{{").replace("}", "}}")

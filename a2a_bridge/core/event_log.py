@@ -15,13 +15,13 @@ Rules:
 1. Events are numbered from 1 without gaps and stored once for all readers. A reader is a position: the number
    of the last event that it has read. What a reader was handed out counts as read at its next `take`.
 2. The log keeps as many of the newest events as `events` and `size` allow. Events that fall out of it are
-   given to `on_drop`. With Pace.FREE, the newest one is kept whatever its size is.
+   given to `on_drop`. With Pace.FREE, the newest one is kept, of any size.
 3. `pace` says which reader the writer waits for. That reader never misses an event: what it has not read is
    kept beyond the bounds, and `crowded` asks the writer to wait in `room`.
 4. A reader behind the kept events reads from `older`; if that has nothing, it gets a GapError. If another
    process writes the events, too, `skip_to` or `look_again` makes the readers look into `older`.
 5. With Pace.SLOWEST, a reader that makes the writer wait for `stall` seconds is dropped with an error.
-6. Sizes are the caller's: given to `append`, reported again to `on_drop`. So whoever holds a memory account
+6. Sizes are the caller's: given to `append`, reported again to `on_drop`. So the owner of a memory account
    adds the first and subtracts the second.
 """
 

@@ -253,7 +253,7 @@ def _classes(method: str) -> tuple[Any, Any]:
 
 
 def _owner_of(unit: JsonObject) -> bytes:
-    """The owner of a text in the metadata of a unit, independent of the variant of the rest of the unit."""
+    """The owner of a text in the metadata of a unit, independent of the encoding of the rest of the unit."""
     get = unit.get
     message, artifact = get("message"), get("artifact")
     if type(get("messageId")) is str:

@@ -1,7 +1,8 @@
 """Requests and tasks in the form for agents: without the content that dialects store in them for other
 versions.
 
-Stores and responses keep that content, so that a caller of an older version gets back exactly what it sent.
+Stores and responses keep that content, so that a caller of an older version gets its own content back
+unchanged.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may
 1. On conversion to 0.3, content that encode(decode(x)) loses is recorded as entries (see `unmapped`). Regular
    input has no entries, and no stash.
 2. On conversion to 0.1, an entry is used only if the object with it still decodes to the same 0.3 object. So
-   a stash decides the variant and never the meaning, whatever its origin and whatever the changes to the
-   object since.
+   a stash decides the variant and never the meaning, independent of its origin and of changes to the object
+   since.
 3. The stash is an unknown member in 0.3, which allows unknown members; it is preserved as these are.
 """
 

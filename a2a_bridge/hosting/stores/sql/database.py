@@ -211,7 +211,7 @@ def parse(url: str) -> URL:
 
 
 def build_insert(connection: Connection, table: Table) -> Any:
-    """An INSERT that supports conflict clauses. Both databases encode these alike, but SQLAlchemy's plain
+    """An INSERT that supports conflict clauses. Both databases write these alike, but SQLAlchemy's plain
     INSERT lacks them.
     """
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql

@@ -169,8 +169,8 @@ outbox = Table(
 Index("outbox_lines", outbox.c.task, outbox.c.config, outbox.c.number)
 Index("outbox_dead", outbox.c.number, sqlite_where=text("dead = 1"), postgresql_where=text("dead"))
 
-#: live replicas: `beat` is a counter; a replica without a heartbeat for one lease is dead, whatever
-#: the clocks say
+#: live replicas: `beat` is a counter; a replica without a heartbeat for one lease is dead,
+#: independent of clocks
 replicas = Table(
     "replicas",
     metadata,
