@@ -26,9 +26,9 @@ log = logging.getLogger("a2a_bridge.hosting")
 
 #: orphans per query, those that are read together, and those that are written together: other calls wait for
 #: these
-_PORTION, _READ, _WRITTEN = 2_000, 64, 8
+_PORTION, _READ, _WRITTEN = 2_000, 64, 4
 #: the time that other calls have after each of them, in that which it took, and the longest one in seconds
-_SHARE, _REST = 0.7, 0.05
+_SHARE, _REST = 1.3, 0.05
 #: seconds that the other replicas have for theirs, before this one helps them
 _OTHERS = 0.5
 #: seconds until the next attempt after a failure

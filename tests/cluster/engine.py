@@ -61,14 +61,16 @@ class Commands:
         return {"tasks": ids}
 
     async def look(self, number: float) -> dict[str, Any]:
-        """New tasks one after the other for a time: the seconds that each takes, in order of size."""
-        until, took = time.monotonic() + number, []
+        """New tasks one after the other for a time: the start of each, by the clock that all processes of a
+        machine share, and its seconds.
+        """
+        until, looks = time.monotonic() + number, []
         while time.monotonic() < until:
             began = time.monotonic()
             await self._send("quick")
-            took.append(time.monotonic() - began)
+            looks.append((began, time.monotonic() - began))
             await asyncio.sleep(0.01)
-        return {"seconds": sorted(took)}
+        return {"looks": looks}
 
     async def cancel(self, _: float) -> dict[str, Any]:
         """Cancels the tasks of the next line: seconds and CPU of each."""

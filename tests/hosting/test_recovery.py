@@ -486,6 +486,7 @@ async def test_calls_do_not_wait_for_pending_takeovers(
     """Calls are answered, the newest tasks are taken over first, and a stop in the middle leaves the rest
     unchanged.
     """
+    monkeypatch.setattr(recovery, "_WRITTEN", 8)
     store.open_door = True
     gate, slow = Gate(), asyncio.Event()
 
