@@ -248,8 +248,8 @@ def _judge(work: Work, side: Side, load: Load, in_flight: int, cold: bool) -> No
     least, most = 0.95 * load.requests * side.raw_bytes, 1.05 * (load.requests + in_flight) * side.raw_bytes
     if not least <= load.raw_bytes <= most:
         raise BenchmarkError(
-            f"{work.title}, {side.name}: {load.raw_bytes} raw_bytes in {load.requests} answers, "
-            f"but one had {side.raw_bytes} before: they are not the same answers"
+            f"{work.title}, {side.name}: {load.raw_bytes} bytes in {load.requests} responses, "
+            f"but one had {side.raw_bytes} before: they are not the same responses"
         )
 
 

@@ -24,8 +24,8 @@ The benchmarks need {names}, real load generators that are not Python.
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The figures of a load generator: seconds, complete answers, bytes read, answers that were not 2xx or
-    failed otherwise. `bytes` counts heads too with wrk, bodies only with h2load.
+    """The figures of a load generator: seconds, complete responses, bytes read, responses that were not 2xx or
+    failed otherwise. `raw_bytes` counts heads too with wrk, bodies only with h2load.
     """
 
     seconds: float
@@ -54,7 +54,7 @@ class Target:
 _DONE = """
 function done(summary, latency, requests)
   local e = summary.errors
-  io.write(string.format('\\nRESULT {"seconds": %.6f, "requests": %d, "bytes": %.0f, "failures": %d}\\n',
+  io.write(string.format('\\nRESULT {"seconds": %.6f, "requests": %d, "raw_bytes": %.0f, "failures": %d}\\n',
     summary.duration / 1e6, summary.requests, summary.bytes, e.connect + e.read
     + e.write + e.status + e.timeout))
 end
