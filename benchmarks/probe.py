@@ -19,6 +19,8 @@ from benchmarks.tools import Target
 from benchmarks.work import Work
 
 SECONDS = 15.0
+#: header fields that grpc sends by itself
+_OF_GRPC = ("content-type", "te")
 
 _RESPONSES: dict[str, Any] = {
     "SendMessage": hub.SendMessageResponse,
@@ -92,7 +94,9 @@ def http_answer(target: Target) -> tuple[bytes, int]:
 
 def grpc_messages(target: Target) -> list[bytes]:
     """The messages a call answers with. Raises BenchmarkError unless its status is OK."""
-    metadata = [(name, value) for name, value in target.headers.items() if name == "a2a-version"]
+    metadata = [
+        (name.lower(), value) for name, value in target.headers.items() if name.lower() not in _OF_GRPC
+    ]
     with grpc.insecure_channel(target.address) as channel:
         call = channel.unary_stream(target.path)
         try:

@@ -24,8 +24,8 @@ The benchmarks need {names}, real load generators that are not Python.
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The figures of a load generator: seconds, complete responses, bytes read, responses that were not 2xx or
-    failed otherwise. `raw_bytes` counts heads too with wrk, bodies only with h2load.
+    """The figures of a load generator: seconds, complete responses, bytes read, and failures: responses that
+    were not 2xx, and broken connections. `raw_bytes` counts heads too with wrk, bodies only with h2load.
     """
 
     seconds: float
