@@ -453,11 +453,15 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             "cards/test_select.py::test_the_agents_order_is_kept_and_unknown_interfaces_are_skipped",
         ),
     ),
-    Requirement(
-        "card-signature",
+    *_rows(
         "8.4",
-        "Signatures of cards are verified and made.",
-        gap="cards are read with their signatures, which are neither verified nor made; a gateway removes them",
+        (
+            "card-signature",
+            "Signatures of cards are verified and made.",
+            "signing/test_served.py::test_a_gateway_verifies_and_signs_anew",
+            "signing/test_served.py::test_the_verifier_of_the_python_sdk_accepts_ours",
+            "signing/test_served.py::test_signatures_of_the_python_sdk_are_accepted",
+        ),
     ),
     *_rows(
         "8.6",
