@@ -56,36 +56,36 @@ Body = Callable[[Any], str]
 _REPORTED = 20
 """Maximum number of violations in an error: a hostile document must not cause a large answer."""
 
-_DECODERS: dict[tuple[type[Message], bool, bool], Callable[[Json], Any]] = {}
+_DECODERS: dict[tuple[type[Message], bool], Callable[[Json], Any]] = {}
 
 
-def decoder(cls: type[M], *, strict_numbers: bool = False, keeps: bool = False) -> Callable[[Json], M]:
+def decoder(cls: type[M], *, keeps: bool = False) -> Callable[[Json], M]:
     """The function that decodes JSON trees, as returned by `loads`, to messages of a class. Compiled once.
 
     Unknown members are left out, or with `keeps` kept in the message (see `unknown`).
 
     An integer inside Struct or Value that a double cannot hold is rounded as protobuf does and counted in
-    `rounded`, or rejected with `strict_numbers`.
+    `rounded`.
 
     The function raises `DecodeError`.
     """
-    found = _DECODERS.get((cls, strict_numbers, keeps))
+    found = _DECODERS.get((cls, keeps))
     if found is None:
         with BUILDING:
-            found = _decoder(cls, strict_numbers=strict_numbers, keeps=keeps)
-            _DECODERS[cls, strict_numbers, keeps] = found
+            found = _decoder(cls, keeps=keeps)
+            _DECODERS[cls, keeps] = found
     return found
 
 
-def decode_bytes(cls: type[M], data: bytes | str, *, strict_numbers: bool = False) -> M:
+def decode_bytes(cls: type[M], data: bytes | str) -> M:
     """Decodes a message from JSON text.
 
     Raises `JsonSyntaxError` or `DecodeError`.
     """
-    return decoder(cls, strict_numbers=strict_numbers)(loads(data))
+    return decoder(cls)(loads(data))
 
 
-def _decoder(cls: type[M], *, strict_numbers: bool, keeps: bool) -> Callable[[Json], M]:
+def _decoder(cls: type[M], *, keeps: bool) -> Callable[[Json], M]:
     plan = plan_of(cls)
     body: Body | None = None
     from_string = cls.FromString
@@ -113,7 +113,7 @@ def _decoder(cls: type[M], *, strict_numbers: bool, keeps: bool) -> Callable[[Js
         return slowly(tree)
 
     def slowly(tree: Json) -> M:
-        if not strict_numbers and (rounded.count or rounded.on_first is None):
+        if rounded.count or rounded.on_first is None:
             # The path of the first rounded number is not needed: most trees need no inspection then.
             with BUILDING:
                 lenient = compile_body(plan, _round, keeps=keeps)
@@ -131,7 +131,7 @@ def _decoder(cls: type[M], *, strict_numbers: bool, keeps: bool) -> Callable[[Js
         problems: list[Violation] = []
         roundings: list[str] = []
         for found in findings(plan, tree):
-            if found.rounding and not strict_numbers:
+            if found.rounding:
                 roundings.append(found.path)
                 continue
             problems.append((found.path, found.problem))

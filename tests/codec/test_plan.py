@@ -188,6 +188,6 @@ with ThreadPoolExecutor(12) as pool:
 
 def test_functions_are_made_once() -> None:
     assert codec.decoder(a2a.Task) is codec.decoder(a2a.Task)
-    assert codec.decoder(a2a.Task) is not codec.decoder(a2a.Task, strict_numbers=True)
+    assert codec.decoder(a2a.Task) is not codec.decoder(a2a.Task, keeps=True)
     assert codec.encoder(a2a.Task) is codec.encoder(a2a.Task)
     assert plan_of(a2a.Task) is plan_of(a2a.Task)
