@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -16,6 +15,7 @@ from a2a_bridge.core.scope import Scope
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Delivery, Registered
+from a2a_bridge.testing.store_opening import OpensStores
 from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, ODD, PATIENCE, Author
 
 #: longer than any test runs
@@ -54,18 +54,7 @@ def summaries(deliveries: list[Delivery]) -> list[tuple[str, str, int]]:
     return sorted((one.task_id, one.registered.config.id, one.sequence) for one in deliveries)
 
 
-class _Opens:
-    def opened(self) -> AbstractAsyncContextManager[Store]:
-        """An empty store."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    async def store(self) -> AsyncIterator[Store]:
-        async with self.opened() as store:
-            yield store
-
-
-class OutboxContract(_Opens):
+class OutboxContract(OpensStores):
     """Configs, queues, targets, dead letters."""
 
     # ------------------------------------------------------------------ configs

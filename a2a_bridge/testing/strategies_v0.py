@@ -8,7 +8,7 @@ its meaning is the same after a round trip through the hub.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -134,7 +134,11 @@ def times() -> Strategy:
 
 
 def objects(
-    required: Mapping[str, Strategy], optional: Mapping[str, Strategy], *, bearable: tuple[str, ...] = ()
+    required: Mapping[str, Strategy],
+    optional: Mapping[str, Strategy],
+    *,
+    bearable: tuple[str, ...] = (),
+    strangers: Sequence[str] = STRANGERS,
 ) -> Strategy:
     """Objects with all the required members and some of the optional ones.
 
@@ -153,7 +157,7 @@ def objects(
             elif choice == 3:
                 tree[name] = None
         if not draw(st.integers(0, 3)):
-            for name in draw(st.lists(st.sampled_from(STRANGERS), max_size=2, unique=True)):
+            for name in draw(st.lists(st.sampled_from(strangers), max_size=2, unique=True)):
                 if name not in required and name not in optional:
                     tree[name] = draw(anything())
         return draw(st.permutations(list(tree.items())).map(dict)) if draw(st.booleans()) else tree
@@ -161,7 +165,8 @@ def objects(
     return st.composite(make)()
 
 
-def _lists(values: Strategy) -> Strategy:
+def lists(values: Strategy) -> Strategy:
+    """Short lists of such values."""
     return st.lists(values, max_size=3)
 
 
@@ -176,7 +181,7 @@ def parts() -> Strategy:
         {"kind": st.just("data"), "data": anything().map(lambda value: {"value": value})},
         {"metadata": metadata()},
     )
-    listed = objects({"kind": st.just("data"), "data": _lists(anything())}, {"metadata": metadata()})
+    listed = objects({"kind": st.just("data"), "data": lists(anything())}, {"metadata": metadata()})
     names = {"name": texts(), "mimeType": texts()}
     file = st.one_of(
         objects({"bytes": base64_texts()}, names),
@@ -200,14 +205,14 @@ def messages() -> Strategy:
             "kind": st.just("message"),
             "messageId": ids(),
             "role": st.sampled_from(["user", "agent"]),
-            "parts": _lists(parts()),
+            "parts": lists(parts()),
         },
         {
             "contextId": ids(),
             "taskId": ids(),
             "metadata": metadata(),
-            "extensions": _lists(texts()),
-            "referenceTaskIds": _lists(ids()),
+            "extensions": lists(texts()),
+            "referenceTaskIds": lists(ids()),
         },
         bearable=("kind", "messageId"),
     )
@@ -217,8 +222,8 @@ def messages() -> Strategy:
 def artifacts() -> Strategy:
     """Artifact."""
     return objects(
-        {"artifactId": ids(), "parts": _lists(parts())},
-        {"name": texts(), "description": texts(), "metadata": metadata(), "extensions": _lists(texts())},
+        {"artifactId": ids(), "parts": lists(parts())},
+        {"name": texts(), "description": texts(), "metadata": metadata(), "extensions": lists(texts())},
         bearable=("artifactId",),
     )
 
@@ -291,7 +296,7 @@ def events() -> Strategy:
 def push_configs() -> Strategy:
     """PushNotificationConfig."""
     authentication = objects(
-        {"schemes": _lists(st.sampled_from(["Bearer", "Basic", "bearer", "ApiKey", ""]))},
+        {"schemes": lists(st.sampled_from(["Bearer", "Basic", "bearer", "ApiKey", ""]))},
         {"credentials": texts()},
         bearable=("schemes",),
     )
@@ -313,7 +318,7 @@ def history_lengths() -> Strategy:
 @cache
 def send_params(version: str = "0.3") -> Strategy:
     """MessageSendParams. Version 0.2.5 requires acceptedOutputModes."""
-    modes = {"acceptedOutputModes": _lists(st.sampled_from(["text/plain", "*/*", ""]))}
+    modes = {"acceptedOutputModes": lists(st.sampled_from(["text/plain", "*/*", ""]))}
     optional = {
         "blocking": st.booleans(),
         "historyLength": history_lengths(),
