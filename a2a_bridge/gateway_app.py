@@ -18,12 +18,13 @@ from typing import Protocol
 from a2a_bridge.agent_app import open_store_of
 from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
 from a2a_bridge.cards import Candidate
+from a2a_bridge.cards.extended import change_extended_card
+from a2a_bridge.cards.schemes import without_security
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
-from a2a_bridge.gateway.cards import OpenExtendedCard, without_security
 from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.owners import MemoryOwners, Owners, StoredOwners
 from a2a_bridge.gateway.ownership import Ownership
@@ -110,7 +111,7 @@ async def gateway_app(
         await connections.open()
         service: Service = connections
         if options.upstream.credentials is not None:
-            service = OpenExtendedCard(service)
+            service = change_extended_card(lambda card, _: without_security(card))(service)
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing

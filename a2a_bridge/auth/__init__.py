@@ -7,10 +7,14 @@ proxy. `Authentication` combines methods, writes them into the card, and checks 
 from __future__ import annotations
 
 from a2a_bridge.auth.api_keys import ApiKeys, KeyFile, KeyRecord, NewKey
-from a2a_bridge.auth.authentication import Authentication, Method, UncheckedCredentialsError
+from a2a_bridge.auth.authentication import (
+    Authentication,
+    Method,
+    UncheckedCredentialsError,
+    describe_extended_card,
+)
 from a2a_bridge.auth.bearer import ALGORITHMS, BearerTokens
 from a2a_bridge.auth.certificates import ClientCertificates
-from a2a_bridge.auth.extended_card import describe_extended_card
 from a2a_bridge.auth.key_set import KeySetSource
 from a2a_bridge.auth.proxy_header import ProxyHeader
 from a2a_bridge.auth.rules import Rule, authorise

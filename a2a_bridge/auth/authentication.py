@@ -14,8 +14,11 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
+from a2a_bridge.cards.extended import change_extended_card
+from a2a_bridge.cards.schemes import without_security
 from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Principal
+from a2a_bridge.core.service import Middleware
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -96,15 +99,15 @@ class Authentication:
 
     def describe(self, card: hub.AgentCard) -> hub.AgentCard:
         """A copy of a card that asks for one of the methods, and for nothing else."""
-        made = hub.AgentCard()
-        made.CopyFrom(card)
-        made.security_schemes.clear()
-        del made.security_requirements[:]
-        for skill in made.skills:
-            del skill.security_requirements[:]
+        made = without_security(card)
         for method in self._methods:
             scheme = method.scheme()
             if scheme is not None:
                 made.security_schemes[method.scheme_name].CopyFrom(scheme)
                 made.security_requirements.add().schemes[method.scheme_name].SetInParent()
         return made
+
+
+def describe_extended_card(authentication: Authentication) -> Middleware:
+    """Middleware that describes the methods of the edge in GetExtendedAgentCard (spec 3.1.11)."""
+    return change_extended_card(lambda card, _: authentication.describe(card))

@@ -1,6 +1,6 @@
-"""Security schemes of older cards that 1.0 cannot express. They are read, and left out for readers of 1.0.
+"""The security of cards: what is left out, and for whom.
 
-Rules:
+Rules about schemes of older cards that 1.0 cannot express:
 1. A scheme of 0.x of unknown type, or an OAuth 2 scheme without a flow that 1.0 has, is a scheme without
    content in 1.0: `"odd": {}`, `"flows": {}`. Readers in Rust and Go reject the whole card for one.
 2. Requirements that name such a scheme stay: without them the card would say that no credentials are needed.
@@ -30,6 +30,17 @@ def expressible(card: hub.AgentCard) -> hub.AgentCard:
     made.CopyFrom(card)
     for name in names:
         del made.security_schemes[name]
+    return made
+
+
+def without_security(card: hub.AgentCard) -> hub.AgentCard:
+    """A copy of a card that asks for no credentials."""
+    made = hub.AgentCard()
+    made.CopyFrom(card)
+    made.security_schemes.clear()
+    del made.security_requirements[:]
+    for skill in made.skills:
+        del skill.security_requirements[:]
     return made
 
 

@@ -13,15 +13,14 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, cast
+from collections.abc import Callable, Iterable
 
+from a2a_bridge.cards.extended import change_extended_card
 from a2a_bridge.cards.schemes import expressible
-from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.event import Events
-from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD
 from a2a_bridge.core.resume import offer_resume
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -55,33 +54,6 @@ def without_lacking(card: hub.AgentCard, dialect: Dialect, binding: str) -> hub.
     return made
 
 
-def without_security(card: hub.AgentCard) -> hub.AgentCard:
-    """A copy of a card that asks for no credentials."""
-    made = hub.AgentCard()
-    made.CopyFrom(card)
-    made.security_schemes.clear()
-    del made.security_requirements[:]
-    for skill in made.skills:
-        del skill.security_requirements[:]
-    return made
-
-
-class OpenExtendedCard:
-    """A service whose extended card asks for no credentials. Implements Service."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self.stream = service.stream
-
-    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
-        unary = self._service.unary
-        return self._open(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
-
-    async def _open(self, call: Call[Req, Res]) -> Res:
-        card: Any = await self._service.unary(call)
-        return cast("Res", without_security(card))
-
-
 def note_signatures(card: hub.AgentCard) -> None:
     """Logs once that a card had signatures, which callers of the gateway will not see."""
     if card.signatures:
@@ -100,39 +72,15 @@ def rewrite_extended_card(
     resumes: offer to resume streams, as the gateway's public card does.
     """
 
-    def wrap(service: Service) -> Service:
-        return _RewriteExtendedCard(service, interfaces, only_missing=only_missing, resumes=resumes)
-
-    return wrap
-
-
-class _RewriteExtendedCard:
-    def __init__(
-        self, service: Service, interfaces: Interfaces, *, only_missing: bool, resumes: bool
-    ) -> None:
-        self._service = service
-        self._interfaces = interfaces
-        self._only_missing = only_missing
-        self._resumes = resumes
-
-    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
-        # Only GetExtendedAgentCard needs a change.
-        unary = self._service.unary
-        return self._rewrite(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
-
-    async def _rewrite(self, call: Call[Req, Res]) -> Res:
-        response = await self._service.unary(call)
-        if not isinstance(response, hub.AgentCard):
-            return response
-        if self._only_missing and response.supported_interfaces:
-            return response
-        made = rewrite(response, self._interfaces(call.context))
-        if self._resumes:
+    def change(card: hub.AgentCard, context: CallContext) -> hub.AgentCard:
+        if only_missing and card.supported_interfaces:
+            return card
+        made = rewrite(card, interfaces(context))
+        if resumes:
             made = offer_resume(made)
-        return cast("Res", expressible(made) if call.context.origin.version == V1_0.version else made)
+        return expressible(made) if context.origin.version == V1_0.version else made
 
-    def stream(self, call: Call[Req, Res], /) -> Events:
-        return self._service.stream(call)
+    return change_extended_card(change)
 
 
 def synthesise_card(interface: hub.AgentInterface) -> hub.AgentCard:
