@@ -13,11 +13,12 @@ from a2a_bridge.auth.authentication import (
     UncheckedCredentialsError,
     describe_extended_card,
 )
-from a2a_bridge.auth.bearer import ALGORITHMS, BearerTokens
+from a2a_bridge.auth.bearer import BearerTokens
 from a2a_bridge.auth.certificates import ClientCertificates
 from a2a_bridge.auth.key_set import KeySetSource
 from a2a_bridge.auth.proxy_header import ProxyHeader
 from a2a_bridge.auth.rules import Rule, authorise
+from a2a_bridge.signing import ALGORITHMS
 
 __all__ = [
     "ALGORITHMS",

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import logging
 import time
 import warnings
@@ -31,17 +30,11 @@ from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Principal, entries_of
 from a2a_bridge.core.extras import load
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.signing.keys import ALGORITHMS, suits
+from a2a_bridge.signing.strict_json import parse_object
 
 _log = logging.getLogger("a2a_bridge.auth")
 
-#: every algorithm that can be allowed: kind of key → names (RFC 7518, RFC 8037)
-_BY_KIND = {
-    ("RSA", ""): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    ("EC", "P-256"): ("ES256",),
-    ("EC", "P-384"): ("ES384",),
-    ("OKP", "Ed25519"): ("EdDSA", "Ed25519"),
-}
-ALGORITHMS = tuple(name for names in _BY_KIND.values() for name in names)
 #: seconds by which clocks may differ
 LEEWAY = 60
 #: characters of a token
@@ -183,7 +176,7 @@ class BearerTokens:
 
     async def _claims_of(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any]:
         """The claims under a valid signature. Raises UNAUTHENTICATED, JoseError, ValueError."""
-        keys = await self._keys.find(kid, lambda key: algorithm in _algorithms_of(key))
+        keys = await self._keys.find(kid, lambda key: suits(key, algorithm))
         for key in keys[:_MOST_TRIED]:
             try:
                 # Only `alg` counts for the library: it never sees other keys than ours.
@@ -193,7 +186,7 @@ class BearerTokens:
                     found = self._jws.deserialize_compact(token, key, algorithms=[algorithm])
             except self._errors.JoseError:
                 continue
-            return _object(found.payload)
+            return parse_object(found.payload)
         raise self._rejection("no key of the issuer verifies it" if keys else "its key is unknown")
 
     def _rejection(self, reason: str) -> UnauthenticatedError:
@@ -211,32 +204,6 @@ def _thumbprint(presented: Presented) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(found).digest()).rstrip(b"=").decode()
 
 
-def _algorithms_of(key: Any) -> tuple[str, ...]:
-    """The algorithms that a key may verify: its own `alg`, if it names one."""
-    kind = (str(key.key_type), "" if key.key_type == "RSA" else str(key.get("crv")))
-    named = key.get("alg")
-    return tuple(name for name in _BY_KIND.get(kind, ()) if named is None or named == name)
-
-
 def _members(segment: str) -> dict[str, Any]:
     """The header in a segment. Raises ValueError."""
-    return _object(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)))
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    """A JSON object whose members stand once. Raises ValueError."""
-    found = json.loads(data, object_pairs_hook=_unique, parse_constant=_reject_constant)
-    if not isinstance(found, dict):
-        raise ValueError("no object")  # noqa: TRY004  a token is at fault
-    return found
-
-
-def _reject_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a member stands twice")
-    return found
+    return parse_object(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)))

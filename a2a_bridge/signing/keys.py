@@ -1,4 +1,4 @@
-"""Keys of card signatures: algorithms, private keys to sign with, and public key sets (JWKS)."""
+"""Keys of signatures: algorithms, private keys to sign with, and public key sets (JWKS)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from a2a_bridge.core.extras import load
 
-#: the algorithms of each kind of key. No `none`, and none with a shared secret: a public key must never
-#: become one
+#: the algorithms of each kind of key (RFC 7518, RFC 8037). No `none`, and none with a shared secret: a public
+#: key must never become one
 _BY_KIND = {
+    ("RSA", ""): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     ("EC", "P-256"): ("ES256",),
     ("EC", "P-384"): ("ES384",),
-    ("RSA", ""): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     ("OKP", "Ed25519"): ("EdDSA", "Ed25519"),
 }
 ALGORITHMS = tuple(name for names in _BY_KIND.values() for name in names)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from a2a_bridge.signing.canonical import (
     whole,
 )
 from a2a_bridge.signing.keys import ALGORITHMS, suits
+from a2a_bridge.signing.strict_json import parse_object
 
 #: signatures of a card that are looked at
 _MOST = 16
@@ -191,30 +191,11 @@ def _decode(text: str) -> bytes:
 
 
 def _parse(document: bytes, what: str) -> JsonObject:
-    """An object of JSON without a member twice. Raises UnverifiedCardError."""
-
-    def members(pairs: list[tuple[str, Any]]) -> JsonObject:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            _reject(f"{what} has the member {twice[:64]!r} twice")
-        return made
-
-    def constant(_: str) -> NoReturn:
-        _reject(f"{what} is not JSON")
-
+    """See `parse_object`. Raises UnverifiedCardError."""
     try:
-        found = json.loads(document.decode("utf-8"), object_pairs_hook=members, parse_constant=constant)
-    except UnverifiedCardError:
-        raise
-    except RecursionError:
-        _reject(f"{what} is nested too deeply")
-    except ValueError:
-        _reject(f"{what} is not JSON")
-    if type(found) is not dict:
-        _reject(f"{what} is no object")
-    return found
+        return parse_object(document)
+    except ValueError as error:
+        _reject(f"{what} {error}")
 
 
 def _is_over(key: Any, now: float) -> bool:
