@@ -3,7 +3,7 @@
 `canonical.py` has the texts that are signed, `verify.py` and `sign.py` the two sides, `keys.py` the keys.
 """
 
-from a2a_bridge.signing.keys import ALGORITHMS, merge_key_sets, public_keys
+from a2a_bridge.signing.keys import ALGORITHMS, merge_key_sets
 from a2a_bridge.signing.sign import CardSigner
 from a2a_bridge.signing.verify import ReceivedCard, Signature, UnverifiedCardError, VerifiedCard
 
@@ -15,5 +15,4 @@ __all__ = [
     "UnverifiedCardError",
     "VerifiedCard",
     "merge_key_sets",
-    "public_keys",
 ]

@@ -21,7 +21,6 @@ ALGORITHMS = tuple(name for names in _BY_KIND.values() for name in names)
 #: those that cards are signed with
 _SIGNING = {("EC", "P-256"): "ES256", ("EC", "P-384"): "ES384", ("OKP", "Ed25519"): "EdDSA"}
 _SMALLEST_RSA = 2048
-_MOST_KEYS = 100
 
 
 class SigningKey(NamedTuple):
@@ -56,26 +55,6 @@ def signing_key(text: str) -> SigningKey:
     if algorithm is None:
         raise ValueError("a key to sign cards with has to be EC P-256, EC P-384 or Ed25519")
     return SigningKey(found, algorithm, public.get("kid") or found.thumbprint())
-
-
-def public_keys(document: bytes) -> tuple[Any, ...]:
-    """The keys of a JWKS. Raises ValueError for a document that is none, or has a key that cannot be used;
-    MissingExtraError without joserfc.
-    """
-    jwk = load("joserfc.jwk", "signing")
-    found = json.loads(document)
-    rows = found.get("keys") if isinstance(found, dict) else None
-    if not isinstance(rows, list) or len(rows) > _MOST_KEYS:
-        raise ValueError("it is no JWKS: it has no array `keys`, or a very long one")
-    keys = []
-    for row in rows:
-        if isinstance(row, dict) and row.get("kty") == "oct":
-            raise ValueError("it has a shared secret, which proves nothing about a card")
-        try:
-            keys.append(jwk.import_key(row))
-        except Exception:  # noqa: BLE001  the library reports bad keys with many exceptions
-            raise ValueError("it has a key that cannot be read") from None
-    return tuple(keys)
 
 
 def suits(key: Any, algorithm: str) -> bool:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a_bridge.codec import JsonObject
-from a2a_bridge.signing import UnverifiedCardError, public_keys
+from a2a_bridge.signing import UnverifiedCardError
 from tests.signing.scene import CARD, NOW, OLDER, encoded, new_key, public, signature, signed, verified
 
 KEY = new_key()
@@ -247,20 +247,6 @@ def test_a_digest_of_the_card_is_not_enough() -> None:
     forged = _changed(lambda card: card["signatures"][0].update(signature=digest))
     with pytest.raises(UnverifiedCardError):
         verified(forged, KEY)
-
-
-@pytest.mark.parametrize(
-    ("document", "words"),
-    [
-        (b'{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}', "shared secret"),
-        (b'{"keys": [{"kty": "EC"}]}', "cannot be read"),
-        (b'{"keys": {}}', "it is no JWKS"),
-        (b"[]", "it is no JWKS"),
-    ],
-)
-def test_key_sets_that_prove_nothing(document: bytes, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        public_keys(document)
 
 
 def _paths(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
