@@ -14,12 +14,16 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
 from a2a_bridge.core.extras import load
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: whether a member that 1.0 does not know stays: by the message that it stands in, its name and its path
+_Keeps = Callable[[MessagePlan, str, str], bool]
 
 SIGNATURES = "signatures"
 #: the member without which there are no members of 1.0 to speak of
@@ -70,12 +74,12 @@ def remove_signatures(card: JsonObject) -> JsonObject:
 
 def whole(card: JsonObject) -> JsonObject:
     """All of a card, with the members of 1.0 by the rules of presence."""
-    return _shape(remove_signatures(card), _plan(), known_only=False)
+    return _shape(remove_signatures(card), plan_of(hub.AgentCard), lambda *_: True)
 
 
 def keep_known(card: JsonObject) -> JsonObject:
     """The members of 1.0, by the rules of presence."""
-    return _shape(remove_signatures(card), _plan(), known_only=True)
+    return _shape(remove_signatures(card), plan_of(hub.AgentCard), lambda *_: False)
 
 
 def keep_filled(card: JsonObject) -> JsonObject:
@@ -87,43 +91,48 @@ def keep_filled(card: JsonObject) -> JsonObject:
 def foreign(card: JsonObject) -> list[str]:
     """The paths of members that are neither of 1.0 nor of 0.x."""
     found: list[str] = []
-    _find_foreign(card, _plan(), "", found)
+
+    def note(plan: MessagePlan, name: str, path: str) -> bool:
+        if name not in _OLDER.get(plan.descriptor.name, ()):
+            found.append(path)
+        return False
+
+    _shape(card, plan_of(hub.AgentCard), note)
     return found
 
 
-def _plan() -> MessagePlan:
-    return plan_of(hub.AgentCard)
-
-
-def _shape(tree: JsonObject, plan: MessagePlan, *, known_only: bool) -> JsonObject:
+def _shape(tree: JsonObject, plan: MessagePlan, keeps: _Keeps, path: str = "") -> JsonObject:
     fields = {one.json_name: one for one in plan.fields}
     made: JsonObject = {}
     for name, value in tree.items():
+        here = f"{path}.{name}" if path else name
         field = fields.get(name)
         if field is None:
-            if not known_only:
+            if keeps(plan, name, here):
                 made[name] = value
             continue
         if value is None and not field.takes_null:
             continue
-        shaped = _value(value, field, known_only=known_only)
+        shaped = _value(value, field, keeps, here)
         if shaped or field.required or field.presence:
             made[name] = shaped
     return made
 
 
-def _value(value: Json, field: FieldPlan, *, known_only: bool) -> Json:
+def _value(value: Json, field: FieldPlan, keeps: _Keeps, path: str) -> Json:
+    inner = field.map_value or field
     if field.map_value is not None and type(value) is dict:
-        inner = field.map_value
-        return {name: _one(item, inner, known_only=known_only) for name, item in value.items()}
-    if field.repeated and type(value) is list:
-        return [_one(item, field, known_only=known_only) for item in value]
-    return _one(value, field, known_only=known_only)
+        return {name: _one(item, inner, keeps, f"{path}.{name}") for name, item in value.items()}
+    if type(value) is list:
+        items = [_one(item, inner, keeps, f"{path}[{index}]") for index, item in enumerate(value)]
+        # In the place of one value a list has no form of its own, but members that `keeps` has to see.
+        return items if field.repeated else value
+    return _one(value, inner, keeps, path)
 
 
-def _one(value: Json, field: FieldPlan, *, known_only: bool) -> Json:
+def _one(value: Json, field: FieldPlan, keeps: _Keeps, path: str) -> Json:
     if field.kind is Kind.MESSAGE and field.message is not None and type(value) is dict:
-        return _shape(value, field.message, known_only=known_only)
+        return _shape(value, field.message, keeps, path)
     return value
 
 
@@ -136,28 +145,3 @@ def _fill(value: Json) -> Json:
         items = [left for item in value if (left := _fill(item)) is not None]
         return items or None
     return None if value == "" else value
-
-
-def _find_foreign(tree: Json, plan: MessagePlan, path: str, found: list[str]) -> None:
-    if type(tree) is not dict:
-        return
-    fields = {one.json_name: one for one in plan.fields}
-    older = _OLDER.get(plan.descriptor.name, set())
-    for name, value in tree.items():
-        field = fields.get(name)
-        here = f"{path}.{name}" if path else name
-        if field is None:
-            if name not in older:
-                found.append(here)
-            continue
-        inner = field.map_value or field
-        if inner.kind is not Kind.MESSAGE or inner.message is None:
-            continue
-        if field.map_value is not None and type(value) is dict:
-            for key, item in value.items():
-                _find_foreign(item, inner.message, f"{here}.{key}", found)
-        elif type(value) is list:
-            for index, item in enumerate(value):
-                _find_foreign(item, inner.message, f"{here}[{index}]", found)
-        else:
-            _find_foreign(value, inner.message, here, found)
