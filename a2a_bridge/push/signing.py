@@ -19,19 +19,16 @@ import hmac
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from a2a_bridge.core.extras import load
+from a2a_bridge.signing.keys import SMALLEST_RSA, signing_key
 
 SIGNATURE_HEADER = "X-A2A-Notification-Signature"
 SECRET_PREFIX = "whsec_"  # noqa: S105  only the prefix
 
 #: seconds for which a signature is valid
 LIFETIME = 300
-#: the algorithm of each kind of key
-_ALGORITHMS = {("EC", "P-256"): "ES256", ("EC", "P-384"): "ES384", ("RSA", ""): "RS256"}
-_SMALLEST_RSA = 2048
 
 
 class Signer:
@@ -46,8 +43,8 @@ class Signer:
             raise ValueError("signing needs a key")
         # An extra, and slow to import: only needed for signing.
         self._jwt: Any = load("joserfc.jwt", "signing")
-        jwk = load("joserfc.jwk", "signing")
-        self._keys = [_key(jwk, text) for text in keys]
+        accepted = "a key to sign with", "RSA", f"EC P-256, EC P-384, or RSA of {SMALLEST_RSA} bits"
+        self._keys = [signing_key(text, *accepted) for text in keys]
         self._issuer = issuer
         self._now = now
 
@@ -69,28 +66,7 @@ class Signer:
 
     def jwks(self) -> bytes:
         """The JSON Web Key Set for verification."""
-        keys = [
-            key.as_dict(private=False) | {"kid": kid, "alg": algorithm, "use": "sig"}
-            for key, algorithm, kid in self._keys
-        ]
-        return json.dumps({"keys": keys}).encode()
-
-
-def _key(jwk: Any, text: str) -> tuple[Any, str, str]:
-    """A private key, its algorithm, and its key id."""
-    found: Any = None
-    for kind in [jwk.JWKRegistry] if text.lstrip().startswith("{") else [jwk.ECKey, jwk.RSAKey]:
-        # Libraries report invalid keys with many exceptions, and with texts that may contain the key.
-        with suppress(Exception):
-            found = kind.import_key(json.loads(text) if kind is jwk.JWKRegistry else text)
-            break
-    if found is None or not found.is_private:
-        raise ValueError("a key to sign with has to be a private EC or RSA key, as PEM or JWK")
-    public = found.as_dict(private=False)
-    algorithm = _ALGORITHMS.get((public["kty"], public.get("crv", "")))
-    if algorithm is None or (public["kty"] == "RSA" and found.public_key.key_size < _SMALLEST_RSA):
-        raise ValueError(f"a key to sign with has to be EC P-256, EC P-384, or RSA of {_SMALLEST_RSA} bits")
-    return found, algorithm, public.get("kid") or found.thumbprint()
+        return json.dumps({"keys": [one.public() for one in self._keys]}).encode()
 
 
 def secret_of(token: str) -> bytes | None:

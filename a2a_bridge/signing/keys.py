@@ -18,9 +18,14 @@ _BY_KIND = {
     ("OKP", "Ed25519"): ("EdDSA", "Ed25519"),
 }
 ALGORITHMS = tuple(name for names in _BY_KIND.values() for name in names)
-#: those that cards are signed with
-_SIGNING = {("EC", "P-256"): "ES256", ("EC", "P-384"): "ES384", ("OKP", "Ed25519"): "EdDSA"}
-_SMALLEST_RSA = 2048
+#: those to sign with
+_SIGNING = {
+    ("EC", "P-256"): "ES256",
+    ("EC", "P-384"): "ES384",
+    ("OKP", "Ed25519"): "EdDSA",
+    ("RSA", ""): "RS256",
+}
+SMALLEST_RSA = 2048
 
 
 class SigningKey(NamedTuple):
@@ -36,24 +41,28 @@ class SigningKey(NamedTuple):
         return part | {"kid": self.kid, "alg": self.algorithm, "use": "sig"}
 
 
-def signing_key(text: str) -> SigningKey:
-    """A private key as PEM or JWK: EC P-256 or P-384, or Ed25519. Raises ValueError without parts of it,
-    MissingExtraError without joserfc.
+def signing_key(text: str, what: str, other: str, exactly: str) -> SigningKey:
+    """A private key as PEM or JWK: EC P-256 or P-384, or of one other kind.
+
+    what: what messages call it. other: `Ed25519` or `RSA`. exactly: how messages list the accepted keys.
+    Raises ValueError without parts of it, MissingExtraError without joserfc.
     """
-    jwk = load("joserfc.jwk", "signing")
+    registry = load("joserfc.jwk", "signing").JWKRegistry
     found: Any = None
     is_jwk = text.lstrip().startswith("{")
-    for kind in [jwk.JWKRegistry] if is_jwk else [jwk.ECKey, jwk.OKPKey]:
+    kinds = ("EC", "OKP" if other == "Ed25519" else other)
+    for kind in [None] if is_jwk else kinds:
         # The library reports invalid keys with many exceptions, and with texts that may contain the key.
         with suppress(Exception):
-            found = kind.import_key(json.loads(text) if is_jwk else text)
+            found = registry.import_key(json.loads(text) if is_jwk else text, kind)
             break
     if found is None or not found.is_private:
-        raise ValueError("a key to sign cards with has to be a private EC or Ed25519 key, as PEM or JWK")
+        raise ValueError(f"{what} has to be a private EC or {other} key, as PEM or JWK")
     public = found.as_dict(private=False)
     algorithm = _SIGNING.get((public["kty"], public.get("crv", "")))
-    if algorithm is None:
-        raise ValueError("a key to sign cards with has to be EC P-256, EC P-384 or Ed25519")
+    is_small = public["kty"] == "RSA" and found.public_key.key_size < SMALLEST_RSA
+    if public["kty"] not in kinds or algorithm is None or is_small:
+        raise ValueError(f"{what} has to be {exactly}")
     return SigningKey(found, algorithm, public.get("kid") or found.thumbprint())
 
 
@@ -66,7 +75,7 @@ def suits(key: Any, algorithm: str) -> bool:
         return False
     if "verify" not in (key.get("key_ops") or ["verify"]):
         return False
-    return key.key_type != "RSA" or bool(key.public_key.key_size >= _SMALLEST_RSA)
+    return key.key_type != "RSA" or bool(key.public_key.key_size >= SMALLEST_RSA)
 
 
 def merge_key_sets(documents: Sequence[bytes]) -> bytes:

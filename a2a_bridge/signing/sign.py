@@ -31,7 +31,8 @@ class CardSigner:
     def __init__(self, keys: Sequence[str], *, jku: str = "") -> None:
         if not keys:
             raise ValueError("signing needs a key")
-        self._keys: list[SigningKey] = [signing_key(text) for text in keys]
+        accepted = "a key to sign cards with", "Ed25519", "EC P-256, EC P-384 or Ed25519"
+        self._keys: list[SigningKey] = [signing_key(text, *accepted) for text in keys]
         if len({one.kid for one in self._keys}) < len(self._keys):
             raise ValueError("two keys have the same id")
         self._jku = jku
