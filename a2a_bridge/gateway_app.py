@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from a2a_bridge.agent_app import open_store_of
 from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
@@ -46,12 +45,6 @@ _PUSH_TIMEOUT = 10.0
 _FIRST_CARD = 30.0
 
 
-class Replace(Protocol):
-    """See `GatewayApp.replace`."""
-
-    async def __call__(self, candidates: Sequence[Candidate], *, resumes: bool) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class GatewayApp:
     """A gateway to a remote agent, ready to be served."""
@@ -65,8 +58,6 @@ class GatewayApp:
     close: Callable[[float], Awaitable[None]]
     #: to the agent
     connections: Connections
-    #: uses other interfaces of the agent from now on; see `Connections.replace`
-    replace: Replace
     memory: MemoryAccount
     #: of the relay; None without a store
     outbox: Outbox | None = None
@@ -115,11 +106,10 @@ async def gateway_app(
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
-        relay: Relay | None = None
         ownership = _ownership(options, store) if owning else None
         if options.push_relay:
             relay, documents, close = await _relay(
-                stack, options, store, connections.version, names, ownership
+                stack, options, store, lambda: connections.version, names, ownership
             )
             service = relay.wrap(service)
             receivers[RELAY_PATH] = relay.receive
@@ -129,13 +119,8 @@ async def gateway_app(
         asking = asyncio.create_task(ask_while_gone(lambda: connections.failover), name="ask a lost agent")
         stack.push_async_callback(_cancel, asking)
 
-        async def replace(candidates: Sequence[Candidate], *, resumes: bool) -> None:
-            await connections.replace(candidates, resumes=resumes)
-            if relay is not None:
-                relay.agent_version = connections.version
-
         outbox = store.outbox if store is not None and options.push_relay else None
-        yield GatewayApp(service, receivers, documents, close, connections, replace, memory, outbox)
+        yield GatewayApp(service, receivers, documents, close, connections, memory, outbox)
 
 
 def build_offered_card(
@@ -163,7 +148,7 @@ async def follow_card(
         return
 
     async def apply(found: CardReading) -> None:
-        await app.replace(found.candidates, resumes=offers_resume(found.card))
+        await app.connections.replace(found.candidates, resumes=offers_resume(found.card))
         # Between two calls: nothing is awaited after the change.
         show(build_offered_card(found.card, found.candidates, options))
 
@@ -194,7 +179,7 @@ async def _relay(
     stack: AsyncExitStack,
     options: ServeOptions,
     store: Store | None,
-    version: str,
+    version: Callable[[], str],
     names: Names | None,
     ownership: Ownership | None,
 ) -> tuple[Relay, Mapping[str, Document], Callable[[float], Awaitable[None]]]:

@@ -109,9 +109,9 @@ class Relay:
     once it is known. check: which configs are rejected. store: keeps configs and notifications beyond this
     process; already open. most: configs that are remembered here; beyond that they are evicted in LRU order,
     and without a store a notification for an evicted one is answered with 404. at_once: maximum concurrent
-    notifications; more are answered with 503. agent_version: the version of agents' posts, if the posts do
-    not show it. names: how to rename tasks for versions whose callers name them. announced: what a caller may
-    see of a notification.
+    notifications; more are answered with 503. agent_version: returns the version of agents' posts, if the
+    posts do not show it; it changes with the agent's card. names: how to rename tasks for versions whose
+    callers name them. announced: what a caller may see of a notification.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Relay:
         store: RelayStore | None = None,
         most: int = 10_000,
         at_once: int = 256,
-        agent_version: str = "",
+        agent_version: Callable[[], str] = str,
         names: Names | None = None,
         announced: Announced = pass_unchanged,
     ) -> None:
@@ -134,8 +134,7 @@ class Relay:
         self._addresses = Addresses(secrets.token_bytes(32)) if store is None else store.addresses
         self._most = most
         self._free = at_once
-        #: see above; it changes with the agent's card
-        self.agent_version = agent_version
+        self._agent_version = agent_version
         self._names = names or {}
         self._announced = announced
         self._older = older_versions()
@@ -320,7 +319,7 @@ class Relay:
             return _reject(503, "too many notifications are being passed on")
         self._free -= 1
         try:
-            event = read(body, self.agent_version)
+            event = read(body, self._agent_version())
             trace = {name: text for name in _TRACE if (text := headers.get(name))}
             taken = await self._pass_on(relay_id, relayed, event, trace)
         except A2AError as error:
