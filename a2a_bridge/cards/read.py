@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from a2a_bridge import codec
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
@@ -45,11 +44,6 @@ def parse_bytes(body: bytes, location: str) -> hub.AgentCard:
         return _parse(loads(body), location)
     except JsonSyntaxError as error:
         raise CardError(f"the document at {location} is not JSON: {error}") from None
-
-
-def parse_tree(tree: Json, location: str) -> hub.AgentCard:
-    """The card in a JSON tree. Raises CardError."""
-    return parse_bytes(codec.dumps(tree), location)
 
 
 def _parse(tree: Json, location: str) -> hub.AgentCard:

@@ -20,15 +20,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from cachetools import FIFOCache
 
-from a2a_bridge.bindings import CheckCard, Fetch, Fetched
-from a2a_bridge.cards.read import CardError, parse_bytes, parse_tree
+from a2a_bridge.bindings import CheckCard, Fetch
+from a2a_bridge.cards.read import CardError, parse_bytes
 from a2a_bridge.codec import loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import UNKNOWN, Profile, profiles
-
-__all__ = ["Located", "Resolver", "card_locations", "locate", "parse", "parse_bytes", "parse_tree", "resolve"]
 
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
 
@@ -158,7 +156,7 @@ class Resolver:
             return None
         received = reply.body if self._check is not None else b""
         reply = replace(reply, body=await self._check_body(reply.body, location))
-        card = parse(reply, location)
+        card = parse_bytes(reply.body, location)
         members: Any = loads(reply.body)  # an object: it is a card
         profile = profiles().agent(reply.headers, frozenset(members))
         if "no-store" in reply.headers.get("cache-control", "").lower():
@@ -202,11 +200,6 @@ def card_locations(url: str, *, exact: bool = False) -> list[str]:
         for base in bases
         for path in dict.fromkeys(paths)
     ]
-
-
-def parse(reply: Fetched, location: str) -> hub.AgentCard:
-    """The card in a response. Raises A2AError INVALID_AGENT_RESPONSE."""
-    return parse_bytes(reply.body, location)
 
 
 def _max_age(headers: Mapping[str, str]) -> float:

@@ -13,8 +13,8 @@ import typer
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.cards import interface
-from a2a_bridge.cards.read import CardError
-from a2a_bridge.cards.resolve import Resolver, parse_bytes
+from a2a_bridge.cards.read import CardError, parse_bytes
+from a2a_bridge.cards.resolve import Resolver
 from a2a_bridge.cli.flags import AgentFlags, DialFlags
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.options import parameters, parse_dialect, parse_peer

@@ -53,11 +53,6 @@ def build_legacy(dialects: Iterable[Dialect], scoped: ScopeOf = scope_of) -> Leg
     )
 
 
-def callers(dialects: Iterable[Dialect]) -> tuple[Middleware, ...]:
-    """The middleware of `build_legacy` alone, for servers that send no push notifications."""
-    return build_legacy(dialects).middleware
-
-
 def adapt_dial(dial: Dial) -> Dial:
     """`dial` with the adapters for agents of such versions."""
     for wrap in AGENTS:

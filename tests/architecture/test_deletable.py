@@ -114,7 +114,7 @@ def test_everything_else_imports(without: Path) -> None:
         "from a2a_bridge.dialects import KNOWN, by_version\n"
         "assert by_version('0.1') is None and by_version('1.0') is KNOWN[0]\n"
         "from a2a_bridge.gateway import legacy\n"
-        "assert legacy.callers(KNOWN) == ()\n"
+        "assert legacy.build_legacy(KNOWN).middleware == ()\n"
     )
     done = run(sys.executable, "-c", program, cwd=without, **environment(without))
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,8 @@ from aiohttp import web
 import a2a_bridge
 from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.cards import Candidate, interface
-from a2a_bridge.cards.resolve import parse_tree
+from a2a_bridge.cards.read import parse_bytes
+from a2a_bridge.codec import dumps
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import text_of
@@ -109,7 +110,7 @@ async def test_the_card_names_the_schemes_as_0_1_does(versions: tuple[str, ...])
     assert tree["authentication"] == {"schemes": ["Bearer"]}
     assert tree["url"].rstrip("/") == url.rstrip("/")
     assert {"name", "version", "capabilities", "skills"} <= tree.keys()
-    card = parse_tree(tree, url)
+    card = parse_bytes(dumps(tree), url)
     found = {by_version(one.protocol_version) for one in card.supported_interfaces}
     assert {by_version(one) for one in versions} == found
 
@@ -155,7 +156,7 @@ async def test_a_gateway_gives_clients_of_all_versions_an_agent_of_0_1() -> None
     assert dialect is not None
     async with served(agent) as upstream, session() as opened:
         tree = await LegacyClient(opened, upstream).card()
-        card = parse_tree(tree, upstream)
+        card = parse_bytes(dumps(tree), upstream)
         candidates = [Candidate(card.supported_interfaces[0], dialect)]
         offered = [interface("JSONRPC", version=one) for one in VERSIONS]
         async with serve_gateway(card, candidates, offered, OPTIONS) as server:

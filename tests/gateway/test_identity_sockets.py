@@ -11,7 +11,8 @@ import pytest
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.cards import Candidate, interface
-from a2a_bridge.cards.resolve import parse_tree
+from a2a_bridge.cards.read import parse_bytes
+from a2a_bridge.codec import dumps
 from a2a_bridge.core.agent_api import Client, service_of
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
@@ -19,7 +20,7 @@ from a2a_bridge.core.messages import text_of
 from a2a_bridge.core.service import Service, compose
 from a2a_bridge.dialects import KNOWN, by_version
 from a2a_bridge.gateway import add_polyfill, dial_failover
-from a2a_bridge.gateway.legacy import adapt_dial, callers
+from a2a_bridge.gateway.legacy import adapt_dial, build_legacy
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosting import Engine
 from a2a_bridge.middleware.stream_compat import stream_compat
@@ -38,7 +39,7 @@ assert V0_1 is not None
 async def mounted(service: Service) -> AsyncIterator[str]:
     """A service for callers of all versions at one URL."""
     host = BINDING.host(ListenAddress("127.0.0.1", 0), HostOptions())
-    BINDING.mount(host, "", compose(service, *callers(KNOWN), stream_compat(KNOWN)), KNOWN)
+    BINDING.mount(host, "", compose(service, *build_legacy(KNOWN).middleware, stream_compat(KNOWN)), KNOWN)
     await host.start()
     try:
         yield f"http://127.0.0.1:{host.address.port}/"
@@ -345,7 +346,7 @@ async def test_operations_that_0_1_lacks_are_rejected_and_lists_are_kept_by_the_
 async def test_the_card_of_an_agent_of_0_1_is_read_as_one() -> None:
     async with served(LegacyAgent()) as url, session() as opened:
         tree = await LegacyClient(opened, url).card()
-    card = parse_tree(tree, url)
+    card = parse_bytes(dumps(tree), url)
     (only,) = card.supported_interfaces
     assert (only.url, only.protocol_binding, by_version(only.protocol_version)) == (url, "JSONRPC", V0_1)
     assert card.security_schemes["Bearer"].http_auth_security_scheme.scheme == "Bearer"

@@ -9,7 +9,7 @@ import pytest
 import rfc8785
 from joserfc.jwk import KeySet
 
-from a2a_bridge.cards.resolve import parse_bytes
+from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.signing import CardSigner, UnverifiedCardError, merge_key_sets
 from a2a_bridge.signing.canonical import keep_filled, keep_known, whole

@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from a2a_bridge.bindings import Fetch, Fetched, http_fetch
-from a2a_bridge.cards.resolve import card_locations, parse_bytes
+from a2a_bridge.cards.read import parse_bytes
+from a2a_bridge.cards.resolve import card_locations
 from a2a_bridge.cli.check.inspection import Finding, Inspection
 from a2a_bridge.cli.connect import card_file, found_at
 from a2a_bridge.cli.target import TargetKind
