@@ -7,11 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-
-class Timer(Protocol):
-    """A scheduled call that can be cancelled."""
-
-    def cancel(self) -> None: ...
+from a2a_bridge.core.event_log import Timer
 
 
 class Clock(Protocol):

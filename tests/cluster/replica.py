@@ -40,7 +40,7 @@ STEPS, PACE = 6, 0.7
 
 
 class Heart:
-    """Implements Heart: it beats in the loop of the store."""
+    """Takes the place of HeartThread: it beats in the loop of the store."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[Any]] = []

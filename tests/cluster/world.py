@@ -142,7 +142,7 @@ class World:
 
 
 class SimulatedSession:
-    """Implements Session."""
+    """Takes the place of PostgresSession."""
 
     def __init__(self, world: World, link: Link) -> None:
         self._world = world

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from a2a_bridge.hosting.clock import Timer
+from a2a_bridge.core.event_log import Timer
 
 
 class HandClock:

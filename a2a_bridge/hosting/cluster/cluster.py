@@ -22,8 +22,8 @@ from a2a_bridge.hosting.cluster.bus import Bus, Hint
 from a2a_bridge.hosting.cluster.calls import ReplicaClient, ReplicaDirectory, ReplicaServer
 from a2a_bridge.hosting.cluster.frames import UNKNOWN, Kind, decode
 from a2a_bridge.hosting.cluster.membership import LEASE, Membership
-from a2a_bridge.hosting.cluster.session import Session
-from a2a_bridge.hosting.cluster.tails import Committed, Position, Tails
+from a2a_bridge.hosting.cluster.session import PostgresSession
+from a2a_bridge.hosting.cluster.tails import Committed, Position, TailListener, Tails
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 
@@ -33,20 +33,8 @@ _BEYOND = 3.0
 _END = 5.0
 
 
-class ClusterListener(Protocol):
+class ClusterListener(TailListener, Protocol):
     """The store, as other replicas concern it. All methods run in its loop."""
-
-    def is_holder(self, task_id: str, /) -> bool:
-        """True if this replica holds the task."""
-        ...
-
-    def heard(self, task_id: str, first: int, data: Sequence[bytes], ended: bool, /) -> None:
-        """Another replica has committed these events."""
-        ...
-
-    def wake(self, task_ids: Sequence[str], /) -> None:
-        """The log of these tasks may have further events."""
-        ...
 
     def unreachable(self) -> None:
         """The database does not answer."""
@@ -65,28 +53,8 @@ class ClusterListener(Protocol):
         ...
 
 
-class Heart(Protocol):
-    """Where the heartbeat runs."""
-
-    def start(self, work: Coroutine[Any, Any, Any], /) -> asyncio.Future[Any]:
-        """Starts a coroutine there at once. Cancelling the future cancels it."""
-        ...
-
-    def post(self, function: Callable[..., object], /, *arguments: Any) -> None:
-        """Calls a function in the loop of the store, from there."""
-        ...
-
-    def call(self, function: Callable[..., object], /) -> None:
-        """Calls a function there, from the loop of the store."""
-        ...
-
-    async def close(self) -> None:
-        """Ends it, with everything that runs there."""
-        ...
-
-
 class HeartThread:
-    """Implements Heart with a thread. Create it in the loop of the store."""
+    """The thread in which the heartbeat runs. Create it in the loop of the store."""
 
     def __init__(self) -> None:
         self._home = asyncio.get_running_loop()
@@ -95,22 +63,22 @@ class HeartThread:
         self._thread.start()
 
     def start(self, work: Coroutine[Any, Any, Any], /) -> asyncio.Future[Any]:
-        """See Heart."""
+        """Starts a coroutine there at once. Cancelling the future cancels it."""
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def post(self, function: Callable[..., object], /, *arguments: Any) -> None:
-        """See Heart."""
+        """Calls a function in the loop of the store, from there."""
         # The loop may have been closed without closing the store.
         with suppress(RuntimeError):
             self._home.call_soon_threadsafe(function, *arguments)
 
     def call(self, function: Callable[..., object], /) -> None:
-        """See Heart."""
+        """Calls a function there, from the loop of the store."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
     async def close(self) -> None:
-        """See Heart."""
+        """Ends it, with everything that runs there."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             await asyncio.get_running_loop().run_in_executor(None, self._thread.join, _END)
@@ -136,9 +104,9 @@ class Cluster:
 
     def __init__(
         self,
-        session: Session,
+        session: PostgresSession,
         make_bus: Callable[[Callable[[], bool]], Bus],
-        heart: Heart,
+        heart: HeartThread,
         *,
         lease: float = LEASE,
         new_name: Callable[[], str] = lambda: uuid4().hex,

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from a2a_bridge.hosting.cluster.session import SECONDS, Session, SessionError
+from a2a_bridge.hosting.cluster.session import SECONDS, PostgresSession, SessionError
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 
@@ -70,7 +70,7 @@ class Membership:
 
     def __init__(
         self,
-        session: Session,
+        session: PostgresSession,
         listener: MembershipListener,
         post: Callable[..., object],
         new_name: Callable[[], str],

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from a2a_bridge.hosting.cluster.bus import BusDownError, BusListener, Hint, NobodyError
-from a2a_bridge.hosting.cluster.session import Session, SessionError
+from a2a_bridge.hosting.cluster.session import PostgresSession, SessionError
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 
@@ -52,7 +52,9 @@ class PollingBus:
     most = 4 << 20
     pushes = False
 
-    def __init__(self, session: Session, alone: Callable[[], bool], new_id: Callable[[], bytes]) -> None:
+    def __init__(
+        self, session: PostgresSession, alone: Callable[[], bool], new_id: Callable[[], bytes]
+    ) -> None:
         self._session = session
         self._alone = alone
         self._new_id = new_id

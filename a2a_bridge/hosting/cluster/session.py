@@ -15,7 +15,7 @@ import os
 import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, LiteralString, Protocol
+from typing import Any, LiteralString
 
 from psycopg import Connection, Error, connect
 from psycopg.errors import DeadlockDetected, SerializationFailure
@@ -28,29 +28,12 @@ _TRIES = 5
 _KEEPALIVE: Any = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
 
 
-class Session(Protocol):
-    """Executes statements."""
-
-    async def run(
-        self, statement: LiteralString, values: Mapping[str, Any], seconds: float = SECONDS, /
-    ) -> list[tuple[Any, ...]]:
-        """Executes and commits a statement, and returns its rows.
-
-        Raises SessionError; then the outcome is in doubt. Cancelling the caller does not stop the statement.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Closes the connection. May be called twice."""
-        ...
-
-
 class SessionError(Exception):
     """The database cannot be used at present. The text has no secrets."""
 
 
 class PostgresSession:
-    """Implements Session. url: in the form of libpq."""
+    """Executes statements. url: in the form of libpq."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -60,6 +43,10 @@ class PostgresSession:
     async def run(
         self, statement: LiteralString, values: Mapping[str, Any], seconds: float = SECONDS, /
     ) -> list[tuple[Any, ...]]:
+        """Executes and commits a statement, and returns its rows.
+
+        Raises SessionError; then the outcome is in doubt. Cancelling the caller does not stop the statement.
+        """
         loop = asyncio.get_running_loop()
         running = loop.run_in_executor(self._thread, self._run, statement, values)
         timer = loop.call_later(seconds, self._cut)
@@ -73,6 +60,7 @@ class PostgresSession:
         return await asyncio.shield(running)
 
     async def close(self) -> None:
+        """Closes the connection. May be called twice."""
         with contextlib.suppress(RuntimeError):  # closed before
             await asyncio.get_running_loop().run_in_executor(self._thread, self._drop)
         self._thread.shutdown(wait=False)

@@ -26,7 +26,8 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Delivery, OutboxEntry, Registered, Scope
 from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, parse_checked
 from a2a_bridge.hosting.stores.sql import push_configs as configs
-from a2a_bridge.hosting.stores.sql.push_configs import Reads, SqlPushConfigStore, Writes, forget
+from a2a_bridge.hosting.stores.sql.database import Database
+from a2a_bridge.hosting.stores.sql.push_configs import SqlPushConfigStore, Writes, forget
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
 from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -138,7 +139,7 @@ class SqlOutbox:
 
     def __init__(
         self,
-        database: Reads,
+        database: Database,
         writer: Writes,
         me: Callable[[], str],
         vault: Vault | None = None,

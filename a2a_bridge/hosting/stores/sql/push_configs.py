@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.hosting.ports import Registered, Scope
 from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, intact
-from a2a_bridge.hosting.stores.sql.database import build_insert
+from a2a_bridge.hosting.stores.sql.database import Database, build_insert
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
 from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -35,12 +35,6 @@ class DamagedConfigError(DecryptionError):
     """The row of a config is damaged."""
 
 
-class Reads(Protocol):
-    """Reads rows: Database."""
-
-    async def read(self, work: Callable[[Connection], T], /) -> T: ...
-
-
 class Writes(Protocol):
     """Writes rows: the group writer.
 
@@ -54,7 +48,7 @@ class SqlPushConfigStore:
     """Implements PushConfigStore. most_per_task: maximum configs of one task."""
 
     def __init__(
-        self, database: Reads, writer: Writes, vault: Vault | None = None, *, most_per_task: int = 100
+        self, database: Database, writer: Writes, vault: Vault | None = None, *, most_per_task: int = 100
     ) -> None:
         self._database = database
         self._writer = writer
