@@ -51,7 +51,6 @@ from a2a_bridge.hosting.sending import SHORT, Accepted, Sending, check_names
 from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.hosting.views import (
-    AT_REST,
     TaskSnapshot,
     histories_cut,
 )
@@ -216,7 +215,9 @@ class Engine:
         try:
             accepted = await self._work_on(request, context, Wants.STREAM)
         except AlreadySentError as known:
-            events = self._snapshot_before(known, scope_of(request, context))
+            if isinstance(known.result, hub.SendMessageResponse):
+                return Event(hub.StreamResponse(message=known.result.message)), no_events()
+            events = self._readers.from_snapshot(scope_of(request, context), known.result, None)
         else:
             reading = accepted.reading
             if reading is None:
@@ -300,28 +301,12 @@ class Engine:
         self, known: AlreadySentError, scope: Scope, wants: Wants
     ) -> hub.SendMessageResponse:
         """The response to a repeated message."""
-        if known.snapshot is None:
-            return known.answer or hub.SendMessageResponse()
-        task = known.snapshot.task
+        if isinstance(known.result, hub.SendMessageResponse):
+            return known.result
+        task = known.result.task
         if wants is Wants.OUTCOME:
-            task = (await self._readers.outcome(scope, known.snapshot)).task
+            task = (await self._readers.outcome(scope, known.result)).task
         return hub.SendMessageResponse(task=task)
-
-    async def _snapshot_before(self, known: AlreadySentError, scope: Scope) -> Events:
-        """The stream of a repeated message: its response, or its task and the following events."""
-        if known.snapshot is None:
-            if known.answer is not None:
-                yield Event(hub.StreamResponse(message=known.answer.message))
-            return
-        task, last = known.snapshot
-        reading = self._readers.begin(scope, task.id, last)
-        try:
-            yield Event(hub.StreamResponse(task=task), event_id(last))
-            if task.status.state not in AT_REST:
-                async for event in reading.events(None):
-                    yield event
-        finally:
-            reading.close()
 
     # ------------------------------------------------------------------ tasks
 

@@ -35,10 +35,9 @@ _Key = tuple[Scope, str]
 class AlreadySentError(Exception):
     """Control flow: the message was sent before and led to a direct response or a task."""
 
-    def __init__(self, answer: hub.SendMessageResponse | None, snapshot: TaskSnapshot | None) -> None:
+    def __init__(self, result: hub.SendMessageResponse | TaskSnapshot) -> None:
         super().__init__()
-        self.answer = answer
-        self.snapshot = snapshot
+        self.result = result
 
 
 class _First:
@@ -183,10 +182,10 @@ class Idempotency:
             if known.digest != digest:
                 raise used_before_error()
             if known.answer:
-                raise AlreadySentError(hub.SendMessageResponse.FromString(known.answer), None)
+                raise AlreadySentError(hub.SendMessageResponse.FromString(known.answer))
             snapshot = await self._find_snapshot(key, known)
             if snapshot is not None:
-                raise AlreadySentError(None, snapshot)
+                raise AlreadySentError(snapshot)
             if known.holder:
                 raise NotOwnerError(known.holder)
             instead = known

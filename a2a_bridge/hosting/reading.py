@@ -43,6 +43,19 @@ class EventReaders:
         """
         return EventReader(self, scope, task_id, after, last_id)
 
+    async def from_snapshot(
+        self, scope: Scope, snapshot: TaskSnapshot, ticket: QueuePosition | None
+    ) -> Events:
+        """A task, and the following events unless it is at rest. ticket: see `EventReader.events`."""
+        reading = self.begin(scope, snapshot.task.id, snapshot.last)
+        try:
+            yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
+            if snapshot.task.status.state not in AT_REST:
+                async for event in reading.events(ticket):
+                    yield event
+        finally:
+            reading.close()
+
     async def outcome(self, scope: Scope, snapshot: TaskSnapshot) -> TaskSnapshot:
         """Waits until the task has ended or waits for its user, and returns it."""
         while snapshot.task.status.state not in AT_REST:

@@ -15,20 +15,20 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.messages import state_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.resume import event_id, number_of
+from a2a_bridge.core.resume import number_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.ports import OwnerLostError, Replica, Scope, scope_of
+from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.rejections import changed_hands_error
 from a2a_bridge.hosting.run_registry import NotOwnerError
-from a2a_bridge.hosting.views import AT_REST, QueuePosition, TaskSnapshot
+from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 T = TypeVar("T")
@@ -37,39 +37,12 @@ T = TypeVar("T")
 _LOOKS = 3
 
 
-class Reading(Protocol):
-    """One reader of a task."""
+class _Place(NamedTuple):
+    """The queue position of a message that was forwarded."""
 
-    def events(self, place: QueuePosition | None, /) -> Events:
-        """The events after a position, to the end that this queue position has."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Readers(Protocol):
-    """The readers of an engine, as far as forwarded calls need them."""
-
-    #: a durable copy of a task; raises TASK_NOT_FOUND
-    snapshot_of: Callable[[Scope, str], Awaitable[TaskSnapshot]]
-
-    def begin(self, scope: Scope, task_id: str, after: int | None, /) -> Reading: ...
-
-    async def outcome(self, scope: Scope, snapshot: TaskSnapshot, /) -> TaskSnapshot: ...
-
-
-class _Waits:
-    """The queue position of a message that only another replica knows: as far as known here, its turn has not
-    come.
-    """
-
-    begun_at: int | None = None
-
-
-class _Begun:
-    """The queue position of a message whose run is over, or was taken over."""
-
-    begun_at: int | None = 0
+    #: None if only another replica knows it: as far as known here, its turn has not come. 0 if its run is
+    #: over, or was taken over
+    begun_at: int | None
 
 
 class ForwardingService:
@@ -83,7 +56,7 @@ class ForwardingService:
         self,
         local: Service,
         replica: Callable[[str], Replica],
-        readers: Readers,
+        readers: EventReaders,
         recover: Callable[[Scope, str], Awaitable[object]],
     ) -> None:
         self._local = local
@@ -126,20 +99,22 @@ class ForwardingService:
         if other.task is None:
             raise other
 
-        async def remote(holder: str) -> Events:
+        async def remote(holder: str) -> tuple[Event, Events] | None:
             replica = self._replica(holder)
             first, call_id = await replica.begin(call)
-            return self._followed(call, other, first, replica, call_id)
+            return await open_stream(self._followed(call, other, first, replica, call_id))
 
-        async def local() -> Events:
-            first = await open_stream(self._local.stream(call))
-            return _again(first)
+        async def local() -> tuple[Event, Events] | None:
+            return await open_stream(self._local.stream(call))
 
-        async def accepted(holder: NotOwnerError) -> Events | None:
+        async def accepted(holder: NotOwnerError) -> tuple[Event, Events] | None:
             taken = await self._taken(holder, call)
-            return None if taken is None else self._read(call, taken)
+            if taken is None:
+                return None
+            scope = scope_of(call.request, call.context)
+            return await open_stream(self._readers.from_snapshot(scope, taken, _Place(0)))
 
-        return await open_stream(await _at_owner(other, remote, local, accepted))
+        return await _at_owner(other, remote, local, accepted)
 
     async def _followed(
         self, call: Call[Any, Any], other: NotOwnerError, first: Event, replica: Replica, call_id: bytes
@@ -153,7 +128,7 @@ class ForwardingService:
         reading = self._readers.begin(scope_of(call.request, call.context), task.id, last)
         try:
             yield first
-            async for event in reading.events(_Waits()):
+            async for event in reading.events(_Place(None)):
                 yield event
                 asks = state_of(event.message) == hub.TASK_STATE_INPUT_REQUIRED
                 if asks and not await replica.continues_after(call_id, number_of(event.id) or 0):
@@ -161,18 +136,6 @@ class ForwardingService:
         finally:
             reading.close()
             replica.leave(call_id)
-
-    async def _read(self, call: Call[Any, Any], taken: TaskSnapshot) -> Events:
-        """The stream of a message that a dead replica had accepted."""
-        reading = self._readers.begin(scope_of(call.request, call.context), taken.task.id, taken.last)
-        try:
-            yield Event(hub.StreamResponse(task=taken.task), event_id(taken.last))
-            if taken.task.status.state in AT_REST:
-                return
-            async for event in reading.events(_Begun()):
-                yield event
-        finally:
-            reading.close()
 
     async def _taken(self, other: NotOwnerError, call: Call[Any, Any]) -> TaskSnapshot | None:
         """The task, if the message of a call is in its history."""
@@ -217,14 +180,3 @@ async def _at_owner(
         except NotOwnerError as error:
             other = error
     raise changed_hands_error()
-
-
-async def _again(first: tuple[Event, Events] | None) -> Events:
-    """A stream whose first event was read."""
-    if first is None:
-        return
-    event, rest = first
-    async with aclosing(rest) as events:
-        yield event
-        async for event in events:
-            yield event
