@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -32,12 +32,6 @@ class FairQueue(Generic[KeyT]):
 
     def __contains__(self, line: KeyT) -> bool:
         return line in self._targets
-
-    def __len__(self) -> int:
-        return len(self._targets)
-
-    def __iter__(self) -> Iterator[KeyT]:
-        return iter(list(self._targets))
 
     def target(self, line: KeyT) -> str:
         """The target of a known key."""

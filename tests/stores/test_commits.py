@@ -283,7 +283,7 @@ async def test_a_commit_in_doubt_is_not_confused_with_later_writes_of_another_re
             assert isinstance(results[0], VersionConflictError)
             assert results[1] is None
         assert author.lost == (not committed)
-        sent = await store.read(lambda connection: connection.scalar(select(sends.c.message)))
+        sent = await store._database.read(lambda connection: connection.scalar(select(sends.c.message)))
         assert sent == "m"
 
 

@@ -28,7 +28,7 @@ def janitor(store: SqlStore, options: StoreOptions, after: float) -> Janitor:
 
 async def rows(store: SqlStore, name: str) -> int:
     query = select(func.count()).select_from(metadata.tables[name])
-    return await store.read(lambda connection: int(connection.scalar(query) or 0))
+    return await store._database.read(lambda connection: int(connection.scalar(query) or 0))
 
 
 async def _scene(store: SqlStore, many: int) -> None:
@@ -98,7 +98,7 @@ async def test_tasks_are_kept_unless_asked_otherwise(url: str) -> None:
         for table in (bodies, segments):
             assert await rows(store, table.name) == 2
         empty = select(func.count()).select_from(task_counts).where(task_counts.c.number == 0)
-        assert await store.read(lambda connection: connection.scalar(empty)) == 0
+        assert await store._database.read(lambda connection: connection.scalar(empty)) == 0
 
 
 async def test_tasks_that_another_replica_throws_away_are_gone_here(postgres_url: str) -> None:

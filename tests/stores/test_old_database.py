@@ -108,4 +108,4 @@ async def test_messages_configs_and_notifications(old_url: str) -> None:
 
 async def test_every_row_is_whole(old_url: str) -> None:
     async with open_sql_store(old_url, OPTIONS) as store:
-        assert await store.read(lambda connection: list(find_damaged(connection))) == []
+        assert await store._database.read(lambda connection: list(find_damaged(connection))) == []

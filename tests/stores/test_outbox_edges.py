@@ -245,7 +245,7 @@ async def test_dead_letters_are_found_however_many_wait(sqlite_url: str) -> None
                 for given in [(0,) * one.count("?")]
             ]
 
-        for plan in await store.read(plans):
+        for plan in await store._database.read(plans):
             assert "USING INDEX outbox_dead" in plan, plan
 
 

@@ -135,7 +135,9 @@ async def test_the_cost_of_a_page_does_not_depend_on_the_total(url: str) -> None
             await store.list(HERE, TaskQuery(page_size=10, page_token=first.next_page_token, **query))
             queries = [one for one in statements if one[0].startswith("SELECT")]
             assert len(queries) >= 6
-            await store.read(lambda connection, queries=queries: _look_at_plans(connection, queries))
+            await store._database.read(
+                lambda connection, queries=queries: _look_at_plans(connection, queries)
+            )
         event.remove(engine, "before_cursor_execute", listen)
 
 
@@ -193,7 +195,7 @@ async def test_buckets_add_up(url: str) -> None:
         for offset in (0, 1, 1234, 1_999):
             since = NOON + offset * 500 * SECOND - 2 * SECOND
             for state, matching in ((0, 2_000 - offset), (COMPLETED, 2_000 - offset), (WORKING, 0)):
-                found = await store.read(
+                found = await store._database.read(
                     lambda connection, since=since, state=state: total(
                         connection, HERE.tenant, HERE.owner, "", state, since
                     )

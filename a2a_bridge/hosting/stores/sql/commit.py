@@ -65,8 +65,6 @@ class Job:
     work: Callable[[Connection], Any]
     #: the table and key of the row that it locks; jobs run in this order
     order: tuple[str, ...] = ()
-    #: the id of the task that it changes, as in the row; empty for none
-    task_id: str = ""
     result: Any = None
     error: Exception | None = None
 
@@ -201,7 +199,6 @@ class Committer:
         changes = group.changes
         group.session, group.number = self._session, None
         changes.sort(key=_id_of)
-        self._lock(connection, group)
         if changes:
             if not self._write(connection, group):
                 return False
@@ -219,17 +216,6 @@ class Committer:
         for job in sorted(group.jobs, key=_order_of):
             self._do(connection, job)
         return True
-
-    def _lock(self, connection: Connection, group: Group) -> None:
-        """Locks all tasks of a group whose jobs change some, in the order in which other groups
-        write theirs.
-        """
-        wanted = {job.task_id for job in group.jobs if job.task_id}
-        if self._database.sqlite or not wanted:
-            return
-        wanted.update(change.row.task_id for change in group.changes)
-        rows = select(tasks.c.id).where(tasks.c.id.in_(wanted)).order_by(tasks.c.id.collate("C"))
-        connection.execute(rows.with_for_update()).all()
 
     def _write(self, connection: Connection, group: Group) -> bool:
         changes = group.changes

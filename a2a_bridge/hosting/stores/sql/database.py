@@ -72,11 +72,6 @@ class Database:
         self._last_read = 0.0
         self._resting: asyncio.TimerHandle | None = None
 
-    @property
-    def path(self) -> Path | None:
-        """The file of a SQLite database; else None."""
-        return Path(str(self.url.database)) if self.sqlite else None
-
     def connect(self, *, writes: bool = False) -> Connection:
         """A new connection, which the caller has to `close`. It is not shared until then."""
         connection = self.engine.connect()

@@ -133,8 +133,8 @@ class _Head(NamedTuple):
 class SqlOutbox:
     """Implements Outbox.
 
-    me: returns the present id of this replica. now, wall: seconds on a monotonic clock, and since the epoch.
-    most_dead: dead letters that are kept for operators.
+    me: returns the present id of this replica. now: seconds on a monotonic clock. most_dead: dead letters
+    that are kept for operators.
     """
 
     def __init__(
@@ -145,7 +145,6 @@ class SqlOutbox:
         vault: Vault | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
         most_dead: int = 10_000,
     ) -> None:
         self._database = database
@@ -153,7 +152,6 @@ class SqlOutbox:
         self._me = me
         self._vault = vault or Vault()
         self._now = now
-        self._wall = wall
         self._most_dead = most_dead
         self._lines: FairQueue[_Line] = FairQueue(now)
         self._claimed_as = ""
@@ -190,7 +188,7 @@ class SqlOutbox:
 
         def work(connection: Connection) -> None:
             configs.insert(connection, values, most=None, replace=False)
-            connection.execute(insert(outbox), [_row(task_id, config_id, 0, raw_bytes, self._wall())])
+            connection.execute(insert(outbox), [_row(task_id, config_id, 0, raw_bytes, time.time())])
             idle = update(push_configs).where(_C.task == task_id, _C.id == config_id, _C.holder == "")
             connection.execute(idle.values(holder=_ANYBODY))
 
@@ -229,7 +227,7 @@ class SqlOutbox:
 
     async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
         changed = update(outbox).where(_O.number == delivery.number)
-        changed = changed.values(attempts=_O.attempts + 1, error=error, due=self._wall() + seconds)
+        changed = changed.values(attempts=_O.attempts + 1, error=error, due=time.time() + seconds)
         await self._writer.write(lambda connection: connection.execute(changed).rowcount)
         line = _line_of(delivery)
         if line in self._lines:
@@ -314,7 +312,7 @@ class SqlOutbox:
             found = {(row.task, row.config) for row in rows}
             claimed = _let_go(connection, [line for line in lines if line not in found], me)
             rows = [*rows, *_heads(connection, list(claimed), me)]
-        now = self._wall()
+        now = time.time()
         return [
             _Head((row.task, row.config), self._url(row), min(max(0.0, row.due - now), LONGEST))
             for row in rows

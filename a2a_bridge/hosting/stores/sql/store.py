@@ -51,21 +51,15 @@ class SqlStore(StoreBase):
     def rejection(self) -> A2AError | None:
         return unavailable() if self._database.misplaced else super().rejection()
 
-    async def read(self, work: Callable[[Connection], Result], /) -> Result:
-        """Reads in a thread; see Database.read."""
-        return await self._database.read(work)
-
     async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, Position]:
         """Tasks as the database has them now, for the other replicas. Raises A2AError."""
         return await self._database.read(lambda connection: positions(connection, task_ids), snapshot=False)
 
-    async def write(
-        self, work: Callable[[Connection], Result], /, *, order: tuple[str, ...] = (), task_id: str = ""
-    ) -> Result:
+    async def write(self, work: Callable[[Connection], Result], /, *, order: tuple[str, ...] = ()) -> Result:
         """Runs `work` in the next transaction, and returns its result once that is durable. `work` must be
         idempotent.
 
-        order, task_id: see Job. Raises the errors of `work`, and UNAVAILABLE.
+        order: see Job. Raises the errors of `work`, and UNAVAILABLE.
         """
-        result: Result = await self.writer.write(Job(work, order, task_id))
+        result: Result = await self.writer.write(Job(work, order))
         return result
