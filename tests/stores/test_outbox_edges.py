@@ -15,6 +15,7 @@ from sqlalchemy import Connection, event, text
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.stores import open_store
+from a2a_bridge.hosting.stores.records import Place, TaskChange, TaskRow
 from a2a_bridge.hosting.stores.sql import push
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox
 from a2a_bridge.testing.outbox_contract import build_registered, due, summaries, write_task
@@ -153,7 +154,8 @@ async def test_notifications_that_arrive_during_a_release_are_announced(
 
     def late(connection: Connection, lines: Any, me: str) -> Any:
         monkeypatch.setattr(push, "_let_go", let_go)
-        push.post_events(connection, [push.NewDelivery(HERE, "t", 2, [b""])])
+        row = TaskRow(HERE, "t", Place("", 0, 0), 2, 2, 0, "", None, None)
+        push.post_events(connection, [TaskChange(row, (), None, [b""])])
         return let_go(connection, lines, me)
 
     tells: list[int] = []

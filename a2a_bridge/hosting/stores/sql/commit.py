@@ -30,7 +30,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from a2a_bridge.hosting.stores.records import TaskChange, TaskRow
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
 from a2a_bridge.hosting.stores.sql.database import Database, is_database_error
-from a2a_bridge.hosting.stores.sql.push import NewDelivery
+from a2a_bridge.hosting.stores.sql.push import post_events
 from a2a_bridge.hosting.stores.sql.schema import bodies, segments, task_counts, tasks
 from a2a_bridge.hosting.stores.sql.statements import insert
 from a2a_bridge.hosting.stores.text import storable
@@ -53,9 +53,6 @@ _OUTCOME = text(
     f"SELECT CASE WHEN CAST(:number AS xid8) < {_NUMBER}"
     " THEN pg_xact_status(CAST(:number AS xid8)) ELSE 'aborted' END"
 )
-
-#: puts events into the outbox within the transaction; returns the number of notifications
-Post = Callable[[Connection, Sequence[NewDelivery]], int]
 
 
 @dataclass(slots=True, eq=False)
@@ -102,9 +99,8 @@ class Committer:
     stripe: which of the rows of each counter belongs to this replica.
     """
 
-    def __init__(self, database: Database, post: Post, stripe: int) -> None:
+    def __init__(self, database: Database, stripe: int) -> None:
         self._database = database
-        self._post = post
         self._stripe = stripe
         self._connection: Connection | None = None
         self._session: Session | None = None
@@ -202,17 +198,8 @@ class Committer:
         if changes:
             if not self._write(connection, group):
                 return False
-            deliveries = [
-                NewDelivery(
-                    change.row.scope,
-                    change.row.task_id,
-                    change.row.last - len(change.events) + 1,
-                    list(change.events),
-                )
-                for change in changes
-                if change.notify and change.events
-            ]
-            group.deliveries = self._post(connection, deliveries) if deliveries else 0
+            notified = [change for change in changes if change.notify and change.events]
+            group.deliveries = post_events(connection, notified) if notified else 0
         for job in sorted(group.jobs, key=_order_of):
             self._do(connection, job)
         return True

@@ -25,6 +25,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, ins
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Delivery, OutboxEntry, Registered, Scope
 from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, parse_checked
+from a2a_bridge.hosting.stores.records import TaskChange
 from a2a_bridge.hosting.stores.sql import push_configs as configs
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.push_configs import SqlPushConfigStore, Writes, forget
@@ -36,7 +37,7 @@ from a2a_bridge.push.ports import Backlog
 from a2a_bridge.push.target import target_of
 from a2a_bridge.push.vault import DecryptionError, Vault
 
-__all__ = ["NewDelivery", "SqlOutbox", "SqlPushConfigStore", "entries", "forget", "post_events", "retry"]
+__all__ = ["SqlOutbox", "SqlPushConfigStore", "entries", "forget", "post_events", "retry"]
 
 log = logging.getLogger("a2a_bridge.push")
 
@@ -59,19 +60,9 @@ _C = push_configs.c
 _Line = tuple[str, str]
 
 
-class NewDelivery(NamedTuple):
-    """Serialized events of one task."""
-
-    scope: Scope
-    task_id: str
-    #: the number of the first event; the others follow without gaps
-    first: int
-    events: list[bytes]
-
-
-def post_events(connection: Connection, deliveries: Sequence[NewDelivery]) -> int:
+def post_events(connection: Connection, changes: Sequence[TaskChange]) -> int:
     """Adds events, once for each config of their task. Returns the number added. At most three statements."""
-    of_tasks = [(storable(one.task_id), one) for one in deliveries]
+    of_tasks = [(storable(one.row.task_id), one) for one in changes]
     wanted = select(_C.task, _C.id).where(_C.task.in_([task_id for task_id, _ in of_tasks]))
     receivers: dict[str, list[str]] = {}
     for task_id, config_id in connection.execute(wanted.order_by(_C.ordinal)):
@@ -82,7 +73,7 @@ def post_events(connection: Connection, deliveries: Sequence[NewDelivery]) -> in
     rows = [
         _row(task_id, config_id, number, event, now)
         for task_id, one in of_tasks
-        for number, event in enumerate(one.events, one.first)
+        for number, event in enumerate(one.events, one.row.last - len(one.events) + 1)
         for config_id in receivers.get(task_id, ())
     ]
     connection.execute(insert(outbox), rows)

@@ -36,7 +36,6 @@ from a2a_bridge.hosting.stores.sql import tasks as reading
 from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
 from a2a_bridge.hosting.stores.sql.database import Database, build_insert, cause, is_database_error
 from a2a_bridge.hosting.stores.sql.expiry import delete_expired
-from a2a_bridge.hosting.stores.sql.push import post_events
 from a2a_bridge.hosting.stores.sql.schema import replicas, sends
 from a2a_bridge.hosting.stores.text import original, storable
 
@@ -83,7 +82,7 @@ class SqlRecords:
         self._beside = beside
         # Any number is correct; different ones keep replicas from waiting for each other's counters.
         stripe = 0 if database.sqlite else int(beside.me[:4], 16) % 16
-        self.committer = Committer(database, post_events, stripe)
+        self.committer = Committer(database, stripe)
         #: called when a commit has added notifications
         self.on_deliveries: Callable[[], None] = _nothing
         self._last: _Writing | None = None
