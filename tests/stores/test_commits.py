@@ -194,6 +194,18 @@ async def test_jobs_share_a_transaction_and_fail_alone(url: str) -> None:
         assert store.commits - before == 1
 
 
+class _Lossy:
+    """A transaction whose connection is lost during the commit. end: what becomes of the transaction."""
+
+    def __init__(self, transaction: Any, end: Callable[[Any], None]) -> None:
+        self._transaction = transaction
+        self._end = end
+
+    def commit(self) -> None:
+        self._end(self._transaction)
+        raise sqlite3.OperationalError("the connection is lost")
+
+
 async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,30 +213,22 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
     async with open_sql_store(url, QUIET) as store:
         await store.wait_settled()
         committer = store.records.committer
-        true = committer.commit
-        modes = ["after", "before"]
+        true = committer.prepare
+        ends: list[Callable[[Any], None]] = [lambda transaction: transaction.commit(), lambda _: None]
 
-        def lossy(group: Any) -> None:
-            if not modes:
-                true(group)
-                return
-            transaction = committer._transaction
-            committer._transaction = None
-            group.in_doubt = True
-            if modes.pop(0) == "after":
-                transaction.commit()
-            committer.close()
-            raise sqlite3.OperationalError("the connection is lost")
+        def lossy(group: Any) -> Any:
+            transaction = true(group)
+            return _Lossy(transaction, ends.pop(0)) if transaction is not None and ends else transaction
 
-        monkeypatch.setattr(committer, "commit", lossy)
+        monkeypatch.setattr(committer, "prepare", lossy)
         author = Author(store).begin("t")
         author.chunk("x")
         assert await store.sends.reserve(HERE, "m", b"1", "t") is None
         await author.sync()
-        assert modes == ["before"]
+        assert len(ends) == 1
         author.status(COMPLETED)
         await author.sync()
-        assert modes == []
+        assert ends == []
         assert author.lost == 0
         assert await rest(store.subscribe("t", 0)) == [("task", WORKING), "x", COMPLETED]
         assert [page.total for page in await pages(store)] == [1]
@@ -236,21 +240,15 @@ def _in_doubt(store: Any, monkeypatch: pytest.MonkeyPatch, end: Callable[[Any], 
     Not a commit that the store makes by itself.
     """
     committer = store.records.committer
-    true = committer.commit
+    true = committer.prepare
 
-    def lossy(group: Any) -> None:
+    def lossy(group: Any) -> Any:
         if not group.changes and not any(job.order for job in group.jobs):
-            true(group)
-            return
-        monkeypatch.setattr(committer, "commit", true)
-        transaction = committer._transaction
-        committer._transaction = None
-        group.in_doubt = True
-        end(transaction)
-        committer.close()
-        raise sqlite3.OperationalError("the connection is lost")
+            return true(group)
+        monkeypatch.setattr(committer, "prepare", true)
+        return _Lossy(true(group), end)
 
-    monkeypatch.setattr(committer, "commit", lossy)
+    monkeypatch.setattr(committer, "prepare", lossy)
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -112,10 +112,9 @@ async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(
     commit = committer.commit
     losses = [sqlite3.OperationalError("the connection is lost")]
 
-    def lossy(group: Any) -> None:
-        commit(group)
+    def lossy(group: Any, transaction: Any) -> None:
+        commit(group, transaction)
         if losses:
-            committer.close()
             group.in_doubt = True
             raise losses.pop()
 

@@ -104,70 +104,57 @@ class Committer:
         self._stripe = stripe
         self._connection: Connection | None = None
         self._session: Session | None = None
-        self._transaction: Transaction | None = None
 
     def perform(self, group: Group) -> None:
         """Writes a group durably. Raises the errors of the database; then the group may be
         performed again.
         """
-        if self.prepare(group):
-            try:
+        try:
+            transaction = self.prepare(group)
+            if transaction is not None:
                 self._database.check_place()
-            except BaseException:
-                self.close()
-                raise
-            self.commit(group)
+                self.commit(group, transaction)
+        except BaseException:
+            self.close()
+            raise
 
-    def prepare(self, group: Group) -> bool:
-        """Everything but the commit. Returns True if a commit is needed."""
-        try:
-            connection = self._open()
-            self._end(connection, group.session)
-            if group.in_doubt and self._is_committed(connection, group):
-                log.warning("an in-doubt commit was found committed")
-                group.in_doubt = False
-                return False
+    def prepare(self, group: Group) -> Transaction | None:
+        """Everything but the commit. Returns the transaction to commit; None if that has happened already."""
+        connection = self._open()
+        self._end(connection, group.session)
+        if group.in_doubt and self._is_committed(connection, group):
+            log.warning("an in-doubt commit was found committed")
             group.in_doubt = False
-            for _ in range(_TRIES):
-                rejected: Exception | None = None
-                self._transaction = connection.begin()
-                try:
-                    if self._execute(connection, group):
-                        return True
-                except Exception as error:
-                    if not (_poison(error) or _is_deadlock(error)):
-                        raise
-                    rejected = error
-                self._transaction.rollback()
-                self._transaction = None
-                if rejected is not None and _is_deadlock(rejected):
-                    log.info("a group of writes was in a deadlock and is retried")
-                    continue
-                if not self._remove_lost(connection, group) and rejected is not None:
-                    log.error("some changes of a group cannot be stored", exc_info=rejected)
-                    self._remove_unstorable(connection, group)
-            raise RuntimeError("a group of writes does not come to an end")  # noqa: TRY301
-        except BaseException:
-            self.close()
-            raise
+            return None
+        group.in_doubt = False
+        for _ in range(_TRIES):
+            rejected: Exception | None = None
+            transaction = connection.begin()
+            try:
+                if self._execute(connection, group):
+                    return transaction
+            except Exception as error:
+                if not (_poison(error) or _is_deadlock(error)):
+                    raise
+                rejected = error
+            transaction.rollback()
+            if rejected is not None and _is_deadlock(rejected):
+                log.info("a group of writes was in a deadlock and is retried")
+                continue
+            if not self._remove_lost(connection, group) and rejected is not None:
+                log.error("some changes of a group cannot be stored", exc_info=rejected)
+                self._remove_unstorable(connection, group)
+        raise RuntimeError("a group of writes does not come to an end")
 
-    def commit(self, group: Group) -> None:
+    def commit(self, group: Group, transaction: Transaction) -> None:
         """Commits the result of `prepare`."""
-        transaction = self._transaction
-        if transaction is None:
-            raise RuntimeError("there is nothing to commit")
-        self._transaction = None
         group.in_doubt = True
-        try:
-            transaction.commit()
-        except BaseException:
-            self.close()
-            raise
+        transaction.commit()
         group.in_doubt = False
 
     def close(self) -> None:
         """Closes the connection, and rolls back uncommitted changes."""
-        connection, self._connection, self._transaction = self._connection, None, None
+        connection, self._connection = self._connection, None
         if connection is not None:
             try:
                 # Not back into the pool: its state is unknown.
