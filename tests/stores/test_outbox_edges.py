@@ -36,7 +36,7 @@ async def done(store: Any, statement: str) -> None:
 async def test_notifications_of_configs_without_a_holder_are_found(store: Any) -> None:
     """The result of two replicas if one releases a config while the other adds a notification for it."""
     clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, now=clock)
+    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=clock)
     await store.push_configs.put(HERE, build_registered())
     await write_task(store, "x")
     (delivery,) = await due(store)
@@ -56,7 +56,7 @@ async def test_notifications_of_configs_without_a_holder_are_found(store: Any) -
 
 async def test_a_config_that_was_let_go_is_looked_at_soon(store: Any) -> None:
     clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, now=clock)
+    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=clock)
     await store.push_configs.put(HERE, build_registered())
     author = await write_task(store)
     await outbox.sent(await due(store))
@@ -126,7 +126,7 @@ async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(
 
 async def test_a_config_that_is_ours_in_its_row_alone_is_found(store: Any) -> None:
     clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, now=clock)
+    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=clock)
     for name in "ab":
         await store.push_configs.put(HERE, build_registered(name))
     author = await write_task(store)
@@ -219,7 +219,7 @@ async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None
 
 async def test_dead_letters_are_bounded(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "_PRUNE", 2)
-    store.outbox = outbox = SqlOutbox(store._database, store, lambda: store._beside.me, most_dead=3)
+    store.outbox = outbox = SqlOutbox(store._database, store, store.me, most_dead=3)
     await store.push_configs.put(HERE, build_registered())
     await write_task(store, *"abcdefghij")
     for _ in range(11):

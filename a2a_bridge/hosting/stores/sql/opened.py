@@ -19,7 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from sqlalchemy import URL, Connection, select
+from sqlalchemy import URL, Connection, delete, select
 from sqlalchemy.exc import OperationalError
 
 from a2a_bridge.core.extras import MissingExtraError
@@ -36,8 +36,7 @@ from a2a_bridge.hosting.stores.sql.database import (
     parse,
 )
 from a2a_bridge.hosting.stores.sql.rows import ClusterMembership
-from a2a_bridge.hosting.stores.sql.schema import settings
-from a2a_bridge.hosting.stores.sql.single_node import SingleNode
+from a2a_bridge.hosting.stores.sql.schema import replicas, settings
 from a2a_bridge.hosting.stores.sql.store import SqlStore
 from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision, upgrade
 from a2a_bridge.push.vault import Vault
@@ -125,14 +124,13 @@ def report_errors(url: URL) -> Iterator[Database]:
 async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator[SqlStore]:
     path = Path(str(url.database))
     with lock_file(path):
-        me = SingleNode()
         # Errors of the database while the store is open are not errors of opening it.
         with report_errors(url) as database:
-            page_key, token = await asyncio.to_thread(_prepare, database, path, me)
+            page_key, token = await asyncio.to_thread(_prepare, database, path)
         database = Database(url)
         try:
             await asyncio.to_thread(database.anchor, token)
-            async with _run_store(database, me, options, page_key, vault) as store:
+            async with _run_store(database, None, options, page_key, vault) as store:
                 yield store
         finally:
             await database.finish()
@@ -182,7 +180,7 @@ def _login(options: StoreOptions) -> NatsLogin:
 
 @asynccontextmanager
 async def _run_store(
-    database: Database, beside: ClusterMembership, options: StoreOptions, page_key: bytes, vault: Vault
+    database: Database, beside: ClusterMembership | None, options: StoreOptions, page_key: bytes, vault: Vault
 ) -> AsyncIterator[SqlStore]:
     store = SqlStore(database, beside, options, page_key=page_key, vault=vault)
     try:
@@ -191,7 +189,7 @@ async def _run_store(
         await store.close()
 
 
-def _prepare(database: Database, path: Path, me: SingleNode) -> tuple[bytes, bytes]:
+def _prepare(database: Database, path: Path) -> tuple[bytes, bytes]:
     """The key of page tokens, and the token that this process has noted."""
     touch(path)
     with database.connect(writes=True) as connection:
@@ -200,7 +198,8 @@ def _prepare(database: Database, path: Path, me: SingleNode) -> tuple[bytes, byt
                 upgrade(connection)
         with connection.begin():
             _check(connection, database.url)
-            me.join(connection)
+            # All earlier holders are dead, because this process has the lock.
+            connection.execute(delete(replicas))
             return _page_key(connection), _token(connection)
 
 

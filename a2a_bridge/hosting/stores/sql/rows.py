@@ -46,15 +46,13 @@ _LAST_GROUP = 10.0
 
 
 class ClusterMembership(Protocol):
-    """The other replicas, as far as a store needs them: `Cluster`, or `SingleNode`. me: the present name of
-    this one.
-    """
+    """The other replicas, as far as a store needs them: `Cluster`. me: the present name of this one."""
 
     @property
     def me(self) -> str: ...
 
     @property
-    def remote(self) -> Remote | None: ...
+    def remote(self) -> Remote: ...
 
     def on_death(self, callback: Callable[[], None], /) -> None: ...
 
@@ -75,13 +73,15 @@ class _Writing(NamedTuple):
 
 
 class SqlRecords:
-    """Implements SharedRecords. beside: the other replicas."""
+    """Implements Records.
 
-    def __init__(self, database: Database, beside: ClusterMembership) -> None:
+    me: returns the name of this process in `replicas`; empty on SQLite, where that table names nobody.
+    stripe: see Committer.
+    """
+
+    def __init__(self, database: Database, me: Callable[[], str] = lambda: "", stripe: int = 0) -> None:
         self._database = database
-        self._beside = beside
-        # Any number is correct; different ones keep replicas from waiting for each other's counters.
-        stripe = 0 if database.sqlite else int(beside.me[:4], 16) % 16
+        self._me = me
         self.committer = Committer(database, stripe)
         #: called when a commit has added notifications
         self.on_deliveries: Callable[[], None] = _nothing
@@ -90,27 +90,10 @@ class SqlRecords:
         self._thread = threading.Thread(target=self._work, name="a2a store writer", daemon=True)
         self._thread.start()
 
-    @property
-    def me(self) -> str:
-        return self._beside.me
-
-    @property
-    def remote(self) -> Remote | None:
-        return self._beside.remote
-
-    def on_orphans(self, callback: Callable[[], None], /) -> None:
-        self._beside.on_death(callback)
-
-    def follow(self, task_id: str, /) -> None:
-        self._beside.follow(task_id)
-
-    def unfollow(self, task_id: str, /) -> None:
-        self._beside.unfollow(task_id)
-
     # ------------------------------------------------------------------ reading
 
     async def read_tasks(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[TaskRow | None]:
-        me = self.me
+        me = self._me()
         return await self._database.read(
             lambda connection: reading.task_rows(connection, tasks, me), snapshot=False
         )
@@ -128,11 +111,11 @@ class SqlRecords:
         found = await read(lambda connection: reading.list_orphans(connection, limit))
         if found:
             return found
-        me = self.me
+        me = self._me()
         return await read(lambda connection: reading.at_work(connection, me))
 
     async def read_sent(self, scope: Scope, message_id: str, /) -> SentRow | None:
-        me = self.me
+        me = self._me()
         return await self._database.read(
             lambda connection: _sent(connection, scope, message_id, me), snapshot=False
         )
@@ -148,9 +131,7 @@ class SqlRecords:
         self._inbox.put(writing)
         await writing.done
         self._last = None
-        if self._beside.remote is not None:
-            commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]
-            self._beside.publish(commits, deliveries=group.deliveries > 0)
+        self._on_commit(group)
         if group.deliveries:
             self.on_deliveries()
         plain = not (group.jobs or group.lost or group.rejected)
@@ -166,6 +147,9 @@ class SqlRecords:
         if self._thread.is_alive():
             log.error("the store does not answer; the last changes may be lost")
 
+    def _on_commit(self, group: Group) -> None:
+        """Tells the other processes what was committed. Here there are none."""
+
     def _work(self) -> None:
         while (writing := self._inbox.get()) is not None:
             error: Exception | None = None
@@ -178,6 +162,27 @@ class SqlRecords:
             writing.loop.call_soon_threadsafe(_finish, writing.done, error)
             del writing, error  # until the next group these may be the only references to their content
         self.committer.close()
+
+
+class SharedSqlRecords(SqlRecords):
+    """Implements SharedRecords. beside: the other replicas."""
+
+    def __init__(self, database: Database, beside: ClusterMembership) -> None:
+        # Any number is correct; different ones keep replicas from waiting for each other's counters.
+        super().__init__(database, lambda: beside.me, int(beside.me[:4], 16) % 16)
+        self._beside = beside
+        self.remote = beside.remote
+        self.on_orphans = beside.on_death
+        self.follow = beside.follow
+        self.unfollow = beside.unfollow
+
+    @property
+    def me(self) -> str:
+        return self._beside.me
+
+    def _on_commit(self, group: Group) -> None:
+        commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]
+        self._beside.publish(commits, deliveries=group.deliveries > 0)
 
 
 def _finish(done: asyncio.Future[None], error: Exception | None) -> None:

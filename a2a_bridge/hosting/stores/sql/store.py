@@ -16,7 +16,7 @@ from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql.commit import Job
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox, SqlPushConfigStore
-from a2a_bridge.hosting.stores.sql.rows import ClusterMembership, SqlRecords
+from a2a_bridge.hosting.stores.sql.rows import ClusterMembership, SharedSqlRecords, SqlRecords
 from a2a_bridge.hosting.stores.sql.tasks import positions
 from a2a_bridge.hosting.stores.store_base import StoreBase
 from a2a_bridge.push.vault import Vault
@@ -27,13 +27,13 @@ Result = TypeVar("Result")
 class SqlStore(StoreBase):
     """Implements Store. Use it in the loop in which it was created.
 
-    page_key: the same for all replicas. vault: encrypts secrets.
+    beside: the other replicas; None on SQLite. page_key: the same for all replicas. vault: encrypts secrets.
     """
 
     def __init__(
         self,
         database: Database,
-        beside: ClusterMembership,
+        beside: ClusterMembership | None,
         options: StoreOptions,
         *,
         page_key: bytes,
@@ -41,9 +41,9 @@ class SqlStore(StoreBase):
     ) -> None:
         self._database = database
         self._beside = beside
-        records = SqlRecords(database, beside)
+        records = SqlRecords(database) if beside is None else SharedSqlRecords(database, beside)
         configs = SqlPushConfigStore(database, self, vault)
-        outbox = SqlOutbox(database, self, lambda: beside.me, vault)
+        outbox = SqlOutbox(database, self, lambda: self.me(), vault)  # noqa: PLW0108  it is set below
         configs.on_changed = outbox.redirect
         records.on_deliveries = self.outbox_changed = outbox.outbox_changed
         super().__init__(records, options, page_key=page_key, push_configs=configs, outbox=outbox)
