@@ -23,7 +23,7 @@ from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.dialects import GRPC, KNOWN, Dialect, Kind
+from a2a_bridge.dialects import GRPC, KNOWN, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import UNKNOWN, Files, Profile
 from a2a_bridge.peers import find_profile as named_peer
@@ -308,7 +308,7 @@ HostT = TypeVar("HostT", bound=Host)
 class Binding(Protocol, Generic[HostT]):
     """One transport."""
 
-    kind: Kind[Any, Any]
+    kind: BindingKind[Any, Any]
     #: bindings of one family share a host: "http", "grpc", or another name
     family: str
 

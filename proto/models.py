@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from a2a_bridge.codec.plan import FieldPlan, Kind
+from a2a_bridge.codec.plan import FieldKind, FieldPlan
 from a2a_bridge.dialects.members import fields_of
 from a2a_bridge.dialects.shape import table_of
 from a2a_bridge.dialects.v0_3 import shapes
@@ -307,7 +307,12 @@ def type_of(plan: FieldPlan, field: Any) -> str:
     return f"list {name}" if plan.repeated else name
 
 
-_KINDS = {Kind.STRING: "text", Kind.BOOL: "flag", Kind.STRUCT: "object", Kind.TIMESTAMP: "text"}
+_KINDS = {
+    FieldKind.STRING: "text",
+    FieldKind.BOOL: "flag",
+    FieldKind.STRUCT: "object",
+    FieldKind.TIMESTAMP: "text",
+}
 
 
 def words(text: str) -> set[str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.operations import SEND_MESSAGE
-from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect, Kind, by_version
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, BindingKind, Dialect, by_version
 from a2a_bridge.dialects.v1_0.card import WELL_KNOWN_PATH
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -149,7 +149,7 @@ def _grpcurl(one: hub.AgentInterface, dialect: Dialect) -> str:
     return shlex.join([*words, place, call.address.lstrip("/")])
 
 
-def _row(dialect: Dialect, kind: Kind[Any, Any]) -> Any:
+def _row(dialect: Dialect, kind: BindingKind[Any, Any]) -> Any:
     form = dialect.form(kind)
     return None if form is None else form.row(SEND_MESSAGE)
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from a2a_bridge.bindings import DialOptions, Resolve
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects import V1_0, Dialect, Kind, by_version
+from a2a_bridge.dialects import V1_0, BindingKind, Dialect, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -112,7 +112,7 @@ def _dialect_of(interface: hub.AgentInterface, known: Collection[str]) -> Dialec
     dialect = _dialect(interface)
     if dialect is None or interface.protocol_binding not in known:
         return None
-    return dialect if dialect.form(Kind(interface.protocol_binding)) is not None else None
+    return dialect if dialect.form(BindingKind(interface.protocol_binding)) is not None else None
 
 
 def _dialect(interface: hub.AgentInterface) -> Dialect | None:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class AgentKind:
     """What differs between the commands.
 
     name: for `Launch`. entry: (name, its settings, its flags, its host names, whether it is the only one, the
@@ -76,7 +76,7 @@ class _Open:
 class _Changes:
     """Makes the running agents those of a configuration."""
 
-    def __init__(self, kind: Kind, grace: float, launch: Launch | None) -> None:
+    def __init__(self, kind: AgentKind, grace: float, launch: Launch | None) -> None:
         self._kind = kind
         self._launch = launch
         self._grace = grace
@@ -122,7 +122,7 @@ def _key(flags: Any, name: str) -> object:
     return replace(settings, given=settings.given - without.keys(), **without), len(flags.agents) == 1
 
 
-async def serve_all(kind: Kind, flags: Any, reloader: Reloader | None) -> None:
+async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> None:
     """Serves the agents of a configuration file until a signal. Raises typer.BadParameter."""
     if flags.no_http:
         raise typer.BadParameter("the agents of a file are found over HTTP", param_hint="--no-http")
@@ -252,7 +252,9 @@ def _host(
     return entry, _limits(listening)
 
 
-GATEWAY = Kind("gateway", _remote, lambda flags, settings: not flags.store and "grpc" not in settings.given)
-SERVE = Kind("agent", _host, lambda _flags, _settings: False)
+GATEWAY = AgentKind(
+    "gateway", _remote, lambda flags, settings: not flags.store and "grpc" not in settings.given
+)
+SERVE = AgentKind("agent", _host, lambda _flags, _settings: False)
 
 __all__ = ["GATEWAY", "SERVE", "serve_all"]

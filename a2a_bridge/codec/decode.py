@@ -43,7 +43,7 @@ from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.errors import DecodeError, Irregular, Violation
 from a2a_bridge.codec.inspect import findings
 from a2a_bridge.codec.long_texts import LONG, LongText, LongTextError, assign, is_text, without_long_texts
-from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, MessagePlan, plan_of
 from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.structs import rounded
 from a2a_bridge.codec.text import Json, loads
@@ -273,9 +273,9 @@ class _Generator:
 
     def run(self, plan: MessagePlan) -> None:
         for one in plan.list_nested():
-            if one.kind is Kind.MESSAGE and one.label not in self.source.names:
+            if one.kind is FieldKind.MESSAGE and one.label not in self.source.names:
                 self.message(one)
-        if plan.kind is not Kind.MESSAGE:
+        if plan.kind is not FieldKind.MESSAGE:
             with self.source.block(f"def {plan.label}(tree):"):
                 self.body(FieldPlan("", "", 0, plan.kind, message=plan), "tree")
                 self.source.line("return tree")
@@ -355,7 +355,7 @@ class _Generator:
     def value(self, field: FieldPlan, name: str, target: str) -> None:
         """Appends one value with its tag."""
         line, block = self.source.line, self.source.block
-        if field.kind is Kind.BOOL:
+        if field.kind is FieldKind.BOOL:
             prefix = literal(tag(field.number, VARINT_WIRE))
             with block(f"if {name} is True:"):
                 line(f'{target} += f"{prefix}\\1"')
@@ -363,7 +363,7 @@ class _Generator:
                 line(f'{target} += f"{prefix}\\0"')
             with block("else:"):
                 line("raise Irregular")
-        elif field.kind is Kind.ENUM:
+        elif field.kind is FieldKind.ENUM:
             assert field.enum is not None  # noqa: S101 - for the type checker
             prefix = tag(field.number, VARINT_WIRE)
             written = {name: prefix + VARINT[number] for name, number in field.enum.numbers.items()}
@@ -373,7 +373,7 @@ class _Generator:
             with block("else:"):
                 number = f"VARINT[enum_number({name}, {enum})]"
                 line(f'{target} += f"{literal(prefix)}{{{number}}}"')
-        elif field.kind is Kind.INTEGER:
+        elif field.kind is FieldKind.INTEGER:
             prefix = literal(tag(field.number, VARINT_WIRE))
             line(f'{target} += f"{prefix}{{VARINT[integer({name}, {field.low}, {field.high})]}}"')
         else:
@@ -385,23 +385,23 @@ class _Generator:
         """Replaces a JSON value by its wire text, for kinds with a length prefix."""
         line, block = self.source.line, self.source.block
         match field.kind:
-            case Kind.STRING:
+            case FieldKind.STRING:
                 with block(f"if type({name}) is not str:"):
                     line("raise Irregular")
                 self.long(field, name)
                 self.utf8(name)
-            case Kind.BYTES:
+            case FieldKind.BYTES:
                 with block(f"if type({name}) is not str:"):
                     line("raise Irregular")
                 self.long(field, name)
                 line(f"{name} = base64_wire({name})")
-            case Kind.TIMESTAMP:
+            case FieldKind.TIMESTAMP:
                 line(f"{name} = timestamp_wire({name})")
-            case Kind.STRUCT:
+            case FieldKind.STRUCT:
                 line(f"{name} = struct({name}, LEVELS)")
-            case Kind.VALUE:
+            case FieldKind.VALUE:
                 line(f"{name} = value_of({name}, LEVELS if type({name}) is dict else BARE_LEVELS)")
-            case Kind.LIST:
+            case FieldKind.LIST:
                 line(f"{name} = array({name}, BARE_LEVELS)")
             case _:
                 assert field.message is not None  # noqa: S101 - for the type checker

@@ -32,7 +32,7 @@ from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.errors import EncodeError
 from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.meter import LONG, spend_on
-from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, MessagePlan, plan_of
 from a2a_bridge.codec.source import Source, attribute
 from a2a_bridge.codec.text import JsonObject
 from a2a_bridge.codec.unknown import FIRST, holds_members, restore_members
@@ -96,9 +96,9 @@ def _compile(plan: MessagePlan, whole: FieldPlan) -> Callable[[Any], Any]:
     if plan.label not in _LIBRARY:
         source = Source(_LIBRARY)
         for one in plan.list_nested():
-            if one.kind is Kind.MESSAGE and one.label not in _LIBRARY:
+            if one.kind is FieldKind.MESSAGE and one.label not in _LIBRARY:
                 _message(source, one)
-        if plan.kind is not Kind.MESSAGE:
+        if plan.kind is not FieldKind.MESSAGE:
             with source.block(f"def {plan.label}(message):"):
                 source.line(f"return {_expression(source, whole, 'message')}")
         source.compile(f"encode {plan.descriptor.full_name}")
@@ -142,7 +142,7 @@ def _field(source: Source, field: FieldPlan) -> None:
         # value[:] makes a list in one step; iterating a repeated field costs an IndexError at its end.
         item = _expression(source, field, "item")
         filled = f"{place} = " + ("value[:]" if item == "item" else f"[{item} for item in value]")
-        if field.kind is Kind.MESSAGE:
+        if field.kind is FieldKind.MESSAGE:
             line("value = value[:]")
             with block(f"if len(value) > {LONG}:"):
                 line("spend_on(value)")
@@ -160,23 +160,23 @@ def _field(source: Source, field: FieldPlan) -> None:
 def _expression(source: Source, field: FieldPlan, name: str) -> str:
     """The JSON of one value of a field."""
     match field.kind:
-        case Kind.STRING | Kind.BOOL:
+        case FieldKind.STRING | FieldKind.BOOL:
             return name
-        case Kind.INTEGER:
+        case FieldKind.INTEGER:
             return f"str({name})" if field.quoted else name
-        case Kind.BYTES:
+        case FieldKind.BYTES:
             return f"base64_text({name})"
-        case Kind.ENUM:
+        case FieldKind.ENUM:
             assert field.enum is not None  # noqa: S101 - for the type checker
             names = source.keep("names", field.enum.names)
             return f"{names}.get({name}, {name})"  # a number of a later version stays a number
-        case Kind.TIMESTAMP:
+        case FieldKind.TIMESTAMP:
             return f"timestamp_text({name})"
-        case Kind.STRUCT:
+        case FieldKind.STRUCT:
             return f"read_struct({name})"
-        case Kind.VALUE:
+        case FieldKind.VALUE:
             return f"read_value({name})"
-        case Kind.LIST:
+        case FieldKind.LIST:
             return f"read_list({name})"
     assert field.message is not None  # noqa: S101 - for the type checker
     return f"{field.message.label}({name})"
@@ -185,20 +185,20 @@ def _expression(source: Source, field: FieldPlan, name: str) -> str:
 def _problems(field: FieldPlan, value: Any, path: str) -> Iterator[tuple[str, str]]:
     """The places in a message that JSON cannot express, by the same rules as the generated functions."""
     match field.kind:
-        case Kind.TIMESTAMP:
+        case FieldKind.TIMESTAMP:
             try:
                 values.timestamp_text(value)
             except ValueError as error:
                 yield path, str(error)
-        case Kind.STRUCT:
+        case FieldKind.STRUCT:
             for key in value.fields:
                 yield from _value_problems(value.fields[key], member(path, key))
-        case Kind.LIST:
+        case FieldKind.LIST:
             for index, item in enumerate(value.values):
                 yield from _value_problems(item, f"{path}[{index}]")
-        case Kind.VALUE:
+        case FieldKind.VALUE:
             yield from _value_problems(value, path)
-        case Kind.MESSAGE:
+        case FieldKind.MESSAGE:
             assert field.message is not None  # noqa: S101 - for the type checker
             for one in field.message.fields:
                 here, content = member(path, one.json_name), getattr(value, one.name)

@@ -8,11 +8,11 @@ from typing import Any
 from google.protobuf.message import Message
 
 from a2a_bridge.codec.inspect import member
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, plan_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import ListValue, Struct
 
-_FREE = (Kind.STRUCT, Kind.VALUE, Kind.LIST)
+_FREE = (FieldKind.STRUCT, FieldKind.VALUE, FieldKind.LIST)
 #: a Value of zero bytes: in an object, in an array, and in a part
 _KINDLESS_MEMBER, _KINDLESS_ITEM = b"\x12\0", b"\n\0"
 _KINDLESS_PART = bytes((hub.Part.DESCRIPTOR.fields_by_name["data"].number << 3 | 2, 0))
@@ -55,7 +55,7 @@ def _fill(content: Any) -> None:
 def _members(plan: MessagePlan, message: Any, path: str) -> Iterator[tuple[str, Any]]:
     for field in plan.fields:
         one = field.map_value or field
-        if one.message is None or one.kind is Kind.TIMESTAMP:
+        if one.message is None or one.kind is FieldKind.TIMESTAMP:
             continue
         content, here = getattr(message, field.name), member(path, field.json_name)
         if field.map_value is not None:

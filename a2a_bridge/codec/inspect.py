@@ -13,7 +13,7 @@ from typing import Any
 
 from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.errors import Irregular
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan
+from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan
 from a2a_bridge.codec.text import Json
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
@@ -50,7 +50,7 @@ def member(path: str, name: str) -> str:
 def _inspect(field: FieldPlan, value: Json, path: str, levels: int) -> Iterator[Finding]:
     """One value of a field, repeated or not."""
     match field.kind:
-        case Kind.MESSAGE:
+        case FieldKind.MESSAGE:
             assert field.message is not None  # noqa: S101 - for the type checker
             if levels <= 0:
                 yield Finding(path, structs.TOO_DEEP)
@@ -58,11 +58,11 @@ def _inspect(field: FieldPlan, value: Json, path: str, levels: int) -> Iterator[
                 yield Finding(path, f"expected an object, got {values.describe(value)}")
             else:
                 yield from _members(field.message, value, path, levels - 1)
-        case Kind.STRUCT if type(value) is not dict:
+        case FieldKind.STRUCT if type(value) is not dict:
             yield Finding(path, f"expected an object, got {values.describe(value)}")
-        case Kind.LIST if type(value) is not list:
+        case FieldKind.LIST if type(value) is not list:
             yield Finding(path, f"expected an array, got {values.describe(value)}")
-        case Kind.STRUCT | Kind.VALUE | Kind.LIST:
+        case FieldKind.STRUCT | FieldKind.VALUE | FieldKind.LIST:
             yield from free_findings(
                 value, path, structs.LEVELS if type(value) is dict else structs.BARE_LEVELS
             )
@@ -119,16 +119,16 @@ def _field(field: FieldPlan, value: Json, path: str, levels: int) -> Iterator[Fi
 def _scalar_problem(field: FieldPlan, value: Json) -> str | None:
     try:
         match field.kind:
-            case Kind.STRING:
+            case FieldKind.STRING:
                 values.string_wire(value)
-            case Kind.BYTES:
+            case FieldKind.BYTES:
                 values.base64_wire(value)
-            case Kind.INTEGER:
+            case FieldKind.INTEGER:
                 values.integer(value, field.low, field.high)
-            case Kind.ENUM:
+            case FieldKind.ENUM:
                 assert field.enum is not None  # noqa: S101 - for the type checker
                 values.enum_number(value, field.enum)
-            case Kind.TIMESTAMP:
+            case FieldKind.TIMESTAMP:
                 values.timestamp_wire(value)
             case _:
                 if type(value) is not bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from a2a_bridge.codec import values
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan
+from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan
 
 LONG = 1 << 14
 """Minimum length of a text that is assigned, in characters."""
@@ -41,7 +41,7 @@ def assign(message: Any, found: list[LongText]) -> None:
         target = message
         for step in path:
             target = target[step] if type(step) is int else getattr(target, str(step))
-        setattr(target, field.name, text if field.kind is Kind.STRING else values.base64_bytes(text))
+        setattr(target, field.name, text if field.kind is FieldKind.STRING else values.base64_bytes(text))
 
 
 def _shorten(plan: MessagePlan, tree: Any, path: tuple[str | int, ...], found: list[LongText]) -> Any:
@@ -52,7 +52,7 @@ def _shorten(plan: MessagePlan, tree: Any, path: tuple[str | int, ...], found: l
         value = tree.get(field.json_name)
         if value is None or field.map_value is not None:
             continue
-        below = field.message if field.kind is Kind.MESSAGE else None
+        below = field.message if field.kind is FieldKind.MESSAGE else None
         if type(value) is str:
             if len(value) > LONG and is_text(field):
                 found.append(LongText(path, field, value))
@@ -72,4 +72,6 @@ def _shorten(plan: MessagePlan, tree: Any, path: tuple[str | int, ...], found: l
 
 def is_text(field: FieldPlan) -> bool:
     """True for fields whose long texts are assigned."""
-    return field.kind in (Kind.STRING, Kind.BYTES) and not field.repeated and field.map_value is None
+    return (
+        field.kind in (FieldKind.STRING, FieldKind.BYTES) and not field.repeated and field.map_value is None
+    )

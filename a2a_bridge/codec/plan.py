@@ -18,7 +18,7 @@ from a2a_bridge.pb import google_protobuf
 from a2a_bridge.pb._pool import POOL
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """The JSON format of a value; each has one rule for decoding and one for encoding."""
 
     STRING = "a string"
@@ -34,23 +34,23 @@ class Kind(Enum):
 
 
 _WELL_KNOWN = {
-    "google.protobuf.Struct": Kind.STRUCT,
-    "google.protobuf.Value": Kind.VALUE,
-    "google.protobuf.ListValue": Kind.LIST,
-    "google.protobuf.Timestamp": Kind.TIMESTAMP,
+    "google.protobuf.Struct": FieldKind.STRUCT,
+    "google.protobuf.Value": FieldKind.VALUE,
+    "google.protobuf.ListValue": FieldKind.LIST,
+    "google.protobuf.Timestamp": FieldKind.TIMESTAMP,
 }
 # Their JSON differs from their fields, and A2A does not use them.
 _UNSUPPORTED = {"google.protobuf.Any", "google.protobuf.Duration", "google.protobuf.FieldMask"}
 
 _SCALARS = {
-    FieldDescriptor.TYPE_STRING: Kind.STRING,
-    FieldDescriptor.TYPE_BYTES: Kind.BYTES,
-    FieldDescriptor.TYPE_BOOL: Kind.BOOL,
-    FieldDescriptor.TYPE_ENUM: Kind.ENUM,
-    FieldDescriptor.TYPE_INT32: Kind.INTEGER,
-    FieldDescriptor.TYPE_INT64: Kind.INTEGER,
-    FieldDescriptor.TYPE_UINT32: Kind.INTEGER,
-    FieldDescriptor.TYPE_UINT64: Kind.INTEGER,
+    FieldDescriptor.TYPE_STRING: FieldKind.STRING,
+    FieldDescriptor.TYPE_BYTES: FieldKind.BYTES,
+    FieldDescriptor.TYPE_BOOL: FieldKind.BOOL,
+    FieldDescriptor.TYPE_ENUM: FieldKind.ENUM,
+    FieldDescriptor.TYPE_INT32: FieldKind.INTEGER,
+    FieldDescriptor.TYPE_INT64: FieldKind.INTEGER,
+    FieldDescriptor.TYPE_UINT32: FieldKind.INTEGER,
+    FieldDescriptor.TYPE_UINT64: FieldKind.INTEGER,
 }
 _BITS = {
     FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
@@ -85,7 +85,7 @@ class FieldPlan:
     #: the name in encoded JSON
     json_name: str
     number: int
-    kind: Kind
+    kind: FieldKind
     repeated: bool = False
     #: whether the message stores its presence. False for repeated fields and maps
     presence: bool = False
@@ -105,12 +105,12 @@ class FieldPlan:
     @property
     def takes_null(self) -> bool:
         """JSON null is a value of this field, not its absence."""
-        return self.kind is Kind.VALUE and not self.repeated and self.map_value is None
+        return self.kind is FieldKind.VALUE and not self.repeated and self.map_value is None
 
     @property
     def quoted(self) -> bool:
         """A 64-bit integer: encoded as a string, because JavaScript numbers cannot hold it."""
-        return self.kind is Kind.INTEGER and self.high > 2**32
+        return self.kind is FieldKind.INTEGER and self.high > 2**32
 
 
 @dataclass(slots=True, eq=False)
@@ -119,7 +119,7 @@ class MessagePlan:
 
     descriptor: Descriptor
     #: differs from MESSAGE for well-known types with a JSON format of their own
-    kind: Kind
+    kind: FieldKind
     #: a Python identifier, unique among plans
     label: str
     fields: list[FieldPlan] = field(default_factory=list)
@@ -167,10 +167,10 @@ def _plan(descriptor: Descriptor, plans: dict[Descriptor, MessagePlan]) -> Messa
         return known
     if descriptor.full_name in _UNSUPPORTED:
         raise TypeError(f"the codec has no rule for {descriptor.full_name}")
-    kind = _WELL_KNOWN.get(descriptor.full_name, Kind.MESSAGE)
+    kind = _WELL_KNOWN.get(descriptor.full_name, FieldKind.MESSAGE)
     plan = MessagePlan(descriptor, kind, f"{descriptor.name}_{len(plans)}")
     plans[descriptor] = plan  # before its fields, which may be of the same type
-    if plan.kind is Kind.MESSAGE:
+    if plan.kind is FieldKind.MESSAGE:
         fields = sorted(descriptor.fields, key=lambda field: field.number)
         plan.fields += [_field(field, plans) for field in fields]
         plan.required_oneofs = tuple(
@@ -191,7 +191,7 @@ def _field(descriptor: FieldDescriptor, plans: dict[Descriptor, MessagePlan]) ->
         key, value = message.fields_by_name["key"], message.fields_by_name["value"]
         if key.type != FieldDescriptor.TYPE_STRING:
             raise TypeError(f"the codec has no rule for the keys of {descriptor.full_name}")
-        return FieldPlan(kind=Kind.MESSAGE, map_value=_field(value, plans), **names)
+        return FieldPlan(kind=FieldKind.MESSAGE, map_value=_field(value, plans), **names)
     oneof = descriptor.containing_oneof
     repeated = is_repeated(descriptor)
     names |= {

@@ -12,12 +12,12 @@ from typing import Any
 from google.protobuf.message import Message
 
 from a2a_bridge.codec.inspect import member
-from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, MessagePlan, plan_of
 from a2a_bridge.codec.source import Source, attribute, literal
 
 _CHECKERS: dict[type[Message], Callable[[Any], list[str]]] = {}
 
-_NEVER_MISSED = {Kind.BOOL, Kind.INTEGER}
+_NEVER_MISSED = {FieldKind.BOOL, FieldKind.INTEGER}
 
 
 def missing_required(message: Message) -> list[str]:
@@ -59,7 +59,7 @@ def _checker(plan: MessagePlan) -> Callable[[Any], list[str]]:
 
 def _find_demanding(plan: MessagePlan) -> set[str]:
     """The message types that can lack a REQUIRED member, themselves or in a nested message."""
-    plans = [one for one in plan.list_nested() if one.kind is Kind.MESSAGE]
+    plans = [one for one in plan.list_nested() if one.kind is FieldKind.MESSAGE]
     demanding = {one.label for one in plans if one.required_oneofs or any(map(_can_be_missed, one.fields))}
     grown = True
     while grown:
@@ -140,7 +140,7 @@ def _only_oneof(plan: MessagePlan | None) -> str | None:
 
 def _nests(field: FieldPlan) -> bool:
     message = (field.map_value or field).message
-    return message is not None and message.kind is Kind.MESSAGE
+    return message is not None and message.kind is FieldKind.MESSAGE
 
 
 def _prefix(source: Source, path: str) -> None:

@@ -18,7 +18,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from a2a_bridge.codec.budget import json_bound
 from a2a_bridge.codec.meter import spend
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, plan_of
 from a2a_bridge.codec.text import Json, JsonObject, dumps, loads
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, tag
 
@@ -87,7 +87,7 @@ def _messages(plan: MessagePlan, message: Any) -> Iterator[Any]:
 def _inside(plan: MessagePlan, message: Any) -> Iterator[tuple[FieldPlan, Any, Any]]:
     """The messages directly within one, but no free JSON: field, place in a list or map if any, message."""
     for field in plan.fields:
-        if (field.map_value or field).kind is not Kind.MESSAGE:
+        if (field.map_value or field).kind is not FieldKind.MESSAGE:
             continue
         content = getattr(message, field.name)
         if field.map_value is not None:

@@ -24,7 +24,7 @@ Wire = TypeVar("Wire")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[Address, Wire]):
+class BindingKind(Generic[Address, Wire]):
     """The identity of a binding, named as `AgentInterface.protocol_binding` names it (spec 5)."""
 
     name: str
@@ -53,9 +53,9 @@ class HttpAddress:
     rules: tuple[HttpRule, ...]
 
 
-JSONRPC: Kind[str, Any] = Kind("JSONRPC")
-HTTP_JSON: Kind[HttpAddress, Any] = Kind("HTTP+JSON")
-GRPC: Kind[str, bytes] = Kind("GRPC")
+JSONRPC: BindingKind[str, Any] = BindingKind("JSONRPC")
+HTTP_JSON: BindingKind[HttpAddress, Any] = BindingKind("HTTP+JSON")
+GRPC: BindingKind[str, bytes] = BindingKind("GRPC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Dialect:
     #: the card format
     card: CardForm
     #: the forms by binding
-    forms: Mapping[Kind[Any, Any], Form[Any, Any]]
+    forms: Mapping[BindingKind[Any, Any], Form[Any, Any]]
     #: the push notification format; None if the version has none
     push: PushForm | None = None
     #: whether its callers declare their version (spec 1.0, 3.6.1); a caller that declares none speaks an
@@ -242,11 +242,13 @@ class Dialect:
     #: content that the version cannot express, not even as text beside the message
     losses: tuple[Loss, ...] = ()
     #: forms for agents with a known encoding of file contents, where the encoding matters
-    files: Mapping[Files, Mapping[Kind[Any, Any], Form[Any, Any]]] = field(default_factory=dict)
+    files: Mapping[Files, Mapping[BindingKind[Any, Any], Form[Any, Any]]] = field(default_factory=dict)
     #: the form for bindings without a form of their own; None forbids such bindings
     canonical: Form[str, Any] | None = None
 
-    def form(self, kind: Kind[Address, Wire], *, files: Files = Files.AUTO) -> Form[Address, Wire] | None:
+    def form(
+        self, kind: BindingKind[Address, Wire], *, files: Files = Files.AUTO
+    ) -> Form[Address, Wire] | None:
         """The form for a binding; the canonical one for an unknown binding; None if there is none.
 
         files: the known encoding of file contents of the dialled agent.

@@ -10,7 +10,7 @@ from typing import Any
 
 from a2a_bridge.codec import Json
 from a2a_bridge.core.operations import Operation
-from a2a_bridge.dialects import KNOWN, Dialect, Kind, Row
+from a2a_bridge.dialects import KNOWN, BindingKind, Dialect, Row
 
 _KINDS = ("task", "message", "status-update", "artifact-update")
 _WRAPPERS = frozenset({"task", "message", "statusUpdate", "artifactUpdate"})
@@ -20,7 +20,7 @@ _FREE = frozenset({"metadata", "data"})
 
 
 def other_rows(
-    claimed: Dialect, kind: Kind[Any, Any], operation: Operation[Any, Any], wire: Json
+    claimed: Dialect, kind: BindingKind[Any, Any], operation: Operation[Any, Any], wire: Json
 ) -> list[Row[Any, Any]]:
     """The rows of other known versions, newest first, that may read a response of this shape.
 

@@ -45,7 +45,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import Json, JsonObject, values
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.meter import spend_on
-from a2a_bridge.codec.plan import BUILDING, FieldPlan, Kind
+from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan
 from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.structs import LEVELS, read_struct
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
@@ -82,7 +82,7 @@ _COMPILERS: dict[Shape | Inline, _Compiler] = {}
 
 
 #: what `lacks` can name: these are JSON as they are
-_PLAIN = (Kind.STRING, Kind.BOOL, Kind.INTEGER, Kind.ENUM)
+_PLAIN = (FieldKind.STRING, FieldKind.BOOL, FieldKind.INTEGER, FieldKind.ENUM)
 
 
 def unit(
@@ -207,7 +207,9 @@ class _Compiler:
     def write_optional(self, member: Member, *, check: bool) -> None:
         line, block = self.source.line, self.source.block
         field = self.field(member)
-        scalar = field.kind in (Kind.STRING, Kind.BOOL) or (field.kind is Kind.INTEGER and not field.presence)
+        scalar = field.kind in (FieldKind.STRING, FieldKind.BOOL) or (
+            field.kind is FieldKind.INTEGER and not field.presence
+        )
         by_default = scalar and not field.repeated and member.chosen is None
         if check and not by_default:
             with block("if not rest:"):
@@ -229,7 +231,7 @@ class _Compiler:
             number = tag(field.number, VARINT_WIRE)
             written = {name: number + VARINT[value] for name, value in member.names.numbers.items()}
             line(f"out += {self.source.keep('written', written)}[value]")
-        elif field.repeated and field.kind is Kind.STRING:
+        elif field.repeated and field.kind is FieldKind.STRING:
             with block("if value != []:") if member.always else nullcontext():
                 line(f'out += strings(value, "{prefix}")')
         elif field.repeated:
@@ -239,7 +241,7 @@ class _Compiler:
                 line("raise Irregular")
             with block("for item in value:"):
                 line(f"body = {self.text(member)}(item)", f'out += f"{prefix}{{VARINT[len(body)]}}{{body}}"')
-        elif field.kind is Kind.STRING:
+        elif field.kind is FieldKind.STRING:
             if member.chosen is not None:
                 with block("if type(value) is not list or len(value) != 1:"):
                     line("raise Irregular")
@@ -249,7 +251,7 @@ class _Compiler:
             with block("if not value.isascii():"):
                 line('value = value.encode().decode("latin-1")')
             line(f'out += f"{prefix}{{VARINT[len(value)]}}{{value}}"')
-        elif field.kind is Kind.BOOL:
+        elif field.kind is FieldKind.BOOL:
             true = f'out += "{literal(tag(field.number, VARINT_WIRE))}\\1"'
             if member.inverted:
                 with block("if value is False:"):
@@ -258,16 +260,16 @@ class _Compiler:
                 line("raise Irregular")
             if not member.inverted:
                 line(true)
-        elif field.kind is Kind.INTEGER:
+        elif field.kind is FieldKind.INTEGER:
             with block(f"if type(value) is not int or not {field.low} <= value <= {field.high}:"):
                 line("raise Irregular")
             line(f'out += f"{literal(tag(field.number, VARINT_WIRE))}{{VARINT[value]}}"')
         else:
-            if field.kind is Kind.STRUCT:
+            if field.kind is FieldKind.STRUCT:
                 with block(f"if {' or '.join(f'{key} in value' for key in ('KEY', *self.notes))}:"):
                     line("raise Irregular")
                 line("body = struct(value, LEVELS)")
-            elif field.kind is Kind.TIMESTAMP:
+            elif field.kind is FieldKind.TIMESTAMP:
                 line("body = timestamp_wire(value)")
             else:
                 line(f"body = {self.text(member)}(value)")
@@ -379,7 +381,7 @@ class _Compiler:
                 if field.repeated
                 else f"{encode}({value})"
             )
-        if field.kind is Kind.TIMESTAMP:
+        if field.kind is FieldKind.TIMESTAMP:
             return f"timestamp_text({value})"
         if member.chosen is not None:
             return f"[{value}]"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec.plan import FieldPlan, Kind
+from a2a_bridge.codec.plan import FieldKind, FieldPlan
 from a2a_bridge.dialects.members import Inline, Member, fields_of
 from a2a_bridge.dialects.reader import Reader
 
@@ -52,25 +52,25 @@ def _step(member: Member, field: FieldPlan | None, notes: list[str]) -> Step:
     if shape is not None:
         return lambda reader: reader.units(name, always=always) if field.repeated else reader.unit(name)
     match field.kind:
-        case Kind.STRING if field.repeated:
+        case FieldKind.STRING if field.repeated:
             return lambda reader: reader.strings(name, always=always)
-        case Kind.STRING if member.chosen is not None:
+        case FieldKind.STRING if member.chosen is not None:
             return lambda reader: _read_chosen(reader, member)
-        case Kind.STRING if member.later:
+        case FieldKind.STRING if member.later:
             return lambda reader: reader.later(name)
-        case Kind.STRING:
+        case FieldKind.STRING:
             return lambda reader: reader.string(name, always=always)
-        case Kind.INTEGER if member.later:
+        case FieldKind.INTEGER if member.later:
             return lambda reader: reader.later_integer(name, field)
-        case Kind.INTEGER:
+        case FieldKind.INTEGER:
             return lambda reader: reader.integer(name)
-        case Kind.BOOL if member.inverted:
+        case FieldKind.BOOL if member.inverted:
             return lambda reader: _read_inverted(reader, name)
-        case Kind.BOOL:
+        case FieldKind.BOOL:
             return lambda reader: reader.flag(name)
-        case Kind.STRUCT:
+        case FieldKind.STRUCT:
             return lambda reader: reader.metadata(*notes)
-        case Kind.TIMESTAMP:
+        case FieldKind.TIMESTAMP:
             return lambda reader: reader.time(name)
     raise TypeError(f"shapes have no rule for {name}")
 

@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import JsonObject, dumps_ascii
 from a2a_bridge.codec.decode import variants
-from a2a_bridge.codec.plan import Kind, MessagePlan, is_repeated, plan_of
+from a2a_bridge.codec.plan import FieldKind, MessagePlan, is_repeated, plan_of
 from a2a_bridge.codec.unknown import bytes_of
 from a2a_bridge.dialects.scalars import round_integers
 from a2a_bridge.dialects.unmapped import (
@@ -40,7 +40,7 @@ from a2a_bridge.dialects.unmapped import (
 UNKNOWN = "urn:a2a-bridge:unknown-fields"
 WRAPPER = "urn:a2a-bridge:wrapper"
 
-_FREE = (Kind.STRUCT, Kind.VALUE, Kind.LIST)
+_FREE = (FieldKind.STRUCT, FieldKind.VALUE, FieldKind.LIST)
 #: members of trees that hold free JSON
 _FREE_NAMES = frozenset({"metadata", "data"})
 
@@ -110,7 +110,7 @@ def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, en
             entries.append([here, value])
         elif one.kind in _FREE:
             entries += difference(round_integers(value), value, here)
-        elif one.kind is Kind.MESSAGE and one.message is not None:
+        elif one.kind is FieldKind.MESSAGE and one.message is not None:
             content = getattr(message, field.name)
             if not many:
                 _collect_object(one.message, content, value, here, entries)

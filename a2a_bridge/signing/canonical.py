@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from a2a_bridge.codec import Json, JsonObject
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, plan_of
 from a2a_bridge.core.extras import load
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -131,7 +131,7 @@ def _value(value: Json, field: FieldPlan, keeps: _Keeps, path: str) -> Json:
 
 
 def _one(value: Json, field: FieldPlan, keeps: _Keeps, path: str) -> Json:
-    if field.kind is Kind.MESSAGE and field.message is not None and type(value) is dict:
+    if field.kind is FieldKind.MESSAGE and field.message is not None and type(value) is dict:
         return _shape(value, field.message, keeps, path)
     return value
 

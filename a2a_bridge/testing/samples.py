@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, plan_of
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 
 M = TypeVar("M", bound=Message)
@@ -69,11 +69,11 @@ def every_error() -> list[A2AError]:
 
 def _fill(message: Any, choice: str, *, required_only: bool) -> None:
     plan = plan_of(type(message))
-    if plan.kind is Kind.STRUCT:
+    if plan.kind is FieldKind.STRUCT:
         message.update({} if required_only else _STRUCT)
-    elif plan.kind is Kind.VALUE:
+    elif plan.kind is FieldKind.VALUE:
         message.struct_value.update(_STRUCT)
-    elif plan.kind is Kind.TIMESTAMP:
+    elif plan.kind is FieldKind.TIMESTAMP:
         message.FromNanoseconds(1_700_000_000_123_456_789)
     for field in plan.fields:
         chosen = choice or next(iter(_choices(plan)))
@@ -108,10 +108,10 @@ def _choices(plan: MessagePlan) -> list[str]:
 
 
 def _scalar(field: FieldPlan) -> Any:
-    if field.kind is Kind.STRING:
+    if field.kind is FieldKind.STRING:
         return f"{field.name} é✓😀"
-    if field.kind is Kind.BYTES:
+    if field.kind is FieldKind.BYTES:
         return bytes(range(256))
     if field.enum is not None:
         return max(field.enum.names)
-    return field.kind is Kind.BOOL or 7
+    return field.kind is FieldKind.BOOL or 7

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 
 from a2a_bridge.codec import Json, decoder
-from a2a_bridge.codec.plan import FieldPlan, Kind, MessagePlan, plan_of
+from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, plan_of
 from a2a_bridge.codec.values import FIRST_SECOND, LAST_SECOND
 from a2a_bridge.pb.google_protobuf import ListValue, Struct, Timestamp, Value
 
@@ -65,7 +65,7 @@ def messages(cls: type[M], *, complete: bool = False) -> st.SearchStrategy[M]:
 
 @cache
 def _strategy(plan: MessagePlan, levels: int, *, complete: bool) -> st.SearchStrategy[Any]:
-    if plan.kind is Kind.MESSAGE:
+    if plan.kind is FieldKind.MESSAGE:
         return _message(plan, levels, complete=complete)
     return _build_strategy(plan.kind)
 
@@ -79,7 +79,7 @@ def _message(draw: st.DrawFn, plan: MessagePlan, levels: int, *, complete: bool)
         in_turn = field.oneof is None and (must or draw(st.booleans()))
         wanted = in_turn or (field.oneof is not None and chosen[field.oneof] == field.name)
         nested = (field.map_value or field).message
-        if wanted and (levels or nested is None or nested.kind is not Kind.MESSAGE):
+        if wanted and (levels or nested is None or nested.kind is not FieldKind.MESSAGE):
             _fill(draw, message, field, levels - 1, must=must, complete=complete)
     return message
 
@@ -132,30 +132,30 @@ def _items(field: FieldPlan, levels: int, *, must: bool, complete: bool) -> st.S
 @cache
 def _value(field: FieldPlan, levels: int, *, must: bool, complete: bool) -> st.SearchStrategy[Any]:
     match field.kind:
-        case Kind.STRING:
+        case FieldKind.STRING:
             return texts().filter(bool) if must else texts()
-        case Kind.BYTES:
+        case FieldKind.BYTES:
             return st.binary(max_size=LONGEST)
-        case Kind.BOOL:
+        case FieldKind.BOOL:
             return st.booleans()
-        case Kind.INTEGER:
+        case FieldKind.INTEGER:
             return st.integers(field.low, field.high)
-        case Kind.ENUM:
+        case FieldKind.ENUM:
             numbers = sorted(field.enum.names) if field.enum is not None else []
             return st.sampled_from([number for number in numbers if number or not must])
-    if field.kind is Kind.MESSAGE and field.message is not None:
+    if field.kind is FieldKind.MESSAGE and field.message is not None:
         return _strategy(field.message, levels, complete=complete)
     return _build_strategy(field.kind)
 
 
 @cache
-def _build_strategy(kind: Kind) -> st.SearchStrategy[Any]:
+def _build_strategy(kind: FieldKind) -> st.SearchStrategy[Any]:
     match kind:
-        case Kind.TIMESTAMP:
+        case FieldKind.TIMESTAMP:
             seconds, nanos = st.integers(FIRST_SECOND, LAST_SECOND), st.integers(0, 999_999_999)
             return st.builds(Timestamp, seconds=seconds, nanos=st.just(0) | nanos)
-        case Kind.STRUCT:
+        case FieldKind.STRUCT:
             return st.dictionaries(texts(), json_values(), max_size=MOST_ITEMS).map(decoder(Struct))
-        case Kind.LIST:
+        case FieldKind.LIST:
             return st.lists(json_values(), max_size=MOST_ITEMS).map(decoder(ListValue))
     return json_values().map(decoder(Value))

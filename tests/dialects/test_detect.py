@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, Kind, by_version, newest_first
+from a2a_bridge.dialects import (
+    GRPC,
+    HTTP_JSON,
+    JSONRPC,
+    KNOWN,
+    V1_0,
+    BindingKind,
+    Dialect,
+    by_version,
+    newest_first,
+)
 from a2a_bridge.dialects.detect import detect, detect_among, normalise, presume
 
 OTHER = replace(V1_0, version="0.3", declares=False)
@@ -205,7 +215,7 @@ def test_versions_are_not_compared_as_numbers() -> None:
 
 
 def test_a_binding_of_ones_own_gets_the_canonical_form() -> None:
-    own: Kind[str, object] = Kind("QUEUE")
+    own: BindingKind[str, object] = BindingKind("QUEUE")
     assert V1_0.form(own) is V1_0.canonical
     assert replace(V1_0, canonical=None).form(own) is None
     assert [V1_0.form(kind) is V1_0.forms[kind] for kind in (JSONRPC, HTTP_JSON, GRPC)] == [True] * 3

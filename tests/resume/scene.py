@@ -18,7 +18,7 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext, Respon
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import KNOWN, V1_0, Dialect, Kind
+from a2a_bridge.dialects import KNOWN, V1_0, BindingKind, Dialect
 from a2a_bridge.following import Following, follow_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.resume.cutting import PATIENCE, Cutter, cutting
@@ -42,7 +42,7 @@ class Seen:
         return hub.StreamResponse.FromString(self.event)
 
 
-def kind_of(binding: str) -> Kind[Any, Any]:
+def kind_of(binding: str) -> BindingKind[Any, Any]:
     """The kind of a binding."""
     return find(binding).kind
 

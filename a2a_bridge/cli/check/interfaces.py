@@ -14,7 +14,7 @@ from a2a_bridge.cli.advertised import FAULTS, ask, fault_of
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge.cli.check.network import place
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
-from a2a_bridge.dialects import GRPC, V0_3, V1_0, Dialect, Kind
+from a2a_bridge.dialects import GRPC, V0_3, V1_0, BindingKind, Dialect
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.gateway.destinations import Destination, Destinations, move_to, place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -56,7 +56,7 @@ async def other_versions(inspection: Inspection) -> AsyncGenerator[Finding, None
     for one in inspection.working:
         for dialect in (V1_0, V0_3):
             key = one.candidate.interface.protocol_binding, _family(dialect), _key(one.candidate)
-            if key in listed or key in tried or dialect.form(Kind(key[0])) is None:
+            if key in listed or key in tried or dialect.form(BindingKind(key[0])) is None:
                 continue
             tried.add(key)
             if await _speaks(replace(one.candidate, dialect=dialect), inspection):
@@ -127,7 +127,7 @@ async def _judge_response(dialled: Dialled, inspection: Inspection) -> Finding:
 
 
 async def _speaks(candidate: Candidate, inspection: Inspection) -> bool:
-    if candidate.dialect.form(Kind(candidate.interface.protocol_binding)) is None:
+    if candidate.dialect.form(BindingKind(candidate.interface.protocol_binding)) is None:
         return False
     error = await ask(candidate, inspection.dial_options(), inspection.limit)
     return error is not None and error.reason is Reason.TASK_NOT_FOUND

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from a2a_bridge.core.errors import Reason
-from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, Form, HttpAddress, Kind
+from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, BindingKind, Form, HttpAddress
 from a2a_bridge.dialects.v0_2_5.http_rows import older
 from a2a_bridge.dialects.v0_2_5.requests import ROWS
 from a2a_bridge.dialects.v0_3 import errors, forms
@@ -39,7 +39,7 @@ HTTP_JSON_FORM = _http_json(forms.HTTP_JSON_FORM)
 
 GRPC_FORM = _grpc(forms.GRPC_FORM)
 
-BY_FILES: Mapping[Files, Mapping[Kind[Any, Any], Form[Any, Any]]] = {
+BY_FILES: Mapping[Files, Mapping[BindingKind[Any, Any], Form[Any, Any]]] = {
     files: {HTTP_JSON: _http_json(newer[HTTP_JSON]), GRPC: _grpc(newer[GRPC])}
     for files, newer in forms.BY_FILES.items()
 }

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, Form, HttpAddress, Kind
+from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, BindingKind, Form, HttpAddress
 from a2a_bridge.dialects.v0_3 import errors, http_rows, proto_rows, requests
 from a2a_bridge.peers import Files
 
@@ -26,7 +26,7 @@ GRPC_FORM: Form[str, bytes] = Form(
     proto_rows.ROWS, errors.encode_grpc, errors.decode_grpc, errors.encode_grpc_declared
 )
 
-BY_FILES: Mapping[Files, Mapping[Kind[Any, Any], Form[Any, Any]]] = {
+BY_FILES: Mapping[Files, Mapping[BindingKind[Any, Any], Form[Any, Any]]] = {
     files: {
         HTTP_JSON: replace(HTTP_JSON_FORM, rows=http_rows.BY_FILES[files]),
         GRPC: replace(GRPC_FORM, rows=proto_rows.BY_FILES[files]),

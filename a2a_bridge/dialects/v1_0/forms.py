@@ -11,7 +11,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import decoder, encoder
-from a2a_bridge.codec.plan import FieldPlan, Kind, plan_of
+from a2a_bridge.codec.plan import FieldKind, FieldPlan, plan_of
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects.boundary import (
     Conversion,
@@ -38,11 +38,11 @@ _FILTERS = {"lastUpdatedAfter": "statusTimestampAfter"}
 
 #: kinds of values allowed in a query (spec 11.5); messages are not
 _QUERY_KINDS = {
-    Kind.STRING: "string",
-    Kind.INTEGER: "int",
-    Kind.BOOL: "bool",
-    Kind.ENUM: "enum",
-    Kind.TIMESTAMP: "timestamp",
+    FieldKind.STRING: "string",
+    FieldKind.INTEGER: "int",
+    FieldKind.BOOL: "bool",
+    FieldKind.ENUM: "enum",
+    FieldKind.TIMESTAMP: "timestamp",
 }
 
 

@@ -31,7 +31,7 @@ from a2a_bridge.hosting.cluster.frames import (
     OVERHEAD,
     UNKNOWN,
     Frame,
-    Kind,
+    FrameKind,
     decode,
     decode_context,
     decode_error,
@@ -148,18 +148,18 @@ class ReplicaClient:
         does not have the old queue.
         """
         try:
-            reply = await self._ask(Frame(Kind.PASSED, call_id, number=number), None)
+            reply = await self._ask(Frame(FrameKind.PASSED, call_id, number=number), None)
         except A2AError as error:
             log.debug("the end of a stream is unknown: %s", error)
             return False
-        return reply.kind is Kind.WORKING
+        return reply.kind is FrameKind.WORKING
 
     def leave(self, call_id: bytes) -> None:
         """Nobody asks for a stream any more."""
 
         async def say() -> None:
             with suppress(NobodyError, BusDownError, TimeoutError):
-                await self._bus.request(self._holder, Frame(Kind.LEAVE, call_id).encode(), _WORKING)
+                await self._bus.request(self._holder, Frame(FrameKind.LEAVE, call_id).encode(), _WORKING)
 
         if self._bus.live:
             task = asyncio.ensure_future(say())
@@ -177,11 +177,11 @@ class ReplicaClient:
         parts = range(0, len(data), size)
         limit = None if left is None else now + left
         for number, at in enumerate(parts):
-            frame = Frame(Kind.CALL, call_id, number, len(parts), body=data[at : at + size])
+            frame = Frame(FrameKind.CALL, call_id, number, len(parts), body=data[at : at + size])
             reply = await self._ask(frame, limit)
         whole = bytearray(reply.body)
         for number in range(1, reply.parts):
-            whole += (await self._ask(Frame(Kind.WAIT, call_id, number), limit)).body
+            whole += (await self._ask(Frame(FrameKind.WAIT, call_id, number), limit)).body
         answer, body = undocument(bytes(whole))
         context.reply.update(answer["reply"])
         context.reply.side_channel = answer["aside"] or context.reply.side_channel
@@ -214,11 +214,11 @@ class ReplicaClient:
                 pause = min(2 * pause, _LATE)
                 continue
             heard, pause = loop.time(), _SOON
-            if reply.kind is Kind.UNKNOWN:
+            if reply.kind is FrameKind.UNKNOWN:
                 raise OwnerLostError
-            if reply.kind is not Kind.WORKING or frame.kind is Kind.PASSED:
+            if reply.kind is not FrameKind.WORKING or frame.kind is FrameKind.PASSED:
                 return reply
-            frame, taken = Frame(Kind.WAIT, frame.call), True
+            frame, taken = Frame(FrameKind.WAIT, frame.call), True
 
     async def _request(self, frame: Frame, limit: float | None) -> Frame:
         loop = asyncio.get_running_loop()
@@ -277,20 +277,20 @@ class ReplicaServer:
         """The response to a frame, within seconds."""
         served = self._calls.get(frame.call)
         match frame.kind:
-            case Kind.CALL:
+            case FrameKind.CALL:
                 if served is None:
                     if not 0 < frame.parts <= _LARGEST // self._most() + 1:
                         return UNKNOWN
                     served = self._calls[frame.call] = _Served(frame.parts)
                     self._known[frame.call] = asyncio.get_running_loop().time()
                 return await self._add(served, frame)
-            case Kind.WAIT if served is not None:
+            case FrameKind.WAIT if served is not None:
                 return await self._response(served, frame)
-            case Kind.PASSED if served is not None:
+            case FrameKind.PASSED if served is not None:
                 return await self._position(served, frame)
-            case Kind.LEAVE if served is not None:
+            case FrameKind.LEAVE if served is not None:
                 self._stop(served)
-                return Frame(Kind.DONE, frame.call)
+                return Frame(FrameKind.DONE, frame.call)
         return UNKNOWN
 
     async def close(self) -> None:
@@ -317,10 +317,10 @@ class ReplicaServer:
                     self._execute(frame.call, served, data), name="a2a replica call"
                 )
         if frame.part < len(served.parts) - 1:
-            return Frame(Kind.MORE, frame.call)
+            return Frame(FrameKind.MORE, frame.call)
         if served.task is None:
             return UNKNOWN  # a part before this one is missing
-        return await self._response(served, Frame(Kind.WAIT, frame.call))
+        return await self._response(served, Frame(FrameKind.WAIT, frame.call))
 
     async def _response(self, served: _Served, frame: Frame) -> Frame:
         if served.result is None:
@@ -329,13 +329,13 @@ class ReplicaServer:
                     while served.result is None:
                         await served.changed.wait()
         if served.result is None:
-            return Frame(Kind.WORKING, frame.call)
+            return Frame(FrameKind.WORKING, frame.call)
         if not served.result:
             return UNKNOWN  # it was kept long enough
         size = self._most() - OVERHEAD
         parts = max(1, -(-len(served.result) // size))
         at = frame.part * size
-        return Frame(Kind.DONE, frame.call, frame.part, parts, body=served.result[at : at + size])
+        return Frame(FrameKind.DONE, frame.call, frame.part, parts, body=served.result[at : at + size])
 
     async def _position(self, served: _Served, frame: Frame) -> Frame:
         with suppress(TimeoutError):
@@ -345,7 +345,7 @@ class ReplicaServer:
         # A stream that ends with this event does so before its task waits for anything.
         await asyncio.sleep(0)
         over = served.ended and served.passed <= frame.number
-        return Frame(Kind.DONE if over else Kind.WORKING, frame.call)
+        return Frame(FrameKind.DONE if over else FrameKind.WORKING, frame.call)
 
     # ------------------------------------------------------------------ work
 

@@ -20,7 +20,7 @@ from uuid import uuid4
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.cluster.bus import Bus, Hint
 from a2a_bridge.hosting.cluster.calls import ReplicaClient, ReplicaDirectory, ReplicaServer
-from a2a_bridge.hosting.cluster.frames import UNKNOWN, Kind, decode
+from a2a_bridge.hosting.cluster.frames import UNKNOWN, FrameKind, decode
 from a2a_bridge.hosting.cluster.membership import LEASE, Membership
 from a2a_bridge.hosting.cluster.session import PostgresSession
 from a2a_bridge.hosting.cluster.tails import Committed, Position, TailListener, Tails
@@ -210,7 +210,7 @@ class Cluster:
         frame = decode(request)
         answer = UNKNOWN
         try:
-            if frame.kind is Kind.READS:
+            if frame.kind is FrameKind.READS:
                 if self._tails is not None:
                     answer = self._tails.told(frame)
             elif self._server is not None:

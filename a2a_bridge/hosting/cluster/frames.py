@@ -25,7 +25,7 @@ _HEADER = struct.Struct("!BB16sIII")
 _RELEASE = 1
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """The kind of a frame."""
 
     # requests
@@ -44,7 +44,7 @@ class Kind(IntEnum):
 class Frame(NamedTuple):
     """One message. number: an event number, for PASSED."""
 
-    kind: Kind
+    kind: FrameKind
     call: bytes
     part: int = 0
     parts: int = 1
@@ -59,7 +59,7 @@ class Frame(NamedTuple):
 
 #: bytes of a frame without its body
 OVERHEAD = _HEADER.size
-UNKNOWN = Frame(Kind.UNKNOWN, bytes(16))
+UNKNOWN = Frame(FrameKind.UNKNOWN, bytes(16))
 
 
 def decode(data: bytes) -> Frame:
@@ -68,7 +68,7 @@ def decode(data: bytes) -> Frame:
         return UNKNOWN
     _, kind, call, part, parts, number = _HEADER.unpack_from(data)
     try:
-        return Frame(Kind(kind), call, part, parts, number, data[OVERHEAD:])
+        return Frame(FrameKind(kind), call, part, parts, number, data[OVERHEAD:])
     except ValueError:
         return UNKNOWN
 

@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.cluster.bus import Bus, BusDownError, NobodyError
-from a2a_bridge.hosting.cluster.frames import OVERHEAD, Frame, Kind
+from a2a_bridge.hosting.cluster.frames import OVERHEAD, Frame, FrameKind
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 
@@ -180,7 +180,7 @@ class Tails:
         if len(self._read_elsewhere) > 10 * _AT_ONCE:
             now = _time()
             self._read_elsewhere = {one: end for one, end in self._read_elsewhere.items() if end > now}
-        return Frame(Kind.DONE, frame.call)
+        return Frame(FrameKind.DONE, frame.call)
 
     # ------------------------------------------------------------------ for readers
 
@@ -293,7 +293,7 @@ class Tails:
             if len(body) > size:
                 continue
             try:
-                await self._bus.request(holder, Frame(Kind.READS, bytes(16), body=body).encode(), _WORD)
+                await self._bus.request(holder, Frame(FrameKind.READS, bytes(16), body=body).encode(), _WORD)
             except (NobodyError, BusDownError, TimeoutError):
                 return told
             for task_id in some:

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from a2a_bridge.ext import A2AError, JsonSyntaxError, Kind, Reason, dumps, invalid_params, loads
+from a2a_bridge.ext import A2AError, BindingKind, JsonSyntaxError, Reason, dumps, invalid_params, loads
 
-KIND: Kind[str, Any] = Kind("TCP+JSON")
+KIND: BindingKind[str, Any] = BindingKind("TCP+JSON")
 
 HEADER = struct.Struct(">I")
 

@@ -12,7 +12,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext, take_side_channel, with_side_channel
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
-from a2a_bridge.dialects import Dialect, Form, Kind, Row, is_older
+from a2a_bridge.dialects import BindingKind, Dialect, Form, Row, is_older
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
 from a2a_bridge.dialects.signed_extras import seal_side_channel
 from a2a_bridge.offload import SMALL
@@ -49,7 +49,7 @@ class ClientSide:
 
     def __init__(
         self,
-        kind: Kind[Any, Any],
+        kind: BindingKind[Any, Any],
         interface: hub.AgentInterface,
         dialect: Dialect,
         options: DialOptions,

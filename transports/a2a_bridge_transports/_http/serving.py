@@ -34,7 +34,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import GAP, resume_id
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import Dialect, Form, Kind, Row, newest_first
+from a2a_bridge.dialects import BindingKind, Dialect, Form, Row, newest_first
 from a2a_bridge.dialects.detect import detect, presume
 from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge.dialects.signed_extras import open_side_channel, seal_side_channel
@@ -81,7 +81,7 @@ class ServerSide(Generic[Index]):
 
     def __init__(
         self,
-        kind: Kind[Any, Any],
+        kind: BindingKind[Any, Any],
         service: Service,
         dialects: Sequence[Dialect],
         index: Callable[[Form[Any, Any]], Index],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import GRPC, Dialect, Kind
+from a2a_bridge.dialects import GRPC, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.asgi import AsgiHost
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class GrpcBinding:
     """`bindings.Binding` for GRPC. What needs grpcio is imported when it is used."""
 
-    kind: Kind[str, bytes] = GRPC
+    kind: BindingKind[str, bytes] = GRPC
     family = "grpc"
 
     def host(self, address: ListenAddress, options: HostOptions) -> GrpcHost:

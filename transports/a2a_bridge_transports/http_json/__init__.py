@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import HTTP_JSON, Dialect, Kind
+from a2a_bridge.dialects import HTTP_JSON, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.mounts import Mounts, canonical
 from a2a_bridge_transports.http_json.server import HttpJsonServer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class HttpJsonBinding:
     """See a2a_bridge.bindings.Binding. HTTP server and HTTP client are imported when they are used."""
 
-    kind: Kind[Any, Any] = HTTP_JSON
+    kind: BindingKind[Any, Any] = HTTP_JSON
     family = "http"
 
     def host(self, address: ListenAddress, options: HostOptions) -> HttpHost:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import JSONRPC, Dialect, Kind
+from a2a_bridge.dialects import JSONRPC, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.mounts import Mounts, canonical
 from a2a_bridge_transports.jsonrpc.server import JsonRpcServer
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class JsonRpcBinding:
     """See a2a_bridge.bindings.Binding. HTTP server and HTTP client are imported when they are used."""
 
-    kind: Kind[Any, Any] = JSONRPC
+    kind: BindingKind[Any, Any] = JSONRPC
     family = "http"
 
     def host(self, address: ListenAddress, options: HostOptions) -> HttpHost:
