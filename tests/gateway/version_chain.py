@@ -39,7 +39,7 @@ class Written:
     #: the parameters beside it, as on the wire
     parameters: Mapping[str, str] = field(default_factory=dict)
     #: the HTTP method, path and query; None for other bindings
-    target: http.Target | None = None
+    target: http.HttpCall | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,7 +236,7 @@ def test_a_tenant_without_a_path_of_its_own_stays_where_it_was() -> None:
     assert exploded("POST", "/message:send", body={"tenant": "acme"}) == {"tenant": "acme"}
 
 
-def imploded(operation: ops.Operation[Any, Any], request: Any) -> list[wire.Target]:
+def imploded(operation: ops.Operation[Any, Any], request: Any) -> list[wire.HttpCall]:
     row = FORM.row(operation)
     assert row is not None
     return wire.implode(row.address, row.encode_request(request))

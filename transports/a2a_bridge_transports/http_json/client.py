@@ -97,7 +97,7 @@ class HttpJsonClient(ClientSide):
                 return
 
     async def _stream(
-        self, row: Row[Any, Any], call: Call[Any, Res], target: wire.Target, body: bytes | None
+        self, row: Row[Any, Any], call: Call[Any, Res], target: wire.HttpCall, body: bytes | None
     ) -> Events:
         headers = self.headers(call)
         if row.extras.parameters is not None:
@@ -138,7 +138,7 @@ class HttpJsonClient(ClientSide):
         return self.decode(row, tree, call.context)
 
     async def _failure(
-        self, row: Row[Any, Any], target: wire.Target, status: int, headers: Mapping[str, str], data: bytes
+        self, row: Row[Any, Any], target: wire.HttpCall, status: int, headers: Mapping[str, str], data: bytes
     ) -> A2AError:
         return await self.parse(data, self._error, row, target, status, headers, data)
 
@@ -146,7 +146,7 @@ class HttpJsonClient(ClientSide):
         """The response in a body; an empty one (204) counts as null."""
         return self.decode(row, _tree(data) if data else None, call.context)
 
-    def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[tuple[wire.Target, bytes | None]]:
+    def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[tuple[wire.HttpCall, bytes | None]]:
         """Where to send the request, and its body. One target except for streams, which some agents serve for
         one method only.
         """
@@ -156,12 +156,12 @@ class HttpJsonClient(ClientSide):
             targets = sorted(targets, key=lambda target: target.method != known)
         return [(target, None if target.body is None else dumps(target.body)) for target in targets]
 
-    def _url(self, target: wire.Target) -> URL:
+    def _url(self, target: wire.HttpCall) -> URL:
         query = "&".join(filter(None, (self._query, target.query)))
         return parse_url(f"{self._base}{target.path}{'?' if query else ''}{query}")
 
     def _error(
-        self, row: Row[Any, Any], target: wire.Target, status: int, headers: Mapping[str, str], data: bytes
+        self, row: Row[Any, Any], target: wire.HttpCall, status: int, headers: Mapping[str, str], data: bytes
     ) -> A2AError:
         url = self._url(target)
         moved = redirect_error(status, headers, url)

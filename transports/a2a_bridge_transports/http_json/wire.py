@@ -46,7 +46,7 @@ class Match(NamedTuple):
     values: tuple[str, ...]
 
 
-class Target(NamedTuple):
+class HttpCall(NamedTuple):
     """Where a request goes: method, path (percent-encoded, below the interface's URL), query, body tree."""
 
     method: str
@@ -182,13 +182,13 @@ def explode(match: Match, query: str, body: Json) -> Json:
     return tree
 
 
-def implode(address: HttpAddress, tree: JsonObject) -> list[Target]:
+def implode(address: HttpAddress, tree: JsonObject) -> list[HttpCall]:
     """The targets for a request, best first. Raises INVALID_PARAMS if a member that paths need is empty.
 
     A tenant goes into the path if any rule has a place for it; without a tenant such rules are not used.
     """
     tenant = bool(tree.get("tenant"))
-    fitting: list[Target] = []
+    fitting: list[HttpCall] = []
     for rule in address.rules:
         members = _VARIABLE.findall(rule.template)
         if ("tenant" in members) == tenant and all(tree.get(name) for name in members):
@@ -201,17 +201,17 @@ def implode(address: HttpAddress, tree: JsonObject) -> list[Target]:
     return fitting
 
 
-def _target(rule: HttpRule, members: list[str], tree: JsonObject) -> Target:
+def _target(rule: HttpRule, members: list[str], tree: JsonObject) -> HttpCall:
     path = _VARIABLE.sub(lambda match: _encode(str(tree[match[1]])), rule.template)
     rest = {name: value for name, value in tree.items() if name not in members}
     if rule.body:
-        return Target(rule.method, path, "", rest)
+        return HttpCall(rule.method, path, "", rest)
     pairs: list[tuple[str, str]] = []
     for name, value in rest.items():
         if name not in rule.query:
             raise invalid_params(name, "cannot be sent in a query")
         pairs.extend((name, _query_text(item)) for item in (value if isinstance(value, list) else [value]))
-    return Target(rule.method, path, urlencode(pairs, quote_via=quote), None)
+    return HttpCall(rule.method, path, urlencode(pairs, quote_via=quote), None)
 
 
 def error_in(tree: Json) -> bool:

@@ -56,7 +56,7 @@ _OUTCOME = text(
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class SqlJob:
     """Work in the transaction that is no change of a task. Afterwards either result or error is set."""
 
     work: Callable[[Connection], Any]
@@ -66,7 +66,7 @@ class Job:
     error: Exception | None = None
 
 
-class Session(NamedTuple):
+class ServerSession(NamedTuple):
     """Identifies a connection in PostgreSQL."""
 
     process: int
@@ -74,11 +74,11 @@ class Session(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class SqlGroup:
     """The content of one transaction."""
 
     changes: list[TaskChange]
-    jobs: list[Job]
+    jobs: list[SqlJob]
     #: changes of tasks that another process owns
     lost: list[TaskChange] = field(default_factory=list)
     #: changes that the database will never accept
@@ -88,7 +88,7 @@ class Group:
     #: number of notifications that were added
     deliveries: int = 0
     #: the connection of the last attempt, on PostgreSQL
-    session: Session | None = None
+    session: ServerSession | None = None
     #: the transaction id of the last attempt, on PostgreSQL
     number: str | None = None
 
@@ -103,9 +103,9 @@ class Committer:
         self._database = database
         self._stripe = stripe
         self._connection: Connection | None = None
-        self._session: Session | None = None
+        self._session: ServerSession | None = None
 
-    def perform(self, group: Group) -> None:
+    def perform(self, group: SqlGroup) -> None:
         """Writes a group durably. Raises the errors of the database; then the group may be
         performed again.
         """
@@ -118,7 +118,7 @@ class Committer:
             self.close()
             raise
 
-    def prepare(self, group: Group) -> Transaction | None:
+    def prepare(self, group: SqlGroup) -> Transaction | None:
         """Everything but the commit. Returns the transaction to commit; None if that has happened already."""
         connection = self._open()
         self._end(connection, group.session)
@@ -146,7 +146,7 @@ class Committer:
                 self._remove_unstorable(connection, group)
         raise RuntimeError("a group of writes does not come to an end")
 
-    def commit(self, group: Group, transaction: Transaction) -> None:
+    def commit(self, group: SqlGroup, transaction: Transaction) -> None:
         """Commits the result of `prepare`."""
         group.in_doubt = True
         transaction.commit()
@@ -175,10 +175,10 @@ class Committer:
             self._database.hasten(self._connection)
             if not self._database.sqlite:
                 with self._connection.begin():
-                    self._session = Session(*self._connection.execute(_SESSION).one())
+                    self._session = ServerSession(*self._connection.execute(_SESSION).one())
         return self._connection
 
-    def _execute(self, connection: Connection, group: Group) -> bool:
+    def _execute(self, connection: Connection, group: SqlGroup) -> bool:
         changes = group.changes
         group.session, group.number = self._session, None
         changes.sort(key=_id_of)
@@ -191,7 +191,7 @@ class Committer:
             self._do(connection, job)
         return True
 
-    def _write(self, connection: Connection, group: Group) -> bool:
+    def _write(self, connection: Connection, group: SqlGroup) -> bool:
         changes = group.changes
         opened = [one for one in changes if one.row.version > 1 and not one.segments and not one.row.body]
         if opened and len(_written(connection, opened)) < len(opened):
@@ -227,7 +227,7 @@ class Committer:
         driver: Any = connection.connection.driver_connection
         return nullcontext() if self._database.sqlite else driver.pipeline()
 
-    def _do(self, connection: Connection, job: Job) -> None:
+    def _do(self, connection: Connection, job: SqlJob) -> None:
         point: NestedTransaction = connection.begin_nested()
         job.result = job.error = None
         try:
@@ -240,7 +240,7 @@ class Committer:
             self._require_numbers(connection, error)
             job.error = error
 
-    def _is_committed(self, connection: Connection, group: Group) -> bool:
+    def _is_committed(self, connection: Connection, group: SqlGroup) -> bool:
         if not group.changes:
             return False
         with connection.begin():
@@ -257,7 +257,7 @@ class Committer:
         # A later version is another process's, which can normally exist only after a release here.
         return not wanted[0].holder
 
-    def _end(self, connection: Connection, session: Session | None) -> None:
+    def _end(self, connection: Connection, session: ServerSession | None) -> None:
         """Makes sure that a broken connection no longer commits or locks. Raises until that is certain.
 
         Its server may notice the disconnection only after hours.
@@ -276,7 +276,7 @@ class Committer:
             outcome: str | None = connection.scalar(_OUTCOME, {"number": number})
         return outcome
 
-    def _remove_lost(self, connection: Connection, group: Group) -> bool:
+    def _remove_lost(self, connection: Connection, group: SqlGroup) -> bool:
         """Removes the changes of tasks that another process has written. Returns True if there were any."""
         with connection.begin():
             found = _written(connection, group.changes)
@@ -286,7 +286,7 @@ class Committer:
             (group.changes if fits else group.lost).append(one)
         return len(group.lost) > lost
 
-    def _remove_unstorable(self, connection: Connection, group: Group) -> None:
+    def _remove_unstorable(self, connection: Connection, group: SqlGroup) -> None:
         """Removes changes that cannot be stored at all, by trying them one by one."""
         accepted: list[TaskChange] = []
         for change in group.changes:
@@ -312,7 +312,7 @@ class Committer:
     def _try(self, connection: Connection, changes: list[TaskChange]) -> None:
         trial = connection.begin()
         try:
-            self._write(connection, Group(changes, []))
+            self._write(connection, SqlGroup(changes, []))
         finally:
             trial.rollback()
 
@@ -329,7 +329,7 @@ def _id_of(change: TaskChange) -> str:
     return change.row.task_id
 
 
-def _order_of(job: Job) -> tuple[str, ...]:
+def _order_of(job: SqlJob) -> tuple[str, ...]:
     return job.order
 
 

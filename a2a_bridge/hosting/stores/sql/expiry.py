@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, select, tuple_
 
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.hosting.stores.records import Expiry, Place
-from a2a_bridge.hosting.stores.sql.commit import Job
+from a2a_bridge.hosting.stores.sql.commit import SqlJob
 from a2a_bridge.hosting.stores.sql.counts import Counted
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.push import forget
@@ -28,17 +28,17 @@ _BATCH = 200
 #: updates the counters for changed or deleted tasks, in a transaction
 Count = Callable[[Connection, Iterable[Counted]], None]
 #: writes a job with the next group
-Write = Callable[[Job], Awaitable[Any]]
+Write = Callable[[SqlJob], Awaitable[Any]]
 
 
 async def delete_expired(expiry: Expiry, database: Database, write: Write, count: Count) -> None:
     """Deletes everything that has expired. Raises UNAVAILABLE if the store does not work."""
-    while await write(Job(partial(_delete_sends, before=expiry.sends))) == _BATCH:
+    while await write(SqlJob(partial(_delete_sends, before=expiry.sends))) == _BATCH:
         pass
     if expiry.tasks is not None:
         await _each(database, write, _next_tasks, expiry.tasks, partial(_delete_tasks, count=count))
     await _each(database, write, _next_logs, expiry.events, _delete_logs)
-    await write(Job(_empty_counters))
+    await write(SqlJob(_empty_counters))
 
 
 async def _each(
@@ -55,7 +55,7 @@ async def _each(
         # The deletion checks again whether they have ended; here most are only read.
         due = await database.read(partial(_list_ended, task_ids=found, before=before))
         if due:
-            await write(Job(partial(remove, task_ids=due)))
+            await write(SqlJob(partial(remove, task_ids=due)))
 
 
 def _delete_sends(connection: Connection, before: float) -> int:

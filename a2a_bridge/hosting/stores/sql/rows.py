@@ -33,7 +33,7 @@ from a2a_bridge.hosting.stores.records import (
 )
 from a2a_bridge.hosting.stores.segments import Segment
 from a2a_bridge.hosting.stores.sql import tasks as reading
-from a2a_bridge.hosting.stores.sql.commit import Committer, Group, Job
+from a2a_bridge.hosting.stores.sql.commit import Committer, SqlGroup, SqlJob
 from a2a_bridge.hosting.stores.sql.database import Database, build_insert, cause, is_database_error
 from a2a_bridge.hosting.stores.sql.expiry import delete_expired
 from a2a_bridge.hosting.stores.sql.schema import replicas, sends
@@ -67,7 +67,7 @@ class _Writing(NamedTuple):
     """A group, what it was made of, and who waits for it."""
 
     changes: Sequence[Any]
-    group: Group
+    group: SqlGroup
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
 
@@ -123,7 +123,7 @@ class SqlRecords:
     # ------------------------------------------------------------------ writing
 
     async def write(self, changes: Sequence[Any], /) -> Sequence[Any]:
-        """Also takes a Job, whose result is that of its work."""
+        """Also takes a SqlJob, whose result is that of its work."""
         last = self._last
         group = last.group if last is not None and last.changes is changes else _group(changes)
         loop = asyncio.get_running_loop()
@@ -137,7 +137,7 @@ class SqlRecords:
         plain = not (group.jobs or group.lost or group.rejected)
         return [None] * len(changes) if plain else _results(changes, group)
 
-    async def delete_expired(self, expiry: Expiry, write: Callable[[Job], Awaitable[Any]], /) -> None:
+    async def delete_expired(self, expiry: Expiry, write: Callable[[SqlJob], Awaitable[Any]], /) -> None:
         await delete_expired(expiry, self._database, write, self.committer.count)
 
     async def close(self) -> None:
@@ -147,7 +147,7 @@ class SqlRecords:
         if self._thread.is_alive():
             log.error("the store does not answer; the last changes may be lost")
 
-    def _on_commit(self, group: Group) -> None:
+    def _on_commit(self, group: SqlGroup) -> None:
         """Tells the other processes what was committed. Here there are none."""
 
     def _work(self) -> None:
@@ -180,7 +180,7 @@ class SharedSqlRecords(SqlRecords):
     def me(self) -> str:
         return self._beside.me
 
-    def _on_commit(self, group: Group) -> None:
+    def _on_commit(self, group: SqlGroup) -> None:
         commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]
         self._beside.publish(commits, deliveries=group.deliveries > 0)
 
@@ -194,19 +194,19 @@ def _finish(done: asyncio.Future[None], error: Exception | None) -> None:
         done.set_exception(error)
 
 
-def _group(changes: Sequence[Any]) -> Group:
+def _group(changes: Sequence[Any]) -> SqlGroup:
     tasks: list[TaskChange] = []
-    jobs: list[Job] = []
+    jobs: list[SqlJob] = []
     for change in changes:
         if isinstance(change, TaskChange):
             tasks.append(change)
         elif isinstance(change, SentChange):
             scope, message_id, *_ = change
             # The position of the row in the locking order of groups.
-            jobs.append(Job(_Sending(change), order=("sends", *scope, message_id)))
+            jobs.append(SqlJob(_Sending(change), order=("sends", *scope, message_id)))
         else:
             jobs.append(change)
-    return Group(tasks, jobs)
+    return SqlGroup(tasks, jobs)
 
 
 def _commit(change: TaskChange, *, lost: bool = False) -> Committed:
@@ -215,7 +215,7 @@ def _commit(change: TaskChange, *, lost: bool = False) -> Committed:
     return Committed(row.task_id, row.version, first, events, row.ended, lost or not row.holder)
 
 
-def _results(changes: Sequence[Any], group: Group) -> list[Any]:
+def _results(changes: Sequence[Any], group: SqlGroup) -> list[Any]:
     gone: dict[int, Any] = {id(change): CONFLICT for change in group.lost}
     gone |= {id(change): internal_error() for change in group.rejected}
     jobs = iter(group.jobs)

@@ -13,7 +13,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.cluster.tails import Position
 from a2a_bridge.hosting.stores.errors import unavailable
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.sql.commit import Job
+from a2a_bridge.hosting.stores.sql.commit import SqlJob
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox, SqlPushConfigStore
 from a2a_bridge.hosting.stores.sql.rows import ClusterMembership, SharedSqlRecords, SqlRecords
@@ -59,7 +59,7 @@ class SqlStore(StoreBase):
         """Runs `work` in the next transaction, and returns its result once that is durable. `work` must be
         idempotent.
 
-        order: see Job. Raises the errors of `work`, and UNAVAILABLE.
+        order: see SqlJob. Raises the errors of `work`, and UNAVAILABLE.
         """
-        result: Result = await self.writer.write(Job(work, order))
+        result: Result = await self.writer.write(SqlJob(work, order))
         return result
