@@ -123,6 +123,16 @@ class Running:
         return await self.ended()
 
 
+async def logged(running: Running, text: str) -> str:
+    """The next line of the log with a text."""
+    assert running.process.stderr is not None
+    async with asyncio.timeout(PATIENCE):
+        while line := (await running.process.stderr.readline()).decode():
+            if text in line:
+                return line
+    raise AssertionError(f"the log ends without {text!r}")
+
+
 @asynccontextmanager
 async def serving(*arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
     """A serving command, from its ready line on; it is stopped at the end unless the test has done so."""

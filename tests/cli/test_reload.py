@@ -18,7 +18,7 @@ from a2a_bridge.cli import reload as reload_module
 from a2a_bridge.cli.flags import ConfigFlags, flag
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.reload import Reloader
-from tests.cli.commands import Running, serving
+from tests.cli.commands import logged, serving
 from tests.patience import PATIENCE
 
 AGENT = '''
@@ -193,16 +193,6 @@ def configuration(file: Path, **options: Any) -> Path:
     ]
     file.write_text("\n".join(lines))
     return file
-
-
-async def logged(running: Running, text: str) -> str:
-    """The next line of the log with a text."""
-    assert running.process.stderr is not None
-    async with asyncio.timeout(PATIENCE):
-        while line := (await running.process.stderr.readline()).decode():
-            if text in line:
-                return line
-    raise AssertionError(f"the log ends without {text!r}")
 
 
 async def sent(url: str, *texts: str) -> Any:
