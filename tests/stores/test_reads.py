@@ -28,6 +28,8 @@ def _noted(engine: Any) -> Iterator[list[bool]]:
 
 async def test_a_task_is_read_with_one_statement_and_many_with_few(postgres_url: str) -> None:
     async with open_sql_store(postgres_url, StoreOptions(lease=600.0)) as store:
+        # Its first round would be counted on a busy machine.
+        await store.janitor.close()
         for number in range(40):
             author = Author(store).begin(f"t{number}")
             author.chunk("x" * 1000)
