@@ -61,6 +61,9 @@ class Machines:
         #: seconds of the longest call
         self.longest = 0.0
         self.places: list[Place] = []
+        #: clients of processes that have ended, until the end: a client of gRPC that is closed cancels streams
+        #: whose readers have not yet seen that they are broken
+        self._former = AsyncExitStack()
         #: acknowledged tasks, and the pieces that each reader was shown
         self.tasks: dict[str, str] = {}
         self.shown: dict[str, int] = {}
@@ -83,6 +86,7 @@ class Machines:
             await asyncio.gather(*map(self._start, self.places))
             yield
         finally:
+            await self._former.aclose()
             for place in self.places:
                 await place.stack.aclose()
                 await place.database.close()
@@ -322,8 +326,7 @@ class Machines:
             place.callers = []  # as a load balancer does before
             await served.stop()
         place.callers = []
-        await place.stack.aclose()
-        place.stack = AsyncExitStack()
+        await self._former.enter_async_context(place.stack.pop_all())
         await self._start(place)
 
 
