@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.extras import load
 from a2a_bridge.discovery import endpoint, fetch, json_object
+from a2a_bridge.signing.keys import SMALLEST_RSA
 
 _log = logging.getLogger("a2a_bridge.auth")
 
@@ -32,7 +33,6 @@ UNKNOWN_INTERVAL = 60.0
 _RETRY = 2.0
 #: keys of one set
 _MOST_KEYS = 100
-_SMALLEST_RSA = 2048
 
 
 class KeySetSource:
@@ -161,9 +161,9 @@ class KeySetSource:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about small keys, which are left out below
                 key = self._jwk.import_key({name: value for name, value in row.items() if name != "d"})
-            if row["kty"] == "RSA" and key.public_key.key_size < _SMALLEST_RSA:
+            if row["kty"] == "RSA" and key.public_key.key_size < SMALLEST_RSA:
                 _log.warning(
-                    "a key of %s is not used: RSA with less than %d bits", self._issuer, _SMALLEST_RSA
+                    "a key of %s is not used: RSA with less than %d bits", self._issuer, SMALLEST_RSA
                 )
                 return None
         except Exception as error:  # noqa: BLE001  the library reports bad keys with many exceptions

@@ -16,13 +16,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from a2a_bridge.core.extras import load
-from a2a_bridge.signing.keys import SMALLEST_RSA, signing_key
+from a2a_bridge.signing.keys import SMALLEST_RSA, key_set, signing_key
 
 SIGNATURE_HEADER = "X-A2A-Notification-Signature"
 SECRET_PREFIX = "whsec_"  # noqa: S105  only the prefix
@@ -66,7 +65,7 @@ class Signer:
 
     def jwks(self) -> bytes:
         """The JSON Web Key Set for verification."""
-        return json.dumps({"keys": [one.public() for one in self._keys]}).encode()
+        return key_set(self._keys)
 
 
 def secret_of(token: str) -> bytes | None:

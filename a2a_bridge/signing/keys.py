@@ -78,6 +78,11 @@ def suits(key: Any, algorithm: str) -> bool:
     return key.key_type != "RSA" or bool(key.public_key.key_size >= SMALLEST_RSA)
 
 
+def key_set(keys: Sequence[SigningKey]) -> bytes:
+    """The JWKS with the public parts of private keys."""
+    return json.dumps({"keys": [one.public() for one in keys]}).encode()
+
+
 def merge_key_sets(documents: Sequence[bytes]) -> bytes:
     """One JWKS with the keys of several, each once."""
     rows: list[Any] = []

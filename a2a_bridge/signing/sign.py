@@ -18,7 +18,7 @@ from typing import Any, cast
 from a2a_bridge.codec import JsonObject, dumps, loads
 from a2a_bridge.core.extras import load
 from a2a_bridge.signing.canonical import INTERFACES, SIGNATURES, canonical, keep_filled, keep_known, whole
-from a2a_bridge.signing.keys import SigningKey, merge_key_sets, signing_key
+from a2a_bridge.signing.keys import SigningKey, key_set, signing_key
 
 
 class CardSigner:
@@ -50,7 +50,7 @@ class CardSigner:
 
     def jwks(self) -> bytes:
         """The JSON Web Key Set for verification."""
-        return merge_key_sets([dumps({"keys": [one.public() for one in self._keys]})])
+        return key_set(self._keys)
 
     def _signature(self, text: bytes) -> JsonObject:
         first = self._keys[0]
