@@ -13,7 +13,6 @@ import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select
@@ -75,7 +74,7 @@ class _Writing(NamedTuple):
 class SqlRecords:
     """Implements Records.
 
-    me: returns the name of this process in `replicas`; empty on SQLite, where that table names nobody.
+    me: returns the name of this process in `replicas`; empty on SQLite, where that table has no rows.
     stripe: see Committer.
     """
 
@@ -107,12 +106,9 @@ class SqlRecords:
         return await self._database.read(lambda connection: reading.page(connection, scope, query, after))
 
     async def held(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
-        read = partial(self._database.read, snapshot=False)
-        found = await read(lambda connection: reading.list_orphans(connection, limit))
-        if found:
-            return found
-        me = self._me()
-        return await read(lambda connection: reading.at_work(connection, me))
+        return await self._database.read(
+            lambda connection: reading.list_orphans(connection, limit), snapshot=False
+        )
 
     async def read_sent(self, scope: Scope, message_id: str, /) -> SentRow | None:
         me = self._me()
@@ -148,7 +144,7 @@ class SqlRecords:
             log.error("the store does not answer; the last changes may be lost")
 
     def _on_commit(self, group: SqlGroup) -> None:
-        """Tells the other processes what was committed. Here there are none."""
+        """Publishes a commit to the other processes. SQLite has none."""
 
     def _work(self) -> None:
         while (writing := self._inbox.get()) is not None:
@@ -179,6 +175,14 @@ class SharedSqlRecords(SqlRecords):
     @property
     def me(self) -> str:
         return self._beside.me
+
+    async def held(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
+        """If there are no orphans, the working tasks that this replica holds."""
+        found = await super().held(limit)
+        if found:
+            return found
+        me = self.me
+        return await self._database.read(lambda connection: reading.at_work(connection, me), snapshot=False)
 
     def _on_commit(self, group: SqlGroup) -> None:
         commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]
