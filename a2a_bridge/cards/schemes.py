@@ -1,4 +1,4 @@
-"""The security of cards: what is left out, and for whom.
+"""Security schemes and requirements in cards.
 
 Rules about schemes of older cards that 1.0 cannot express:
 1. A scheme of 0.x of unknown type, or an OAuth 2 scheme without a flow that 1.0 has, is a scheme without

@@ -1,4 +1,4 @@
-"""JSON that every reader reads in the same way, for what is signed."""
+"""Strict JSON, for signed documents: all readers have to read the same content."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ T = TypeVar("T")
 _LOOKS = 3
 
 
-class _Place(NamedTuple):
+class _ForwardedPosition(NamedTuple):
     """The queue position of a message that was forwarded."""
 
     #: None if only another replica knows it: as far as known here, its turn has not come. 0 if its run is
@@ -112,7 +112,7 @@ class ForwardingService:
             if taken is None:
                 return None
             scope = scope_of(call.request, call.context)
-            return await open_stream(self._readers.from_snapshot(scope, taken, _Place(0)))
+            return await open_stream(self._readers.from_snapshot(scope, taken, _ForwardedPosition(0)))
 
         return await _at_owner(other, remote, local, accepted)
 
@@ -128,7 +128,7 @@ class ForwardingService:
         reading = self._readers.begin(scope_of(call.request, call.context), task.id, last)
         try:
             yield first
-            async for event in reading.events(_Place(None)):
+            async for event in reading.events(_ForwardedPosition(None)):
                 yield event
                 asks = state_of(event.message) == hub.TASK_STATE_INPUT_REQUIRED
                 if asks and not await replica.continues_after(call_id, number_of(event.id) or 0):
