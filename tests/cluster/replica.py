@@ -269,8 +269,9 @@ class Replica:
             now = self.world.database.tasks[task_id]
             if doubt and now.version == version + (make is None) and now.holder == me:
                 return True
-            free = now.holder in ("", me) or now.holder not in self.world.database.replicas
-            if make is not None or now.version != version or not free:
+            replicas = self.world.database.replicas
+            free = now.holder in ("", me) or now.holder not in replicas
+            if make is not None or now.version != version or not free or me not in replicas:
                 return False
             now.version += 1
             now.holder = me

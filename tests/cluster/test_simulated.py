@@ -19,6 +19,11 @@ def test_every_caller_gets_a_true_answer_in_bounded_time(portion: int) -> None:
     assert sum(one.faults for one in outcomes) > PORTION
 
 
+@pytest.mark.parametrize("seed", [9203997, 9228089])
+def test_a_call_that_waited_for_a_suspended_replica_is_not_executed_again(seed: int) -> None:
+    assert run(seed).wrong == []
+
+
 async def test_real_replicas_keep_the_rule() -> None:
     """The short form of `make cluster`: real processes, PostgreSQL, NATS, and a proxy between them."""
     faults, wrong = await real(1, 8.0)

@@ -11,7 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from a2a_bridge.hosting.ports import VersionConflictError
 from a2a_bridge.hosting.stores import StoreOptions, open_store
+from a2a_bridge.testing.store_scene import Author, found
 from tests.postgres import Postgres
 from tests.replicas.conftest import LEASE, PATIENCE, until
 from tests.stores.conftest import filled
@@ -89,6 +91,26 @@ async def test_a_replica_declared_dead_releases_its_tasks_and_continues_under_a_
     await until(lambda: "lost" in happened)
     assert one._beside.me != before
     assert _alive(fleet.url) == {one._beside.me}
+
+
+async def test_one_that_was_declared_dead_acquires_no_task_under_its_old_name(fleet: Fleet) -> None:
+    one, _ = await fleet.join()
+    one._beside._living.cancel()  # so it does not learn of it
+    await Author(one).begin("t").release()
+    author = await Author(one).begin("u").sync()
+    await Author(one).begin("v").release()
+    with psycopg.connect(fleet.url, autocommit=True) as connection:
+        connection.execute("DELETE FROM replicas")
+        with pytest.raises(VersionConflictError):
+            await Author(one).reopen("t")
+        # What it has, it keeps until another replica takes it over; a release is a release.
+        author.chunk("more")
+        await author.release()
+        ((holder, version),) = connection.execute("SELECT holder, version FROM tasks WHERE id = 't'")
+        assert (holder, version) == ("", (await found(one, "t")).version)
+        connection.execute("INSERT INTO replicas (id, beat) VALUES (%s, 0)", [one._beside.me])
+    await (await Author(one).reopen("v")).release()
+    assert author.lost == 0
 
 
 async def test_an_unexpected_error_does_not_end_the_heartbeat(

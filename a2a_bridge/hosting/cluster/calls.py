@@ -8,6 +8,8 @@ Rules:
 3. Errors come back unchanged. A caller that leaves does not stop accepted work.
 4. Every call has an end: the response, the death of the receiver as the database sees it, or UNAVAILABLE
    after a time without any response.
+5. A call is for a replica under one name. Once that was declared dead, the caller may execute the call
+   itself. So the receiver does not: neither a late copy, nor under its new name a call that has begun.
 """
 
 from __future__ import annotations
@@ -170,7 +172,11 @@ class ReplicaClient:
         context = call.context
         now = asyncio.get_running_loop().time()
         left = None if context.deadline is None else max(0.0, context.deadline - now)
-        head = {"operation": call.operation.name, "context": encode_context(context, left)}
+        head = {
+            "operation": call.operation.name,
+            "context": encode_context(context, left),
+            "holder": self._holder,
+        }
         data = document(head, body)
         answer: dict[str, Any]
         size = self._bus.most - OVERHEAD
@@ -259,10 +265,14 @@ class _Served:
 
 
 class ReplicaServer:
-    """Executes the calls of other replicas with a service, which must not forward them again."""
+    """Executes the calls of other replicas with a service, which must not forward them again.
 
-    def __init__(self, service: Service, most: Callable[[], int]) -> None:
+    me: the present name of this replica; most: of the bus.
+    """
+
+    def __init__(self, service: Service, me: Callable[[], str], most: Callable[[], int]) -> None:
         self._service = service
+        self._me = me
         self._most = most
         self._form = form()
         self._rows = {row.operation.name: row for row in self._form.rows}
@@ -298,6 +308,12 @@ class ReplicaServer:
         for served in list(self._calls.values()):
             if served.result is not None:
                 self._stop(served)
+
+    def on_rename(self) -> None:
+        """Ends all calls: this replica was declared dead, and has a new name (rule 5)."""
+        for served in self._calls.values():
+            if served.task is not None:
+                served.task.cancel()
 
     # ------------------------------------------------------------------ answers
 
@@ -353,6 +369,8 @@ class ReplicaServer:
         context = CallContext()
         try:
             head, body = undocument(data)
+            if head.get("holder", self._me()) != self._me():  # older versions do not say it
+                raise OwnerLostError  # noqa: TRY301  answered as any other error
             context = decode_context(head["context"])
             row = self._rows.get(head["operation"])
             if row is None:

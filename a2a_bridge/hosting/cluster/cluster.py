@@ -188,7 +188,7 @@ class Cluster:
 
     def serve(self, service: Service, /) -> None:
         """See Remote."""
-        self._server = ReplicaServer(service, lambda: self._bus.most)
+        self._server = ReplicaServer(service, lambda: self.me, lambda: self._bus.most)
 
     def takes(self, task_id: str, /) -> bool:
         """See Remote."""
@@ -242,6 +242,8 @@ class Cluster:
         """See MembershipListener."""
         self.me = me
         self._bus.rename(me)
+        if self._server is not None:
+            self._server.on_rename()
         if self._store is not None:
             self._store.let_go()
 

@@ -13,7 +13,8 @@ Rules:
    given others, which write with the same groups (`sql/push.py`). The store in memory is no driver either:
    rows and groups would cost it a third more CPU per short task.
 6. A driver for one process says `""` for each holder that it reads: nobody else holds anything. One for
-   several processes names the live one.
+   several processes names the live one, and lets a process that was declared dead acquire no lease: a change
+   with a holder and without segments and body is a CONFLICT then.
 """
 
 from __future__ import annotations

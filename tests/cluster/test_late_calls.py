@@ -1,0 +1,93 @@
+"""A call reaches a replica after that was declared dead: its caller may have executed it meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.hosting.cluster.calls import ReplicaServer
+from a2a_bridge.hosting.cluster.frames import Frame, FrameKind, document, encode_context, form, undocument
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.patience import PATIENCE
+
+REQUEST = hub.CancelTaskRequest(id="t")
+
+
+class Agent:
+    """Implements Service: a call waits until `works` is set."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.ended: list[str] = []
+        self.began = asyncio.Event()
+        self.works = asyncio.Event()
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        self.begun += 1
+        self.began.set()
+        try:
+            await self.works.wait()
+        except asyncio.CancelledError:
+            self.ended.append("canceled")
+            raise
+        self.ended.append(call.request.id)
+        return hub.Task(id=call.request.id)
+
+    async def stream(self, _: Call[Any, Any], /) -> AsyncIterator[Any]:
+        raise AssertionError
+        yield
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.agent = Agent()
+        self.me = "before"
+        self.server = ReplicaServer(self.agent, lambda: self.me, lambda: 1000)
+
+    async def response(self, call_id: bytes, *, holder: str | None) -> dict[str, Any]:
+        """The head of the response to a call for a holder; None: the caller's version does not name it."""
+        row = form().row(ops.CANCEL_TASK)
+        assert row is not None
+        head: dict[str, Any] = {
+            "operation": row.operation.name,
+            "context": encode_context(CallContext(), None),
+        }
+        if holder is not None:
+            head["holder"] = holder
+        body = document(head, row.encode_request(REQUEST))
+        async with asyncio.timeout(PATIENCE):
+            frame = await self.server.answer(Frame(FrameKind.CALL, call_id, body=body))
+        assert frame.kind is FrameKind.DONE
+        return undocument(frame.body)[0]
+
+
+async def test_a_call_for_the_earlier_name_is_not_executed() -> None:
+    scene = Scene()
+    scene.me = "after"
+    assert (await scene.response(b"c" * 16, holder="before"))["elsewhere"]
+    assert not scene.agent.begun
+
+
+async def test_a_call_for_the_present_name_is_executed() -> None:
+    scene = Scene()
+    scene.agent.works.set()
+    assert "elsewhere" not in await scene.response(b"c" * 16, holder="before")
+    assert "elsewhere" not in await scene.response(b"d" * 16, holder=None)
+    assert scene.agent.ended == ["t", "t"]
+
+
+async def test_a_call_that_has_begun_ends_with_the_name() -> None:
+    scene = Scene()
+    response = asyncio.ensure_future(scene.response(b"c" * 16, holder="before"))
+    async with asyncio.timeout(PATIENCE):
+        await scene.agent.began.wait()
+    scene.me = "after"
+    scene.server.on_rename()
+    assert (await response)["elsewhere"]
+    assert scene.agent.ended == ["canceled"]
+    # Its caller repeats it.
+    assert (await scene.response(b"c" * 16, holder="before"))["elsewhere"]
+    assert scene.agent.begun == 1
