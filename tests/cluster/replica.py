@@ -263,13 +263,14 @@ class Replica:
         wanted = True
 
         def execute(doubt: bool) -> bool:
+            replicas = self.world.database.replicas
             if make is not None and task_id not in self.world.database.tasks:
-                make()
-                return True
+                if me in replicas:
+                    make()
+                return me in replicas
             now = self.world.database.tasks[task_id]
             if doubt and now.version == version + (make is None) and now.holder == me:
                 return True
-            replicas = self.world.database.replicas
             free = now.holder in ("", me) or now.holder not in replicas
             if make is not None or now.version != version or not free or me not in replicas:
                 return False

@@ -13,7 +13,7 @@ import pytest
 
 from a2a_bridge.hosting.ports import VersionConflictError
 from a2a_bridge.hosting.stores import StoreOptions, open_store
-from a2a_bridge.testing.store_scene import Author, found
+from a2a_bridge.testing.store_scene import COMPLETED, Author, found
 from tests.postgres import Postgres
 from tests.replicas.conftest import LEASE, PATIENCE, until
 from tests.stores.conftest import filled
@@ -93,7 +93,7 @@ async def test_a_replica_declared_dead_releases_its_tasks_and_continues_under_a_
     assert _alive(fleet.url) == {one._beside.me}
 
 
-async def test_one_that_was_declared_dead_acquires_no_task_under_its_old_name(fleet: Fleet) -> None:
+async def test_one_that_was_declared_dead_begins_with_no_task_under_its_old_name(fleet: Fleet) -> None:
     one, _ = await fleet.join()
     one._beside._living.cancel()  # so it does not learn of it
     await Author(one).begin("t").release()
@@ -103,11 +103,19 @@ async def test_one_that_was_declared_dead_acquires_no_task_under_its_old_name(fl
         connection.execute("DELETE FROM replicas")
         with pytest.raises(VersionConflictError):
             await Author(one).reopen("t")
+        for end in (False, True):
+            late = Author(one).begin(f"late {end}")
+            if end:
+                late.status(COMPLETED)
+            with pytest.raises(VersionConflictError):
+                await late.sync()
+            assert late.lost == 1
         # What it has, it keeps until another replica takes it over; a release is a release.
         author.chunk("more")
         await author.release()
         ((holder, version),) = connection.execute("SELECT holder, version FROM tasks WHERE id = 't'")
         assert (holder, version) == ("", (await found(one, "t")).version)
+        assert connection.execute("SELECT id FROM tasks WHERE id LIKE 'late%'").fetchall() == []
         connection.execute("INSERT INTO replicas (id, beat) VALUES (%s, 0)", [one._beside.me])
     await (await Author(one).reopen("v")).release()
     assert author.lost == 0

@@ -391,6 +391,30 @@ async def test_a_message_that_is_sent_again_to_another_replica_is_worked_on_once
     assert [run.text for run in steps.runs] == ["go", "more"]
 
 
+async def test_a_message_of_one_that_was_taken_for_dead_leads_to_one_task(beside: Any) -> None:
+    gate = Gate()
+
+    async def slow(run: Run) -> AsyncIterator[Any]:
+        await gate.wait()
+        yield run.status("completed", "too late")
+
+    async def quick(run: Run) -> AsyncIterator[Any]:
+        yield run.status("completed")
+
+    one = await beside(agent_of(slow), idempotent_sends=True)
+    two = await beside(agent_of(quick), idempotent_sends=True)
+    first = asyncio.create_task(one.send("go"))
+    await gate.reached()
+    one.store._beside._living.cancel()  # it does not learn of it
+    await asyncio.to_thread(_bury, one.store._beside._session._url, one.store._beside.me)
+    task = await two.send("go")
+    assert task.status.state == COMPLETED
+    gate.open()
+    with rejected(Reason.UNAVAILABLE):
+        await first
+    assert [one.id for one in (await two.list()).tasks] == [task.id]
+
+
 def deaf(talk: Talk) -> None:
     """It answers no calls any more."""
     talk.store._beside._server.answer = _never

@@ -316,7 +316,7 @@ class TaskLease:
             time.time(),
         )
         segments = pack(self.task_id, self.last - len(events) + 1, data)
-        change = TaskChange(row, segments, before, data, self.push)
+        change = TaskChange(row, segments, before, data, self.push, me)
         return Pending(self, self._submitted, change, events, data, ended, size)
 
     def settle(self, pending: Pending) -> None:

@@ -13,8 +13,10 @@ Rules:
    given others, which write with the same groups (`sql/push.py`). The store in memory is no driver either:
    rows and groups would cost it a third more CPU per short task.
 6. A driver for one process says `""` for each holder that it reads: nobody else holds anything. One for
-   several processes names the live one, and lets a process that was declared dead acquire no lease: a change
-   with a holder and without segments and body is a CONFLICT then.
+   several processes names the live one.
+7. With several processes, one that was declared dead must not begin with a task: others may have executed the
+   call for which it does so. A change that creates a task (version 1), or only acquires its lease (a holder,
+   neither segments nor body), is a CONFLICT if `by` is dead.
 """
 
 from __future__ import annotations
@@ -83,6 +85,8 @@ class TaskChange(NamedTuple):
     events: Sequence[bytes] = ()
     #: True if the events belong into the outbox
     notify: bool = False
+    #: the process that makes the change
+    by: str = ""
 
 
 class SentRow(NamedTuple):

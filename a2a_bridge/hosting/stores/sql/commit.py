@@ -12,8 +12,8 @@ Rules:
 4. Transactions of several replicas lock rows in one order, so that they do not deadlock: rows of `tasks` by
    id, then counters by their key, then the rows of the jobs, by the order that each job states. If PostgreSQL
    finds a deadlock all the same, the group is tried again at once.
-5. On PostgreSQL, a process that was declared dead acquires no lease under its old name: others may have
-   executed the call for which it acquires a task.
+5. On PostgreSQL, a process that was declared dead creates no task and acquires no lease: others may have
+   executed the call for which it does so. The changes of a group are of one process, under one name.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, NestedTransaction, Transaction, exists, select, text
+from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from a2a_bridge.hosting.stores.records import TaskChange, TaskRow
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
 from a2a_bridge.hosting.stores.sql.database import Database, is_database_error
 from a2a_bridge.hosting.stores.sql.push import post_events
-from a2a_bridge.hosting.stores.sql.schema import bodies, replicas, segments, task_counts, tasks
+from a2a_bridge.hosting.stores.sql.schema import bodies, segments, task_counts, tasks
 from a2a_bridge.hosting.stores.sql.statements import insert
 from a2a_bridge.hosting.stores.text import storable
 
@@ -46,6 +46,7 @@ _TRIES = 10
 _REJECTIONS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
 
 _NUMBER = "pg_current_xact_id()"
+_ALIVE = "SELECT 1 FROM replicas WHERE id = %s"
 _SESSION = text("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
 _END = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :process AND backend_start = :began"
@@ -196,11 +197,8 @@ class Committer:
     def _write(self, connection: Connection, group: SqlGroup) -> bool:
         changes = group.changes
         opened = [one for one in changes if _is_lease_only(one)]
-        if opened:
-            # The statement below would create tasks that do not exist.
-            me = "" if self._database.sqlite else max(one.row.holder for one in opened)
-            if len(_written(connection, opened, unless_dead=me)) < len(opened):
-                return False
+        if opened and len(_written(connection, opened)) < len(opened):
+            return False  # the statement below would create these tasks
         rows = [_row(change.row) for change in changes]
         with_body = [
             (row, one.row) for row, one in zip(rows, changes, strict=True) if one.row.body is not None
@@ -208,6 +206,7 @@ class Committer:
         pairs = zip(changes, rows, strict=True)
         write = self._insert_with(connection)
         with self._at_once(connection):
+            alive = self._ask_alive(connection, changes)
             # A separate statement for the transaction id took a tenth of the time of a small group.
             guarded = write(tasks, rows, returning="" if self._database.sqlite else _NUMBER)
             write(bodies, [(one[0], row.body, row.checksum) for one, row in with_body])
@@ -215,8 +214,19 @@ class Committer:
             write(task_counts, self._counters(map(_count, changes)))
         if not self._database.sqlite and (row := guarded[0].fetchone()):
             group.number = row[0]
+        if alive is not None and alive.fetchone() is None:
+            return False
         changed: int = sum(cursor.rowcount for cursor in guarded)
         return changed == len(rows)
+
+    def _ask_alive(self, connection: Connection, changes: Sequence[TaskChange]) -> Any:
+        """The cursor of the question whether the process that begins with a task is alive; None if none does,
+        or there is one process only.
+        """
+        if self._database.sqlite or not any(map(_begins, changes)):
+            return None
+        driver: Any = connection.connection.driver_connection
+        return driver.execute(_ALIVE, (changes[0].by,))
 
     def _counters(self, changes: Iterable[Counted]) -> list[tuple[Any, ...]]:
         return [(*key, self._stripe, number) for key, number in deltas(changes)]
@@ -285,12 +295,12 @@ class Committer:
         """Removes the changes of tasks that another process has written. Returns True if there were any."""
         with connection.begin():
             found = _written(connection, group.changes)
-            dead = set() if self._database.sqlite else _dead(connection, group.changes)
+            alive = self._ask_alive(connection, group.changes)
+            dead = alive is not None and alive.fetchone() is None
         changes, group.changes, lost = group.changes, [], len(group.lost)
         for one in changes:
             fits = _fits(one.row, found.get(one.row.task_id, _NONE))
-            late = _is_lease_only(one) and one.row.holder in dead
-            (group.changes if fits and not late else group.lost).append(one)
+            (group.changes if fits and not (dead and _begins(one)) else group.lost).append(one)
         return len(group.lost) > lost
 
     def _remove_unstorable(self, connection: Connection, group: SqlGroup) -> None:
@@ -383,23 +393,18 @@ def _is_lease_only(change: TaskChange) -> bool:
     return change.row.version > 1 and not change.segments and change.row.body is None
 
 
-def _dead(connection: Connection, changes: Sequence[TaskChange]) -> set[str]:
-    """The names of processes that acquire leases and were declared dead."""
-    names = {one.row.holder for one in changes if _is_lease_only(one)} - {""}
-    return names.difference(connection.scalars(select(replicas.c.id).where(replicas.c.id.in_(names))))
+def _begins(change: TaskChange) -> bool:
+    """True if a change creates a task, or only acquires the lease on one."""
+    return change.row.version == 1 or (_is_lease_only(change) and change.row.holder != "")
 
 
-def _written(
-    connection: Connection, changes: Sequence[TaskChange], unless_dead: str = ""
-) -> dict[str, _Written]:
-    """Those of the tasks that exist. unless_dead: none of them if this process was declared dead."""
+def _written(connection: Connection, changes: Sequence[TaskChange]) -> dict[str, _Written]:
+    """Those of the tasks that exist."""
     ids = {storable(change.row.task_id): change.row.task_id for change in changes}
     stored_ids = list(ids)
     found: dict[str, _Written] = {}
     for start in range(0, len(stored_ids), 500):
         query = select(tasks.c.id, tasks.c.version, tasks.c.holder, tasks.c.tenant, tasks.c.owner)
-        if unless_dead:
-            query = query.where(exists().where(replicas.c.id == unless_dead))
         some = query.where(tasks.c.id.in_(stored_ids[start : start + 500]))
         for name, version, holder, tenant, owner in connection.execute(some):
             found[ids[name]] = _Written(version, holder, (tenant, owner))
