@@ -33,3 +33,18 @@ async def test_a_message_that_another_one_is_just_writing(postgres_url: str, com
                 assert await reserving == (Sent(b"1", "theirs") if commits else None)
         known = await store.sends.reserve(HERE, "m", b"1", "later")
         assert known == Sent(b"1", "theirs" if commits else "mine")
+
+
+async def test_one_that_was_taken_for_dead_leaves_a_message_to_its_new_replica(
+    postgres_url: str,
+) -> None:
+    async with open_store(postgres_url) as one, open_store(postgres_url) as two:
+        assert await one.sends.reserve(HERE, "m", b"1", "t") is None
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            # As `two` does when it finds that the holder is dead.
+            connection.execute("UPDATE sends SET holder = %s", [two.me()])  # type: ignore[attr-defined]
+        await one.sends.store_response(HERE, "m", b"late")
+        await one.sends.forget(HERE, "m")
+        assert await one.sends.reserve(HERE, "m", b"1", "v") == Sent(b"1", "t", b"", two.me())  # type: ignore[attr-defined]
+        await two.sends.forget(HERE, "m")
+        assert await one.sends.reserve(HERE, "m", b"1", "v") is None

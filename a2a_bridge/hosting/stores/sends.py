@@ -44,7 +44,8 @@ class RecordedSends:
                 return sent._replace(holder=known.holder)
 
     async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
-        while (known := await self._read(scope, message_id)) is not None:
+        # One with a holder is another replica's, because this one was taken for dead.
+        while (known := await self._read(scope, message_id)) is not None and not known.holder:
             row = self._row(scope, message_id, Sent(known.digest, known.task_id, answer))
             if await self._writer.write(SentChange(scope, message_id, known, row)) is not CONFLICT:
                 return

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, select, true
 
 from a2a_bridge.core.errors import internal_error
 from a2a_bridge.hosting.cluster.tails import Committed
@@ -121,7 +121,7 @@ class SqlRecords:
     async def write(self, changes: Sequence[Any], /) -> Sequence[Any]:
         """Also takes a SqlJob, whose result is that of its work."""
         last = self._last
-        group = last.group if last is not None and last.changes is changes else _group(changes)
+        group = last.group if last is not None and last.changes is changes else _group(changes, self._me())
         loop = asyncio.get_running_loop()
         self._last = writing = _Writing(changes, group, loop, loop.create_future())
         self._inbox.put(writing)
@@ -198,7 +198,7 @@ def _finish(done: asyncio.Future[None], error: Exception | None) -> None:
         done.set_exception(error)
 
 
-def _group(changes: Sequence[Any]) -> SqlGroup:
+def _group(changes: Sequence[Any], me: str) -> SqlGroup:
     tasks: list[TaskChange] = []
     jobs: list[SqlJob] = []
     for change in changes:
@@ -207,7 +207,7 @@ def _group(changes: Sequence[Any]) -> SqlGroup:
         elif isinstance(change, SentChange):
             scope, message_id, *_ = change
             # The position of the row in the locking order of groups.
-            jobs.append(SqlJob(_Sending(change), order=("sends", *scope, message_id)))
+            jobs.append(SqlJob(_Sending(change, me), order=("sends", *scope, message_id)))
         else:
             jobs.append(change)
     return SqlGroup(tasks, jobs)
@@ -240,15 +240,18 @@ def _results(changes: Sequence[Any], group: SqlGroup) -> list[Any]:
 class _Sending:
     """The work of a SentChange. Idempotent: an insertion that an earlier attempt made counts as made."""
 
-    def __init__(self, change: SentChange) -> None:
+    def __init__(self, change: SentChange, me: str) -> None:
         self._change = change
+        self._me = me
         self._inserted = False
 
     def __call__(self, connection: Connection) -> Any:
         scope, message_id, before, after = self._change
         mine = _of_message(scope, message_id)
         if after is None:
-            connection.execute(delete(sends).where(mine))
+            # Another replica has it if this one was taken for dead.
+            own = sends.c.holder == self._me if self._me else true()
+            connection.execute(delete(sends).where(mine, own))
             return None
         if before is not None:
             same = (sends.c.task == storable(before.task_id), sends.c.digest == before.digest)
