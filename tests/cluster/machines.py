@@ -5,7 +5,8 @@ Rules:
 1. Every call has an answer within a bound. UNAVAILABLE and a broken connection are answers.
 2. Whatever was acknowledged or shown is in the end in the task, in the same order and once.
 3. Every task comes to its end.
-4. A run has one kind of fault many times, or any of them by chance. The callers are ours and the official ones.
+4. A message without an answer is sent again, at any replica: it leads to one task.
+5. A run has one kind of fault many times, or any of them by chance. The callers are ours and the official ones.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ T = TypeVar("T")
 #: seconds in which a call has an answer, and in which everything ends after the last fault
 BOUND, REST = 60.0, 90.0
 PIECES = 60
+#: how the texts of UNAVAILABLE end
+_PASSING = ("try again", "cannot be reached", "did not answer in time")
 
 
 class Place:
@@ -116,6 +119,7 @@ class Machines:
         self._working = False
         await asyncio.gather(*writers, *readers)
         await self._compare()
+        await self._count()
 
     async def any_faults(self, seconds: float) -> None:
         """Any faults for some time."""
@@ -151,6 +155,17 @@ class Machines:
             self.longest = max(self.longest, time.monotonic() - began)
         return None
 
+    async def _sent(self, text: str, message_id: str) -> hub.SendMessageResponse | None:
+        """Sends a message until it has an answer. None if it gets none, which is wrong."""
+        until = time.monotonic() + BOUND + REST
+        while time.monotonic() < until:
+            sending = self._caller().send(text, message_id, immediately=True)
+            if (answer := await self._answered("a message", sending)) is not None:
+                return answer
+            await asyncio.sleep(0.3)
+        self.wrong.append(f"message {message_id} has no task")
+        return None
+
     def _caller(self, *, numbers: bool = False) -> Caller:
         """A client of any replica. numbers: one that sees the numbers of events."""
         every = (one for place in self.places for one in place.callers)
@@ -160,12 +175,10 @@ class Machines:
         while self._working:
             mark = uuid4().hex
             text = f"steady {PIECES} {mark}"
-            made = await self._answered("a message", self._caller().send(text, mark, immediately=True))
+            made = await self._sent(text, mark)
             if made is not None:
                 self.tasks[made.task.id] = mark
-            hanging = await self._answered(
-                "a message", self._caller().send(f"hang {uuid4().hex}", uuid4().hex, immediately=True)
-            )
+            hanging = await self._sent(f"hang {uuid4().hex}", uuid4().hex)
             if hanging is not None:
                 ended = await self._answered("a cancellation", self._caller().cancel(hanging.task.id))
                 if ended is not None and ended.status.state != hub.TASK_STATE_CANCELED:
@@ -269,6 +282,26 @@ class Machines:
                     break
                 await asyncio.sleep(0.3)
 
+    async def _count(self) -> None:
+        """Each message has one task."""
+        seen: dict[str, str] = {}
+        token = ""
+        while True:
+            asked = hub.ListTasksRequest(page_size=100, page_token=token)
+            page = await self._answered("a list", self._caller(numbers=True).client.list_tasks(asked))
+            if page is None:
+                self.wrong.append("tasks cannot be listed")
+                return
+            for task in page.tasks:
+                first = seen.setdefault(task.history[0].message_id, task.id)
+                if first != task.id:
+                    self.wrong.append(f"{first} and {task.id} are tasks of one message")
+            token = page.next_page_token
+            if not token:
+                break
+        if not self.tasks.keys() <= set(seen.values()):
+            self.wrong.append("the list lacks tasks")
+
     # ------------------------------------------------------------------ faults
 
     async def _fault(self, kind: str, place: Place, seconds: float) -> None:
@@ -332,4 +365,4 @@ class Machines:
 
 def _passing(error: A2AError) -> bool:
     """True for UNAVAILABLE and a broken connection. The official client has no UNAVAILABLE on some bindings."""
-    return lost(error) or (error.reason is Reason.INTERNAL_ERROR and error.message.endswith("try again"))
+    return lost(error) or (error.reason is Reason.INTERNAL_ERROR and error.message.endswith(_PASSING))
