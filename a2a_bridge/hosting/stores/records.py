@@ -10,8 +10,8 @@ Rules:
    is. Segments are never changed.
 4. Everything is by scope and key. Texts of callers may contain any character, NUL included.
 5. Push configs and the outbox are no rows of this protocol: `StoreBase` keeps them in memory, unless it is
-   given others, which write with the same groups (`sql/push.py`). The store in memory is no driver either:
-   rows and groups would cost it a third more CPU per short task.
+   given others, which write with the same groups (`sql/push.py`). The store in memory is no driver: with
+   one caller at a time, rows and groups in a dict cost 1.4 times the CPU per task, and 2.7 times per event.
 6. A driver for one process says `""` for each holder that it reads: nobody else holds anything. One for
    several processes names the live one.
 7. With several processes, one that was declared dead must not begin with a task: others may have executed the
