@@ -1,4 +1,4 @@
-"""A call reaches a replica after that was declared dead: its caller may have executed it meanwhile."""
+"""What a replica does late, after it was declared dead: others may have done the same meanwhile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.hosting.cluster.calls import ReplicaServer
 from a2a_bridge.hosting.cluster.frames import Frame, FrameKind, document, encode_context, form, undocument
+from a2a_bridge.hosting.cluster.tails import Committed
+from a2a_bridge.hosting.ports import Scope
+from a2a_bridge.hosting.stores.records import Place, TaskChange, TaskRow
+from a2a_bridge.hosting.stores.sql.rows import _commit
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
 
@@ -91,3 +95,11 @@ async def test_a_call_that_has_begun_ends_with_the_name() -> None:
     # Its caller repeats it.
     assert (await scene.response(b"c" * 16, holder="before"))["elsewhere"]
     assert scene.agent.begun == 1
+
+
+def test_the_events_of_a_change_that_was_not_stored_are_sent_to_nobody() -> None:
+    scope, place = Scope("", ""), Place("c", hub.TASK_STATE_COMPLETED, 0)
+    row = TaskRow(scope, "t", place, 4, 7, 5, "", None, None)
+    change = TaskChange(row, (), place, (b"6", b"7"))
+    assert _commit(change) == Committed("t", 4, 6, (b"6", b"7"), True, True)
+    assert _commit(change, lost=True) == Committed("t", 4, 8, (), False, True)

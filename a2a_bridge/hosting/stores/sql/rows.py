@@ -214,9 +214,11 @@ def _group(changes: Sequence[Any], me: str) -> SqlGroup:
 
 
 def _commit(change: TaskChange, *, lost: bool = False) -> Committed:
-    row, events = change.row, change.events
+    """What others have to know of a change. lost: True if it was not stored."""
+    row = change.row
+    events = () if lost else change.events
     first = row.last - len(events) + 1
-    return Committed(row.task_id, row.version, first, events, row.ended, lost or not row.holder)
+    return Committed(row.task_id, row.version, first, events, row.ended and not lost, lost or not row.holder)
 
 
 def _results(changes: Sequence[Any], group: SqlGroup) -> list[Any]:
