@@ -177,12 +177,12 @@ class SharedSqlRecords(SqlRecords):
         return self._beside.me
 
     async def held(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
-        """If there are no orphans, the working tasks that this replica holds."""
+        """If there are no orphans, the tasks that this replica holds."""
         found = await super().held(limit)
         if found:
             return found
         me = self.me
-        return await self._database.read(lambda connection: reading.at_work(connection, me), snapshot=False)
+        return await self._database.read(lambda connection: reading.list_held(connection, me), snapshot=False)
 
     def _on_commit(self, group: SqlGroup) -> None:
         commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]

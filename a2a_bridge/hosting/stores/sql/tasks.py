@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select
 
-from a2a_bridge.core.messages import RUNNING, TERMINAL
+from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PAGE_BYTES
 from a2a_bridge.hosting.cluster import tails as cluster
 from a2a_bridge.hosting.ports import Scope, TaskQuery
@@ -209,10 +209,9 @@ def list_orphans(connection: Connection, limit: int) -> list[tuple[Scope, str]]:
     )
 
 
-def at_work(connection: Connection, holder: str) -> list[tuple[Scope, str]]:
-    """Working tasks that a replica holds."""
-    running = tasks.c.state.in_([int(state) for state in RUNNING])
-    return _list_named(connection, tasks.c.holder == holder, tasks.c.holder != "", running)
+def list_held(connection: Connection, holder: str) -> list[tuple[Scope, str]]:
+    """Tasks that a replica holds."""
+    return _list_named(connection, tasks.c.holder == holder, tasks.c.holder != "")
 
 
 def _list_named(
