@@ -378,17 +378,20 @@ class TaskRun:
     async def cancel(self, run: Run) -> hub.Task:
         """Cancels the task. Concurrent callers get the same response.
 
-        Raises TASK_NOT_CANCELABLE if the task ends otherwise, and what the executor's `cancel` raises.
+        Raises TASK_NOT_CANCELABLE if the task ends otherwise, UNAVAILABLE if another process works on it now,
+        and what the executor's `cancel` raises.
         """
         try:
             await asyncio.shield(self._ender or self._end(self._cancel(run)))
             task = (await self.live.durable_snapshot()).task
         except OwnershipLostError:
-            log.debug("task %s was ended by its new owner while it was being canceled", self.task_id)
+            log.debug("task %s got a new owner while it was being canceled", self.task_id)
             stored = await self._engine.store.get(self.scope, self.task_id)
             if stored is None:
                 raise task_not_found(self.task_id) from None
             task = stored.task
+            if task.status.state not in TERMINAL:
+                raise changed_hands_error() from None
         if task.status.state != hub.TASK_STATE_CANCELED:
             raise not_cancelable(task.id)
         return task
