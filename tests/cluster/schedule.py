@@ -19,7 +19,7 @@ from a2a_bridge.core.resume import number_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.replica import LostError, Replica
 from tests.cluster.virtual_loop import VirtualLoop
-from tests.cluster.world import CUT, HOLED, UP, World
+from tests.cluster.world import CUT, HOLED, UP, Row, World
 
 #: virtual seconds of faults; of the time after the last one in which everything has to end
 TROUBLE, REST = 20.0, 120.0
@@ -47,7 +47,7 @@ class Schedule:
         self.forever = self.chance.random() < 0.15
         self.outcome = Outcome(seed)
         self.bound = bound
-        self.replicas: list[Replica] = []
+        self.replicas: list[Any] = []
         self._calls: list[asyncio.Task[None]] = []
         self._tasks = 0
 
@@ -76,15 +76,15 @@ class Schedule:
         for number in range(chance.choice((2, 3, 3))):
             await self._join(f"r{number}", polls)
         for _ in range(3):
-            await self._new_task()
+            await self.new_task()
         began = loop.time()
         while loop.time() - began < TROUBLE:
             await asyncio.sleep(chance.uniform(0.1, 2.5))
-            alive = [one for one in self.replicas if not one.owner.killed and not one.owner.frozen]
+            alive = self.alive()
             if alive and chance.random() < 0.75:
                 self._call(chance.choice(alive))
             if chance.random() < 0.15:
-                await self._new_task()
+                await self.new_task()
             if chance.random() < 0.5:
                 self._fault(polls)
         self._heal()
@@ -92,13 +92,22 @@ class Schedule:
 
     # ------------------------------------------------------------------ faults
 
+    def make(self, name: str, polls: bool) -> Any:
+        """A replica."""
+        return Replica(self.world, name, polls=polls)
+
+    def alive(self) -> list[Any]:
+        """The replicas that take calls."""
+        return [one for one in self.replicas if not one.owner.killed and not one.owner.frozen]
+
     async def _join(self, name: str, polls: bool) -> None:
-        one = Replica(self.world, name, polls=polls)
+        one = self.make(name, polls)
         self.replicas.append(one)
         await self.loop.spawn(one.owner, one.start())
 
-    async def _new_task(self) -> None:
-        alive = [one for one in self.replicas if not one.owner.killed and not one.owner.frozen]
+    async def new_task(self) -> None:
+        """A task begins."""
+        alive = self.alive()
         if not alive:
             return
         self._tasks += 1
@@ -168,7 +177,7 @@ class Schedule:
                 if bus.link is link:
                     bus.broken()
 
-    def _go_on(self, one: Replica) -> None:
+    def _go_on(self, one: Any) -> None:
         if not one.owner.killed and one.owner.frozen:
             self.loop.thaw(one.owner)
 
@@ -188,28 +197,42 @@ class Schedule:
             await asyncio.wait(waiting, timeout=REST)
         until = self.loop.time() + REST
         rows = self.world.database.tasks.values()
-        while self.loop.time() < until and not all(row.ended for row in rows):  # noqa: ASYNC110  the clock is virtual
+        while self.loop.time() < until and not all(map(self.settled, rows)):  # noqa: ASYNC110  the clock is virtual
             await asyncio.sleep(1.0)
-        self.outcome.wrong += [f"{row.id} never ends; {row.holder} holds it" for row in rows if not row.ended]
-        for row in rows:
+        self.check_end()
+
+    def settled(self, row: Row) -> bool:
+        """True if nothing has to happen with a task any more."""
+        return row.ended
+
+    def may_end(self, row: Row, number: int, _: hub.StreamResponse) -> bool:
+        """True if the stream of a task may end with an event of this number."""
+        return row.ended and number == len(row.events)
+
+    def check_end(self) -> None:
+        """Checks what the database has in the end."""
+        for row in self.world.database.tasks.values():
+            if not self.settled(row):
+                self.outcome.wrong.append(f"{row.id} never ends; {row.holder} holds it")
             if len(set(row.history)) != len(row.history):
                 self.outcome.wrong.append(f"{row.id} got a message twice: {row.history}")
 
     # ------------------------------------------------------------------ callers
 
-    def _call(self, one: Replica) -> None:
+    def _call(self, one: Any) -> None:
         rows = list(self.world.database.tasks)
         if rows:
             kind = self.chance.choice(
                 (self._send, self._send_and_wait, self._cancel, self._follow, self._follow, self._send_stream)
             )
             self.outcome.calls += 1
-            work = self._bounded(
+            work = self.bounded(
                 one, kind.__name__, kind(one, self.chance.choice(rows), f"m{self.outcome.calls}")
             )
             self._calls.append(self.loop.create_task(work))
 
-    async def _bounded(self, one: Replica, what: str, work: Any) -> None:
+    async def bounded(self, one: Any, what: str, work: Any) -> bool:
+        """True if a call is served. What is wrong with its answer is noted."""
         task = self.loop.spawn(one.owner, work)
         # The error of a caller whose process was killed reaches nobody.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -218,7 +241,7 @@ class Schedule:
             await asyncio.wait({task}, timeout=1.0)
             left -= 0.0 if one.owner.frozen else 1.0
             if one.owner.killed:
-                return  # its connection is broken
+                return False  # its connection is broken
         if not task.done():
             self.outcome.wrong.append(f"{what} at {one.owner.name} has no answer")
         elif (error := task.exception()) is not None:
@@ -228,6 +251,8 @@ class Schedule:
                 self.outcome.wrong.append(f"{what}: {error!r}")
         else:
             self.outcome.served += 1
+            return True
+        return False
 
     def _check_error(self, error: A2AError, what: str) -> None:
         known = error.reason is Reason.UNAVAILABLE and error.retry_after
@@ -236,41 +261,41 @@ class Schedule:
         if not known and not (ended and self.world.database.tasks[task_id].ended):
             self.outcome.wrong.append(f"{what} got {error!r}")
 
-    async def _send(self, one: Replica, task_id: str, message_id: str) -> None:
+    async def _send(self, one: Any, task_id: str, message_id: str) -> None:
         answer = await one.service.unary(
-            Call(ops.SEND_MESSAGE, _message(task_id, message_id, True), CallContext())
+            Call(ops.SEND_MESSAGE, message(task_id, message_id, True), CallContext())
         )
-        self._check_taken(answer.task, message_id)
+        self.check_taken(answer.task, message_id)
 
-    async def _send_and_wait(self, one: Replica, task_id: str, message_id: str) -> None:
+    async def _send_and_wait(self, one: Any, task_id: str, message_id: str) -> None:
         answer = await one.service.unary(
-            Call(ops.SEND_MESSAGE, _message(task_id, message_id, False), CallContext())
+            Call(ops.SEND_MESSAGE, message(task_id, message_id, False), CallContext())
         )
-        self._check_taken(answer.task, message_id)
-        self._check_state(answer.task)
+        self.check_taken(answer.task, message_id)
+        self.check_state(answer.task)
 
-    async def _cancel(self, one: Replica, task_id: str, _: str) -> None:
+    async def _cancel(self, one: Any, task_id: str, _: str) -> None:
         task = await one.service.unary(
             Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id=task_id), CallContext())
         )
         if task.status.state != hub.TASK_STATE_CANCELED:
             self.outcome.wrong.append(f"{task_id} was not canceled")
-        self._check_state(task)
+        self.check_state(task)
 
-    async def _follow(self, one: Replica, task_id: str, _: str) -> None:
+    async def _follow(self, one: Any, task_id: str, _: str) -> None:
         context = CallContext(parameters={LAST_EVENT_PARAMETER: "1"})
         call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id=task_id), context)
         await self._read(one, call, task_id)
 
-    async def _send_stream(self, one: Replica, task_id: str, message_id: str) -> None:
-        call = Call(ops.SEND_STREAMING_MESSAGE, _message(task_id, message_id, False), CallContext())
+    async def _send_stream(self, one: Any, task_id: str, message_id: str) -> None:
+        call = Call(ops.SEND_STREAMING_MESSAGE, message(task_id, message_id, False), CallContext())
         first = await self._read(one, call, task_id)
-        self._check_taken(first, message_id)
+        self.check_taken(first, message_id)
 
-    async def _read(self, one: Replica, call: Any, task_id: str) -> hub.Task:
+    async def _read(self, one: Any, call: Any, task_id: str) -> hub.Task:
         """Reads a stream to its end: no event is missing, doubled or another one than in the log."""
         first: hub.Task | None = None
-        number = 0
+        last, number = hub.StreamResponse(), 0
         async for event in one.service.stream(call):
             log = self.world.database.tasks[task_id].events
             found = number_of(event.id)
@@ -278,23 +303,23 @@ class Schedule:
                 first = event.message.task
             elif found != number + 1 or found > len(log) or log[found - 1] != event.message:
                 self.outcome.wrong.append(f"{task_id} gave event {found} after {number}")
-            number = found or 0
+            last, number = event.message, found or 0
         row = self.world.database.tasks[task_id]
-        if not row.ended or number < len(row.events):
+        if not self.may_end(row, number, last):
             self.outcome.wrong.append(f"the stream of {task_id} ended with event {number}")
         assert first is not None
         return first
 
-    def _check_taken(self, task: hub.Task, message_id: str) -> None:
+    def check_taken(self, task: hub.Task, message_id: str) -> None:
         if message_id not in self.world.database.tasks[task.id].history:
             self.outcome.wrong.append(f"{task.id} did not get {message_id}, although it was answered so")
 
-    def _check_state(self, task: hub.Task) -> None:
+    def check_state(self, task: hub.Task) -> None:
         if self.world.database.tasks[task.id].state != task.status.state:
             self.outcome.wrong.append(f"{task.id} is not in the state of the answer")
 
 
-def _message(task_id: str, message_id: str, immediately: bool) -> hub.SendMessageRequest:
+def message(task_id: str, message_id: str, immediately: bool) -> hub.SendMessageRequest:
     request = hub.SendMessageRequest()
     request.message.task_id, request.message.message_id = task_id, message_id
     request.message.role = hub.ROLE_USER

@@ -1,0 +1,300 @@
+"""A simulated replica with the real engine and the real store engine: only the driver of the database, the bus
+and the clock are simulated, and the agent.
+
+Rules:
+1. A group of changes is one statement: it is executed whole or not at all, and a repeated group counts what an
+   earlier attempt has stored.
+2. The agent works in steps, resumes the tasks of a dead process, and asks its user now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from a2a_bridge.hosting import Agent, Engine, Run
+from a2a_bridge.hosting.clock import SystemClock
+from a2a_bridge.hosting.cluster.cluster import Cluster
+from a2a_bridge.hosting.cluster.polling import PollingBus
+from a2a_bridge.hosting.cluster.session import SessionError
+from a2a_bridge.hosting.cluster.tails import Position as TaskPosition
+from a2a_bridge.hosting.options import EngineOptions
+from a2a_bridge.hosting.ports import Scope, TaskQuery
+from a2a_bridge.hosting.stores.options import StoreOptions
+from a2a_bridge.hosting.stores.records import (
+    CONFLICT,
+    Expiry,
+    Found,
+    Position,
+    SentChange,
+    SentRow,
+    TaskChange,
+    TaskRow,
+)
+from a2a_bridge.hosting.stores.segments import Segment
+from a2a_bridge.hosting.stores.sql.commit import _begins
+from a2a_bridge.hosting.stores.sql.rows import _commit
+from a2a_bridge.hosting.stores.store_base import StoreBase
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.cluster.replica import LEASE, PACE, READ, STEPS, Heart
+from tests.cluster.virtual_loop import Owner
+from tests.cluster.world import Link, Row, SimulatedBus, SimulatedSession, World
+
+
+class Tables:
+    """The tables of a store, beside those of the cluster: `World.database`, where each task has a Row, too."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.rows: dict[str, TaskRow] = {}
+        self.segments: dict[str, list[Segment]] = {}
+        self.sends: dict[tuple[Scope, str], SentRow] = {}
+
+    def alive(self, holder: str, me: str) -> str:
+        """A holder as rule 6 of Records shows it."""
+        return holder if holder != me and holder in self._world.database.replicas else ""
+
+    def apply(self, change: Any, me: str) -> Any:
+        return self._task(change) if isinstance(change, TaskChange) else self._sent(change, me)
+
+    def _task(self, change: TaskChange) -> Any:
+        row = change.row
+        known = self.rows.get(row.task_id)
+        version = 0 if known is None else known.version
+        if version != row.version - 1 or (_begins(change) and change.by not in self._world.database.replicas):
+            return CONFLICT
+        if row.body is None and known is not None:
+            row = row._replace(body=known.body, checksum=known.checksum)
+        self.rows[row.task_id] = row
+        self.segments.setdefault(row.task_id, []).extend(change.segments)
+        view = self._world.database.tasks.setdefault(row.task_id, Row(row.task_id, row.holder))
+        view.holder, view.version, view.state = row.holder, row.version, row.place.state
+        view.events += [hub.StreamResponse.FromString(one) for one in change.events]
+        if change.row.body is not None:
+            history = hub.Task.FromString(change.row.body).history
+            view.history = [one.message_id for one in history if one.role == hub.ROLE_USER]
+        return None
+
+    def _sent(self, change: SentChange, me: str) -> Any:
+        key, before, after = (change.scope, change.message_id), change.before, change.after
+        known = self.sends.get(key)
+        if after is None:
+            if known is not None and known.holder == me:
+                del self.sends[key]
+            return None
+        if (None if known is None else known[:3]) != (None if before is None else before[:3]):
+            return CONFLICT
+        self.sends[key] = after
+        return None
+
+
+class _Group:
+    """A group, and its results once it is stored."""
+
+    def __init__(self, changes: Sequence[Any]) -> None:
+        self.changes = changes
+        self.results: list[Any] | None = None
+
+
+class SimulatedRecords:
+    """Implements SharedRecords."""
+
+    def __init__(self, world: World, link: Link, tables: Tables, cluster: Cluster) -> None:
+        self._world = world
+        self._link = link
+        self._tables = tables
+        self._cluster = cluster
+        self._group: _Group | None = None
+        self.remote = cluster.remote
+        self.on_orphans = cluster.on_death
+        self.follow = cluster.follow
+        self.unfollow = cluster.unfollow
+
+    @property
+    def me(self) -> str:
+        return self._cluster.me
+
+    async def _run(self, execute: Callable[[], Any]) -> Any:
+        try:
+            return await self._world.statement(self._link, execute, READ)
+        except SessionError as error:
+            raise OSError(str(error)) from None
+
+    async def read_tasks(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[TaskRow | None]:
+        def look() -> list[TaskRow | None]:
+            tables, found = self._tables, []
+            for scope, task_id in tasks:
+                row = tables.rows.get(task_id)
+                if row is None or row.scope != scope:
+                    found.append(None)
+                    continue
+                tail = [one for one in tables.segments[task_id] if one.last > row.applied]
+                found.append(row._replace(holder=tables.alive(row.holder, self.me), tail=tail))
+            return found
+
+        rows: list[TaskRow | None] = await self._run(look)
+        return rows
+
+    async def read_events(
+        self, task_id: str, after: int, size: int, /
+    ) -> tuple[Position | None, Sequence[Segment]]:
+        def look() -> tuple[Position | None, Sequence[Segment]]:
+            row = self._tables.rows.get(task_id)
+            if row is None:
+                return None, ()
+            found: list[Segment] = []
+            for one in self._tables.segments[task_id]:
+                if one.last > after and sum(len(other.data) for other in found) < size:
+                    found.append(one)
+            return Position(row.last, row.ended), found
+
+        found: tuple[Position | None, Sequence[Segment]] = await self._run(look)
+        return found
+
+    async def find(self, scope: Scope, query: TaskQuery, after: tuple[int, str] | None, /) -> Found:
+        raise AssertionError("nobody lists tasks here")
+
+    async def held(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
+        def look() -> list[tuple[Scope, str]]:
+            rows = sorted(self._tables.rows.values(), key=lambda row: (-row.place.time, row.task_id))
+            replicas = self._world.database.replicas
+            found = [row for row in rows if row.holder and row.holder not in replicas][:limit]
+            found = found or [row for row in rows if row.holder == self.me]
+            return [(row.scope, row.task_id) for row in found]
+
+        found: list[tuple[Scope, str]] = await self._run(look)
+        return found
+
+    async def read_sent(self, scope: Scope, message_id: str, /) -> SentRow | None:
+        def look() -> SentRow | None:
+            row = self._tables.sends.get((scope, message_id))
+            return row and row._replace(holder=self._tables.alive(row.holder, self.me))
+
+        found: SentRow | None = await self._run(look)
+        return found
+
+    async def write(self, changes: Sequence[Any], /) -> Sequence[Any]:
+        group = self._group
+        if group is None or group.changes is not changes:
+            group = self._group = _Group(changes)
+        results: list[Any] = await self._run(lambda: self._store(group))
+        self._group = None
+        stored = zip(changes, results, strict=True)
+        commits = [(one, result) for one, result in stored if isinstance(one, TaskChange)]
+        self._cluster.publish(
+            [_commit(one, lost=result is CONFLICT) for one, result in commits], deliveries=False
+        )
+        return results
+
+    def _store(self, group: _Group) -> list[Any]:
+        if group.results is None:
+            group.results = [self._tables.apply(change, self.me) for change in group.changes]
+        return group.results
+
+    async def delete_expired(self, expiry: Expiry, write: Callable[[Any], Awaitable[Any]], /) -> None:
+        """Nothing is old enough."""
+
+    async def close(self) -> None:
+        """The database goes on."""
+
+    async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, TaskPosition]:
+        def look() -> dict[str, TaskPosition]:
+            rows = [row for task_id in task_ids if (row := self._tables.rows.get(task_id)) is not None]
+            return {
+                row.task_id: TaskPosition(
+                    row.last, row.version, row.ended, self._tables.alive(row.holder, "")
+                )
+                for row in rows
+            }
+
+        found: dict[str, TaskPosition] = await self._run(look)
+        return found
+
+
+class SimulatedStore(StoreBase):
+    """Implements ClusterListener, as SqlStore does."""
+
+    records: SimulatedRecords
+
+    async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, TaskPosition]:
+        return await self._read(self.records.positions(task_ids))
+
+    def outbox_changed(self) -> None:
+        """There are no notifications."""
+
+
+class Clock(SystemClock):
+    """The time of the schedule, which never stands still."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def now(self) -> int:  # type: ignore[override]
+        self._last = max(self._last + 1000, int(asyncio.get_running_loop().time() * 1e9))
+        return self._last
+
+
+class Worker:
+    """Implements AgentExecutor and ResumingExecutor."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def execute(self, run: Run) -> AsyncIterator[Any]:
+        chance = self._world.chance
+        if run.task is None:
+            if chance.random() < 0.5:
+                await asyncio.sleep(PACE * chance.uniform(0.2, 2))
+            yield run.status("working")
+        async for event in self.resume(run):
+            yield event
+
+    async def resume(self, run: Run) -> AsyncIterator[Any]:
+        chance = self._world.chance
+        for number in range(chance.randint(1, STEPS)):
+            await asyncio.sleep(PACE * chance.uniform(0.2, 2))
+            yield run.artifact(f"{run.message.message_id}:{number}", artifact_id="a", append=True)
+        yield run.status(chance.choice(("completed", "completed", "input-required")))
+
+
+class EngineReplica:
+    """A replica of a schedule."""
+
+    def __init__(self, world: World, name: str, tables: Tables, *, polls: bool, idempotent: bool) -> None:
+        self.owner = Owner(name)
+        self.database_link, self.bus_link = Link(), Link()
+        chance = world.chance
+        session = SimulatedSession(world, self.database_link)
+        new_id = lambda: chance.getrandbits(128).to_bytes(16, "big")  # noqa: E731
+
+        def make_bus(alone: Callable[[], bool]) -> Any:
+            return (
+                PollingBus(session, alone, new_id)
+                if polls
+                else SimulatedBus(world, self.owner, self.bus_link)
+            )
+
+        names = iter(range(1000))
+        heart: Any = Heart()
+        made: Any = session
+        self.cluster = Cluster(
+            made, make_bus, heart, lease=LEASE, new_name=lambda: f"{name}.{next(names)}", new_id=new_id
+        )
+        self._records = SimulatedRecords(world, self.database_link, tables, self.cluster)
+        self._agent = Agent(Worker(world), name="worker", description="")
+        self._options = EngineOptions(idempotent_sends=idempotent)
+        self.service: Any = None
+
+    async def start(self) -> None:
+        store = SimulatedStore(self._records, StoreOptions(ack_timeout=READ))
+        engine = Engine(self._agent, store=store, options=self._options, clock=Clock())
+        while True:
+            try:
+                await self.cluster.start(store)
+            except SessionError:
+                await asyncio.sleep(0.5)
+            else:
+                break
+        await engine.start()
+        self.service = engine.service
