@@ -232,7 +232,7 @@ class Engine:
                 return Event(hub.StreamResponse(message=answer.message)), no_events()
             snapshot = accepted.snapshot
             if snapshot is None:
-                events = reading.events(accepted.send)
+                events = reading.events(accepted)
             else:
                 events = self._after_snapshot(accepted, reading, snapshot)
         return await open_stream(events if limit is None else histories_cut(events, limit))
@@ -247,7 +247,7 @@ class Engine:
             yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
             if has_question:
                 return
-            async for event in reading.events(accepted.send):
+            async for event in reading.events(accepted):
                 yield event
         finally:
             reading.close()

@@ -109,7 +109,7 @@ class TaskWriter(Protocol):
 
     @property
     def last(self) -> int:
-        """The number of the last appended event."""
+        """The number of the last appended event; once the lease is lost, of the last durable one."""
         ...
 
     @property

@@ -38,7 +38,7 @@ SHORT = LONGEST_TENANT
 
 
 class Accepted(NamedTuple):
-    """A message that is being worked on."""
+    """A message that is being worked on. Implements QueuePosition."""
 
     task_run: TaskRun
     send: PendingSend
@@ -46,6 +46,16 @@ class Accepted(NamedTuple):
     snapshot: TaskSnapshot | None = None
     #: the following events, for a stream; the receiver closes it
     reading: EventReader | None = None
+
+    @property
+    def begun_at(self) -> int | None:
+        """See QueuePosition. A new owner of the task resumes with the newest message, and its events follow
+        those that were stored here.
+        """
+        begun, live = self.send.begun_at, self.task_run.live
+        if not live.lost:
+            return begun
+        return live.last if begun is None else min(begun, live.last)
 
     @property
     def has_question(self) -> bool:

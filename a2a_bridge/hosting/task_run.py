@@ -504,8 +504,6 @@ class TaskRun:
     def _lost(self) -> None:
         if self._phase.now is not Phase.LOST:
             self._phase.to(Phase.LOST)
-        for send in self._queue:
-            send.begin(0)  # the new owner resumes with them: their streams end with its next question
         if self._producer is None and not self.live.awaited:
             return  # another process was faster to take it over
         log.warning("task %s was changed by another process; its run here ends", self.task_id)

@@ -130,6 +130,7 @@ class TaskLease:
         "push",
         "released_version",
         "scope",
+        "stored",
         "task_id",
         "version",
     )
@@ -151,6 +152,8 @@ class TaskLease:
         self.crowded = False
         self.dirty = False
         self.last = self.applied = self.version = 0
+        #: the number of the last durable event
+        self.stored = 0
         self._body_size = self._event_bytes = self._bytes = 0
         #: the version before a write that only released the lease; else -1
         self.released_version = -1
@@ -161,7 +164,8 @@ class TaskLease:
         self._task_bytes = self._counted = 0
         self._writer = writer
         if opened is not None:
-            self.version, self.last, self.applied = opened.version, opened.last, opened.applied
+            self.version, self.applied = opened.version, opened.applied
+            self.last = self.stored = opened.last
             self._place = place_of(opened.task)
             self._body_size = self._task_bytes = opened.task.ByteSize()
             self._count(self._body_size)
@@ -322,6 +326,7 @@ class TaskLease:
     def settle(self, pending: Pending) -> None:
         """A change is durable."""
         self._synced = pending.submitted
+        self.stored = pending.change.row.last
         if self._counted:
             self._count(-pending.size)
         waiters = self._waiters
@@ -345,6 +350,7 @@ class TaskLease:
         if self._loss_reported:
             return
         self.lost = self._loss_reported = True
+        self.last = self.stored
         self.dirty = False
         self._events.clear()
         self._data.clear()
