@@ -28,6 +28,7 @@ class EventReaders:
         self.store = store
         self.snapshot_of = snapshot_of
         self._tasks: Counter[str] = Counter()
+        self._error: A2AError | None = None
 
     def __len__(self) -> int:
         return self._tasks.total()
@@ -68,13 +69,17 @@ class EventReaders:
         return snapshot
 
     def end(self, error: A2AError) -> None:
-        """Ends all readers with an error, after the events so far."""
+        """Ends all readers with an error, after the events so far; also those that calls begin later."""
+        self._error = error
         for task_id in list(self._tasks):
             self.store.end(task_id, error)
 
     def listen(self, task_id: str, after: int) -> Subscription:
         self._tasks[task_id] += 1
-        return self.store.subscribe(task_id, after)
+        subscription = self.store.subscribe(task_id, after)
+        if self._error is not None:
+            self.store.end(task_id, self._error)
+        return subscription
 
     def unlisten(self, task_id: str, subscription: Subscription) -> None:
         subscription.close()
