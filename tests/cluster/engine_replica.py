@@ -41,6 +41,9 @@ from tests.cluster.replica import LEASE, PACE, READ, STEPS, Heart
 from tests.cluster.virtual_loop import Owner
 from tests.cluster.world import Link, Row, SimulatedBus, SimulatedSession, World
 
+#: seconds that runs have when a replica stops
+GRACE = 1.0
+
 
 class Tables:
     """The tables of a store, beside those of the cluster: `World.database`, where each task has a Row, too."""
@@ -287,8 +290,8 @@ class EngineReplica:
         self.service: Any = None
 
     async def start(self) -> None:
-        store = SimulatedStore(self._records, StoreOptions(ack_timeout=READ))
-        engine = Engine(self._agent, store=store, options=self._options, clock=Clock())
+        self._store = store = SimulatedStore(self._records, StoreOptions(ack_timeout=READ))
+        self._engine = engine = Engine(self._agent, store=store, options=self._options, clock=Clock())
         while True:
             try:
                 await self.cluster.start(store)
@@ -298,3 +301,9 @@ class EngineReplica:
                 break
         await engine.start()
         self.service = engine.service
+
+    async def stop(self) -> None:
+        """Ends as on SIGTERM."""
+        await self._engine.close(GRACE)
+        await self._store.close()
+        await self.cluster.close()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import state_of
 from a2a_bridge.hosting import engine, idempotency, recovery, sending
 from a2a_bridge.hosting.views import AT_REST
@@ -23,7 +24,9 @@ _RUNNING = (hub.TASK_STATE_SUBMITTED, hub.TASK_STATE_WORKING)
 
 
 class EngineSchedule(Schedule):
-    """Callers also send messages again until they have an answer, if the engine expects that."""
+    """Replicas are also restarted. Callers also send messages again until they have an answer, if the engine
+    expects that.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -31,12 +34,35 @@ class EngineSchedule(Schedule):
         self._idempotent = self.chance.random() < 0.5
         #: messages that begin a task
         self._firsts: list[str] = []
+        self._stopping: list[Any] = []
 
     def make(self, name: str, polls: bool) -> Any:
         return EngineReplica(self.world, name, self._tables, polls=polls, idempotent=self._idempotent)
 
     def alive(self) -> list[Any]:
-        return [one for one in super().alive() if one.service is not None]
+        ready = [one for one in super().alive() if one.service is not None]
+        return [one for one in ready if one not in self._stopping]
+
+    def kinds(self) -> Sequence[Any]:
+        return (*super().kinds(), self._get, self._repeated)
+
+    def fault(self, polls: bool) -> None:
+        others = self.alive()
+        if len(others) > 1 and self.chance.random() < 0.1:
+            self.outcome.faults += 1
+            self._stopping.append(self.chance.choice(others))
+            self._calls.append(self.loop.create_task(self._restart(self._stopping[-1], polls)))
+        else:
+            super().fault(polls)
+
+    async def _restart(self, one: Any, polls: bool) -> None:
+        await self.bounded(one, "the stop", one.stop())
+        await self.join(f"{one.owner.name}'", polls)
+        # Forwarded calls have answers of their own.
+        if left := self.under_way[one.owner]:
+            await asyncio.wait(left)
+        one.owner.killed = True
+        self.loop.freeze(one.owner)
 
     async def new_task(self) -> None:
         self._firsts.append(f"f{len(self._firsts)}")
@@ -63,6 +89,27 @@ class EngineSchedule(Schedule):
         self.check_taken(answer.task, message_id)
         if not immediately:
             self.check_state(answer.task)
+
+    async def _get(self, one: Any, task_id: str, _: str) -> None:
+        task = await one.service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id=task_id), CallContext()))
+        self.check_state(task)
+        row = self.world.database.tasks[task_id]
+        shown = [one.text for artifact in task.artifacts for one in artifact.parts]
+        stored = [part.text for one in row.events for part in one.artifact_update.artifact.parts]
+        if shown != stored[: len(shown)]:
+            self.outcome.wrong.append(f"{task_id} showed {shown} of {stored}")
+
+    async def _repeated(self, one: Any, task_id: str, message_id: str) -> None:
+        """Sends the same message at two replicas at once."""
+        if not self._idempotent:
+            return
+        for other in (one, self.chance.choice(self.alive() or [one])):
+            work = self.bounded(other, "a copy", self.send_and_wait(other, task_id, message_id))
+            self._calls.append(self.loop.create_task(work))
+
+    def check_error(self, error: A2AError, what: str) -> None:
+        if error.reason is not Reason.UNAVAILABLE or "stopped" not in error.message:
+            super().check_error(error, what)
 
     def settled(self, row: Row) -> bool:
         return row.state not in _RUNNING and not row.holder

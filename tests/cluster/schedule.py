@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import number_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.replica import LostError, Replica
-from tests.cluster.virtual_loop import VirtualLoop
+from tests.cluster.virtual_loop import Owner, VirtualLoop
 from tests.cluster.world import CUT, HOLED, UP, Row, World
 
 #: virtual seconds of faults; of the time after the last one in which everything has to end
@@ -49,6 +50,8 @@ class Schedule:
         self.bound = bound
         self.replicas: list[Any] = []
         self._calls: list[asyncio.Task[None]] = []
+        #: the calls of each process
+        self.under_way: dict[Owner, dict[asyncio.Task[Any], str]] = {}
         self._tasks = 0
 
     def run(self) -> Outcome:
@@ -74,7 +77,7 @@ class Schedule:
         chance, loop = self.chance, self.loop
         polls = chance.random() < 0.3
         for number in range(chance.choice((2, 3, 3))):
-            await self._join(f"r{number}", polls)
+            await self.join(f"r{number}", polls)
         for _ in range(3):
             await self.new_task()
         began = loop.time()
@@ -86,7 +89,7 @@ class Schedule:
             if chance.random() < 0.15:
                 await self.new_task()
             if chance.random() < 0.5:
-                self._fault(polls)
+                self.fault(polls)
         self._heal()
         await self._rest()
 
@@ -100,7 +103,8 @@ class Schedule:
         """The replicas that take calls."""
         return [one for one in self.replicas if not one.owner.killed and not one.owner.frozen]
 
-    async def _join(self, name: str, polls: bool) -> None:
+    async def join(self, name: str, polls: bool) -> None:
+        """A replica comes."""
         one = self.make(name, polls)
         self.replicas.append(one)
         await self.loop.spawn(one.owner, one.start())
@@ -120,7 +124,8 @@ class Schedule:
         task = self.loop.spawn(one.owner, begin())
         await asyncio.wait({task}, timeout=1.0)
 
-    def _fault(self, polls: bool) -> None:
+    def fault(self, polls: bool) -> None:
+        """Any fault."""
         chance, loop = self.chance, self.loop
         self.outcome.faults += 1
         one = chance.choice(self.replicas)
@@ -168,7 +173,7 @@ class Schedule:
             loop.freeze(one.owner)
             if chance.random() < 0.7:
                 name = f"{one.owner.name}'"
-                self.loop.create_task(self._join(name, polls))
+                self.loop.create_task(self.join(name, polls))
 
     def _mend(self, link: Any) -> None:
         if link.state != UP:
@@ -219,12 +224,21 @@ class Schedule:
 
     # ------------------------------------------------------------------ callers
 
+    def kinds(self) -> Sequence[Any]:
+        """The calls about a task, of (replica, task id, message id)."""
+        return (
+            self.send,
+            self.send_and_wait,
+            self._cancel,
+            self._follow,
+            self._follow,
+            self.send_stream,
+        )
+
     def _call(self, one: Any) -> None:
         rows = list(self.world.database.tasks)
         if rows:
-            kind = self.chance.choice(
-                (self._send, self._send_and_wait, self._cancel, self._follow, self._follow, self._send_stream)
-            )
+            kind = self.chance.choice(self.kinds())
             self.outcome.calls += 1
             work = self.bounded(
                 one, kind.__name__, kind(one, self.chance.choice(rows), f"m{self.outcome.calls}")
@@ -234,6 +248,9 @@ class Schedule:
     async def bounded(self, one: Any, what: str, work: Any) -> bool:
         """True if a call is served. What is wrong with its answer is noted."""
         task = self.loop.spawn(one.owner, work)
+        under_way = self.under_way.setdefault(one.owner, {})
+        under_way[task] = what
+        task.add_done_callback(under_way.pop)
         # The error of a caller whose process was killed reaches nobody.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         left = self.bound
@@ -246,7 +263,7 @@ class Schedule:
             self.outcome.wrong.append(f"{what} at {one.owner.name} has no answer")
         elif (error := task.exception()) is not None:
             if isinstance(error, A2AError):
-                self._check_error(error, what)
+                self.check_error(error, what)
             else:
                 self.outcome.wrong.append(f"{what}: {error!r}")
         else:
@@ -254,20 +271,21 @@ class Schedule:
             return True
         return False
 
-    def _check_error(self, error: A2AError, what: str) -> None:
+    def check_error(self, error: A2AError, what: str) -> None:
+        """Notes an error that no caller should get."""
         known = error.reason is Reason.UNAVAILABLE and error.retry_after
         task_id = error.metadata.get("taskId", "")
         ended = error.reason in (Reason.TASK_NOT_CANCELABLE, Reason.UNSUPPORTED_OPERATION)
         if not known and not (ended and self.world.database.tasks[task_id].ended):
             self.outcome.wrong.append(f"{what} got {error!r}")
 
-    async def _send(self, one: Any, task_id: str, message_id: str) -> None:
+    async def send(self, one: Any, task_id: str, message_id: str) -> None:
         answer = await one.service.unary(
             Call(ops.SEND_MESSAGE, message(task_id, message_id, True), CallContext())
         )
         self.check_taken(answer.task, message_id)
 
-    async def _send_and_wait(self, one: Any, task_id: str, message_id: str) -> None:
+    async def send_and_wait(self, one: Any, task_id: str, message_id: str) -> None:
         answer = await one.service.unary(
             Call(ops.SEND_MESSAGE, message(task_id, message_id, False), CallContext())
         )
@@ -287,7 +305,7 @@ class Schedule:
         call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id=task_id), context)
         await self._read(one, call, task_id)
 
-    async def _send_stream(self, one: Any, task_id: str, message_id: str) -> None:
+    async def send_stream(self, one: Any, task_id: str, message_id: str) -> None:
         call = Call(ops.SEND_STREAMING_MESSAGE, message(task_id, message_id, False), CallContext())
         first = await self._read(one, call, task_id)
         self.check_taken(first, message_id)
