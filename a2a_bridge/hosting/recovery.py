@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from random import randrange
 
@@ -123,11 +122,12 @@ class Recovery:
 
     async def _take(self, tasks: list[tuple[Scope, str]]) -> set[str]:
         """Takes over some tasks. Returns those that it could not, or need not."""
+        loop = asyncio.get_running_loop()
         self._under_way = len(tasks)
         left: set[str] = set()
         found = list(zip(tasks, await self._store.get_many(tasks), strict=True))
         for start in range(0, len(found), _WRITTEN):
-            some, began = found[start : start + _WRITTEN], time.monotonic()
+            some, began = found[start : start + _WRITTEN], loop.time()
             ends = await asyncio.gather(*(self._one(*one) for one in some), return_exceptions=True)
             for (_, task_id), end in zip(tasks[start:], ends, strict=False):
                 if isinstance(end, BaseException):
@@ -135,7 +135,7 @@ class Recovery:
                 if not end:
                     left.add(task_id)
             self._under_way -= len(some)
-            await asyncio.sleep(min(_SHARE * (time.monotonic() - began), _REST))
+            await asyncio.sleep(min(_SHARE * (loop.time() - began), _REST))
         return left
 
     async def _one(self, task: tuple[Scope, str], known: Stored | None) -> bool:
