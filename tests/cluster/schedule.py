@@ -105,6 +105,8 @@ class Schedule:
 
     async def join(self, name: str, polls: bool) -> None:
         """A replica comes."""
+        while any(one.owner.name == name for one in self.replicas):
+            name += "'"
         one = self.make(name, polls)
         self.replicas.append(one)
         await self.loop.spawn(one.owner, one.start())

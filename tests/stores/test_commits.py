@@ -23,6 +23,7 @@ from a2a_bridge.hosting.stores.sql.schema import sends, tasks
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
     HERE,
+    INPUT,
     WORKING,
     Author,
     found,
@@ -434,12 +435,13 @@ def test_every_commit_is_forced_to_the_disk(sqlite_url: str) -> None:
     database.close()
 
 
+@pytest.mark.parametrize("state", [WORKING, INPUT])
 async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, monkeypatch: pytest.MonkeyPatch, state: int
 ) -> None:
     async with open_sql_store(url, StoreOptions(ack_timeout=0.1)) as store:
         await store.wait_settled()
-        await Author(store).begin("t").release()
+        await Author(store).begin("t", state=state).release()
         waiting = await found(store, "t")
         at_work = await Author(store).begin("u").sync()
         perform = store.records.committer.perform
