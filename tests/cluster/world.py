@@ -41,12 +41,6 @@ class Row:
     def ended(self) -> bool:
         return self.state in (hub.TASK_STATE_COMPLETED, hub.TASK_STATE_CANCELED)
 
-    def task(self) -> hub.Task:
-        task = hub.Task(id=self.id, context_id="c")
-        task.status.state = self.state
-        task.history.extend(hub.Message(message_id=one, role=hub.ROLE_USER) for one in self.history)
-        return task
-
 
 class Database:
     """The tables."""
