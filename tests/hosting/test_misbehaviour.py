@@ -376,6 +376,26 @@ async def test_a_task_changed_by_another_process_is_left_to_it() -> None:
     await talk.rest()
 
 
+async def test_the_stream_of_a_queued_message_ends_with_the_question_of_the_new_owner() -> None:
+    gate = Gate()
+    store = Fickle()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+        yield run.status("completed")
+
+    talk = Talk(agent_of(execute), store=store)
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await gate.reached()
+    events = talk.events("more", task_id=task.id, message_id="m-2")
+    assert shape(await anext(events)) == ("task", WORKING)
+    await store.meddle(task.id, INPUT)
+    assert [shape(one) async for one in events] == [INPUT]
+    gate.open()
+    await talk.rest()
+
+
 @pytest.mark.parametrize("state", [COMPLETED, CANCELED])
 async def test_cancelling_a_task_that_ended_in_another_process(state: hub.TaskState) -> None:
     gate = Gate()
