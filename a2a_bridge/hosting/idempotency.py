@@ -21,7 +21,8 @@ from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.pending_send import Wants
-from a2a_bridge.hosting.ports import Scope, Sent, scope_of
+from a2a_bridge.hosting.ports import Scope, Sent, VersionConflictError, scope_of
+from a2a_bridge.hosting.rejections import changed_hands_error
 from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.sending import Accepted, Sending
 from a2a_bridge.hosting.views import TaskSnapshot
@@ -46,7 +47,7 @@ class _First:
     def __init__(self, digest: bytes) -> None:
         self.digest = digest
         self.accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        #: done when its result is stored or its id is deleted
+        #: done when its result is stored or its id is deleted; fails if a direct response cannot be stored
         self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -91,7 +92,7 @@ class Idempotency:
             raise try_again()
 
     async def wait_stored(self, request: hub.SendMessageRequest, context: CallContext) -> None:
-        """Waits until the direct response to a message is stored."""
+        """Waits until the direct response to a message is stored. Raises A2AError UNAVAILABLE."""
         first = self._firsts.get((scope_of(request, context), request.message.message_id))
         if first is not None:
             await asyncio.shield(first.stored)
@@ -150,17 +151,25 @@ class Idempotency:
     async def _store_outcome(self, key: _Key, first: _First, accepted: Accepted) -> None:
         """Waits for the end of the work, and stores a result that the store does not have yet."""
         send = accepted.send
+        failure: A2AError | None = None
         try:
             await send.wait_finished()
             if send.direct_answer is not None and accepted.task_run.live.task is None:
                 await self._store.sends.store_response(*key, send.direct_answer.SerializeToString())
             elif accepted.task_run.live.task is None:
                 await self._forget(key)
+        except VersionConflictError:
+            failure = changed_hands_error()
         except A2AError as error:
             log.warning("the answer to a message could not be stored for repetitions: %s", error)
+            failure = error
         finally:
             del self._firsts[key]
-            first.stored.set_result(None)
+            if failure is None:
+                first.stored.set_result(None)
+            else:
+                first.stored.set_exception(failure)
+                first.stored.exception()  # retrieved here, because there may be no waiter
 
     async def _forget(self, key: _Key) -> None:
         try:

@@ -205,7 +205,10 @@ class SendRegister(Protocol):
         ...
 
     async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
-        """Stores the direct response to a message durably."""
+        """Stores the direct response to a message durably.
+
+        Raises VersionConflictError if another process has taken the message over, A2AError UNAVAILABLE.
+        """
         ...
 
     async def forget(self, scope: Scope, message_id: str, /) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 import pytest
 
-from a2a_bridge.hosting.ports import Sent
+from a2a_bridge.hosting.ports import Sent, VersionConflictError
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
 
@@ -43,8 +43,12 @@ async def test_one_that_was_taken_for_dead_leaves_a_message_to_its_new_replica(
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             # As `two` does when it finds that the holder is dead.
             connection.execute("UPDATE sends SET holder = %s", [two.me()])  # type: ignore[attr-defined]
-        await one.sends.store_response(HERE, "m", b"late")
+        with pytest.raises(VersionConflictError):
+            await one.sends.store_response(HERE, "m", b"late")
         await one.sends.forget(HERE, "m")
         assert await one.sends.reserve(HERE, "m", b"1", "v") == Sent(b"1", "t", b"", two.me())  # type: ignore[attr-defined]
+        await two.sends.store_response(HERE, "m", b"answer")
+        with pytest.raises(VersionConflictError):
+            await one.sends.store_response(HERE, "m", b"late")
         await two.sends.forget(HERE, "m")
         assert await one.sends.reserve(HERE, "m", b"1", "v") is None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from a2a_bridge.hosting.ports import Scope, Sent
+from a2a_bridge.hosting.ports import Scope, Sent, VersionConflictError
 from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, intact
 from a2a_bridge.hosting.stores.groups import GroupWriter
 from a2a_bridge.hosting.stores.records import CONFLICT, SentChange, SentRow
@@ -44,8 +44,9 @@ class RecordedSends:
                 return sent._replace(holder=known.holder)
 
     async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
-        # One with a holder is another replica's, because this one was taken for dead.
-        while (known := await self._read(scope, message_id)) is not None and not known.holder:
+        while (known := await self._read(scope, message_id)) is not None:
+            if known.holder or known.answer not in (b"", answer):
+                raise VersionConflictError(known.task_id)  # this process was taken for dead
             row = self._row(scope, message_id, Sent(known.digest, known.task_id, answer))
             if await self._writer.write(SentChange(scope, message_id, known, row)) is not CONFLICT:
                 return
