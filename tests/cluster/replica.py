@@ -4,7 +4,8 @@ and the clock are simulated, and the agent.
 Rules:
 1. A group of changes is one statement: it is executed whole or not at all, and a repeated group counts what an
    earlier attempt has stored.
-2. The agent works in steps, resumes the tasks of a dead process, and asks its user now and then.
+2. The agent works in steps, resumes the tasks of a dead process, and asks its user now and then. Some messages
+   it answers directly.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ LEASE, READ = 4.0, 3.0
 STEPS, PACE = 6, 0.7
 #: seconds that runs have when a replica stops
 GRACE = 1.0
+#: how messages begin that are answered with a message
+DIRECT = "direct"
 
 
 class Heart:
@@ -264,13 +267,17 @@ class Clock(SystemClock):
 
 
 class Worker:
-    """Implements AgentExecutor and ResumingExecutor."""
+    """Implements AgentExecutor, ResumingExecutor and CancellingExecutor."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     async def execute(self, run: Run) -> AsyncIterator[Any]:
         chance = self._world.chance
+        if run.text.startswith(DIRECT):
+            await asyncio.sleep(PACE * chance.uniform(0.2, 2))
+            yield run.reply(f"{run.message.message_id} {chance.getrandbits(32)}")
+            return
         if run.task is None:
             if chance.random() < 0.5:
                 await asyncio.sleep(PACE * chance.uniform(0.2, 2))
@@ -283,7 +290,17 @@ class Worker:
         for number in range(chance.randint(1, STEPS)):
             await asyncio.sleep(PACE * chance.uniform(0.2, 2))
             yield run.artifact(f"{run.message.message_id}:{number}", artifact_id="a", append=True)
+            if chance.random() < 0.05:
+                yield run.status("auth-required")
+                await asyncio.sleep(PACE * chance.uniform(0.2, 2))
+                yield run.status("working")
         yield run.status(chance.choice(("completed", "completed", "input-required")))
+
+    async def cancel(self, run: Run) -> AsyncIterator[Any]:
+        chance = self._world.chance
+        if chance.random() < 0.5:
+            await asyncio.sleep(PACE * chance.uniform(0.2, 2))
+            yield run.status("canceled", "cleaned up")
 
 
 class Replica:

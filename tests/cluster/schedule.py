@@ -23,7 +23,7 @@ from a2a_bridge.core.resume import number_of
 from a2a_bridge.hosting import engine, idempotency, recovery, sending
 from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.cluster.replica import Replica, Tables
+from tests.cluster.replica import DIRECT, Replica, Tables
 from tests.cluster.virtual_loop import Owner, VirtualLoop
 from tests.cluster.world import CUT, HOLED, UP, Row, World
 
@@ -62,6 +62,8 @@ class Schedule:
         self._idempotent = self.chance.random() < 0.5
         #: messages that begin a task
         self._firsts: list[str] = []
+        #: the direct answers to them
+        self._replies: dict[str, str] = {}
 
     def run(self) -> Outcome:
         try:
@@ -231,8 +233,10 @@ class Schedule:
     # ------------------------------------------------------------------ callers
 
     def _new_task(self) -> None:
-        self._firsts.append(f"f{len(self._firsts)}")
-        self._calls.append(self.loop.create_task(self._begin(self._firsts[-1])))
+        number = len(self._firsts)
+        self._firsts.append(f"f{number}")
+        for _ in range(2 if self._idempotent and number % 3 == 0 else 1):
+            self._calls.append(self.loop.create_task(self._begin(self._firsts[-1])))
 
     def _call(self, one: Replica) -> None:
         rows = list(self.world.database.tasks)
@@ -282,7 +286,8 @@ class Schedule:
         return False
 
     def _check_error(self, error: A2AError, what: str) -> None:
-        known = error.reason is Reason.UNAVAILABLE and (error.retry_after or "stopped" in error.message)
+        says_when = error.retry_after is not None or "stopped" in error.message
+        known = error.reason is Reason.UNAVAILABLE and says_when
         task_id = error.metadata.get("taskId", "")
         ended = error.reason in (Reason.TASK_NOT_CANCELABLE, Reason.UNSUPPORTED_OPERATION)
         if not known and not (ended and self.world.database.tasks[task_id].ended):
@@ -305,7 +310,15 @@ class Schedule:
 
     async def _first(self, one: Replica, message_id: str, immediately: bool) -> None:
         request = _message("", message_id, immediately)
+        direct = int(message_id[1:]) % 4 == 3
+        if direct:
+            request.message.parts[0].text = DIRECT + request.message.parts[0].text
         answer = await one.service.unary(Call(ops.SEND_MESSAGE, request, CallContext()))
+        if direct:
+            text = answer.message.parts[0].text
+            if self._idempotent and self._replies.setdefault(message_id, text) != text:
+                self.outcome.wrong.append(f"{message_id} has answers {text} and {self._replies[message_id]}")
+            return
         self._check_taken(answer.task, message_id)
         if not immediately:
             self._check_state(answer.task)
