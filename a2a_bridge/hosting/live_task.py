@@ -140,6 +140,10 @@ class LiveTask:
         """True while the lease on a stored task is being acquired."""
         return self._opening is not None and not self._opening.done()
 
+    def claim(self) -> None:
+        """Gets the lease on a task that does not exist yet. Raises RESOURCE_EXHAUSTED."""
+        self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
+
     async def hold(self, opened: Callable[[], None], *, wait: bool = True) -> None:
         """Acquires the lease on a stored task, unless it is already held. Raises VersionConflictError,
         A2AError UNAVAILABLE.
@@ -278,7 +282,9 @@ class LiveTask:
             own = task.history.add()
             own.CopyFrom(message)
         own.task_id, own.context_id = self.task_id, self.context_id
-        writer = self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
+        writer = self.writer
+        if writer is None:
+            writer = self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
         self.task = task
         self.state = task.status.state
         change = hub.StreamResponse()

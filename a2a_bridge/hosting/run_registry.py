@@ -76,6 +76,9 @@ class RunRegistry:
         if at_work >= most > 0:
             raise too_many_tasks(most)
         run = TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._pressure)
+        if self._engine.options.idempotent_sends and self._engine.store.remote is not None:
+            # So the run is lost if this replica is declared dead: another one may take its message over.
+            run.live.claim()
         self._at_work[scope] = at_work + 1
         self._live[task_id] = run
         return run

@@ -28,7 +28,7 @@ from tests.hosting.scene import (
     request,
     shapes,
 )
-from tests.replicas.conftest import LEASE, PATIENCE
+from tests.replicas.conftest import LEASE, PATIENCE, until
 
 
 @pytest.fixture(params=["postgresql", "nats"])
@@ -391,7 +391,8 @@ async def test_a_message_that_is_sent_again_to_another_replica_is_worked_on_once
     assert [run.text for run in steps.runs] == ["go", "more"]
 
 
-async def test_a_message_of_one_that_was_taken_for_dead_leads_to_one_task(beside: Any) -> None:
+@pytest.mark.parametrize("learns", [False, True])
+async def test_a_message_of_one_that_was_taken_for_dead_leads_to_one_task(beside: Any, learns: bool) -> None:
     gate = Gate()
 
     async def slow(run: Run) -> AsyncIterator[Any]:
@@ -405,10 +406,14 @@ async def test_a_message_of_one_that_was_taken_for_dead_leads_to_one_task(beside
     two = await beside(agent_of(quick), idempotent_sends=True)
     first = asyncio.create_task(one.send("go"))
     await gate.reached()
-    one.store._beside._living.cancel()  # it does not learn of it
-    await asyncio.to_thread(_bury, one.store._beside._session._url, one.store._beside.me)
+    before = one.store._beside.me
+    if not learns:
+        one.store._beside._living.cancel()
+    await asyncio.to_thread(_bury, one.store._beside._session._url, before)
     task = await two.send("go")
     assert task.status.state == COMPLETED
+    if learns:
+        await until(lambda: one.store._beside.me != before)
     gate.open()
     with rejected(Reason.UNAVAILABLE):
         await first
