@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -114,25 +115,36 @@ class World:
         return link.delay * self.chance.uniform(0.2, 2.0)
 
     async def statement(self, link: Link, execute: Callable[[], Any], seconds: float) -> Any:
-        """Executes a statement over a link. Raises SessionError."""
+        """Executes a statement over a link. Raises SessionError.
+
+        Once it has arrived, it is executed, whatever has become of its process.
+        """
         if link.state == CUT:
             raise SessionError("cut")
+        answer: asyncio.Future[Any] = self.loop.create_future()
+
+        def arrive() -> None:
+            if link.state == UP:
+                self._later(link, _settle, answer, execute())
+            elif link.state == CUT and not answer.done():
+                answer.set_exception(SessionError("cut"))
+
+        self._later(link, arrive)
         try:
             async with asyncio.timeout(seconds):
-                await asyncio.sleep(self.latency(link))
-                if link.state == HOLED:
-                    await asyncio.sleep(seconds + 1)
-                if link.state == CUT:
-                    raise SessionError("cut")
-                result = execute()
-                await asyncio.sleep(self.latency(link))
-                if link.state == HOLED:
-                    await asyncio.sleep(seconds + 1)
-                if link.state == CUT:
-                    raise SessionError("cut")
-                return result
+                result = await answer
         except TimeoutError:
             raise SessionError("timeout") from None
+        if link.state == CUT:
+            raise SessionError("cut")
+        if link.state == HOLED:
+            await asyncio.sleep(seconds)
+            raise SessionError("timeout")
+        return result
+
+    def _later(self, link: Link, function: Callable[..., None], *arguments: Any) -> None:
+        """Calls a function after the latency of a link, in no process."""
+        self.loop.call_later(self.latency(link), function, *arguments, context=contextvars.Context())
 
 
 class SimulatedSession:
@@ -246,6 +258,6 @@ class SimulatedBus:
         world.loop.spawn(other._owner, later())
 
 
-def _settle(answer: asyncio.Future[bytes], found: bytes) -> None:
+def _settle(answer: asyncio.Future[Any], found: Any) -> None:
     if not answer.done():
         answer.set_result(found)
