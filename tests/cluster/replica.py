@@ -344,6 +344,15 @@ class Replica:
         await engine.start()
         self.service = engine.service
 
+    def left(self) -> dict[str, int]:
+        """What should be empty when nothing happens any more."""
+        return {
+            "runs": self._engine.live,
+            "readers": len(self._engine._readers),
+            "leases": len(self._store.writer.leases),
+            "logs": len(self._store._logs._logs),
+        }
+
     async def stop(self) -> None:
         """Ends as on SIGTERM."""
         await self._engine.close(GRACE)

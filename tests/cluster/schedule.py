@@ -212,10 +212,14 @@ class Schedule:
         if waiting:
             await asyncio.wait(waiting, timeout=REST)
         until = self.loop.time() + REST
-        rows = self.world.database.tasks.values()
-        while self.loop.time() < until and not all(map(_settled, rows)):  # noqa: ASYNC110  the clock is virtual
+        while self.loop.time() < until and not self._quiet():  # noqa: ASYNC110  the clock is virtual
             await asyncio.sleep(1.0)
         self._check_end()
+
+    def _quiet(self) -> bool:
+        """True if nothing happens any more."""
+        busy = any(any(one.left().values()) for one in self._alive())
+        return not busy and all(map(_settled, self.world.database.tasks.values()))
 
     def _check_end(self) -> None:
         """Checks what the database has in the end."""
@@ -225,6 +229,9 @@ class Schedule:
                 self.outcome.wrong.append(f"{row.id} never ends; {row.holder} holds it")
             if len(set(row.history)) != len(row.history):
                 self.outcome.wrong.append(f"{row.id} got a message twice: {row.history}")
+        for one in self._alive():
+            if any(one.left().values()):
+                self.outcome.wrong.append(f"{one.owner.name} still has {one.left()}")
         for first in self._firsts:
             found = [row.id for row in rows if first in row.history]
             if len(found) > 1:
