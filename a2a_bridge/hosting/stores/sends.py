@@ -33,7 +33,10 @@ class RecordedSends:
         while True:
             row = self._row(scope, message_id, Sent(digest, task_id))
             if await self._writer.write(SentChange(scope, message_id, known, row)) is not CONFLICT:
-                return None
+                if row.holder == self._me():
+                    return None
+                known = row  # this process has got a new name meanwhile
+                continue
             known = await self._read(scope, message_id)
             if known is None:
                 continue  # it was forgotten meanwhile
