@@ -16,9 +16,13 @@ def not_cancelable(task_id: str) -> A2AError:
     return A2AError(Reason.TASK_NOT_CANCELABLE, metadata={"taskId": task_id})
 
 
+class ClosingError(A2AError):
+    """The engine closes. To callers: UNAVAILABLE."""
+
+
 def closing_error() -> A2AError:
     """The response to new work while the engine closes."""
-    return A2AError(Reason.UNAVAILABLE, "the agent is being stopped", blame=Blame.SELF)
+    return ClosingError(Reason.UNAVAILABLE, "the agent is being stopped", blame=Blame.SELF)
 
 
 def changed_hands_error() -> A2AError:

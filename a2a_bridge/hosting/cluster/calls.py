@@ -44,6 +44,7 @@ from a2a_bridge.hosting.cluster.frames import (
     undocument,
 )
 from a2a_bridge.hosting.ports import OwnerLostError
+from a2a_bridge.hosting.rejections import ClosingError
 from a2a_bridge.hosting.run_registry import NotOwnerError
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
@@ -415,7 +416,8 @@ class ReplicaServer:
         served.notify()
 
     def _failure(self, error: BaseException) -> tuple[dict[str, Any], bytes]:
-        if isinstance(error, NotOwnerError | OwnerLostError):
+        # A replica that stops has other callers look for the task: another one may continue it.
+        if isinstance(error, NotOwnerError | OwnerLostError | ClosingError):
             return {"elsewhere": True}, b""
         if not isinstance(error, A2AError):
             log.error("a call of another replica has failed", exc_info=error)

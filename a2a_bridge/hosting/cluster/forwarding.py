@@ -6,9 +6,10 @@ Rules:
 1. The holder of a task's lease changes it. The engine raises NotOwnerError for a task of another replica;
    then that replica gets the call. If it dies meanwhile, this one looks again, and may take the task over
    itself.
-2. A forwarded message counts as accepted if the task's history contains it once more than before. Then it is
-   not sent again, and the response is the result of the task. Its holder may commit until the task is taken
-   over, even if it was declared dead: so this replica takes the task over before it looks.
+2. If the holder is gone, a forwarded message counts as accepted if the task's history contains it once more
+   than before. Then it is not sent again, and the response is the result of the task. The holder may commit
+   until the task is taken over, even if it was declared dead: so this replica takes the task over before it
+   looks. A holder that lives may remove a message again whose commit took too long: its error is final.
 3. A forwarded stream is read here, from the log.
 """
 
@@ -18,7 +19,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.messages import state_of
 from a2a_bridge.core.operations import Req, Res
@@ -166,13 +166,6 @@ async def _at_owner(
             return await remote(other.holder)
         except OwnerLostError:
             answer = await accepted(other)
-        except A2AError as error:
-            # Of this side of the bus: the holder lives, and may have accepted the message.
-            if error.reason is not Reason.UNAVAILABLE or error.blame is not Blame.SELF:
-                raise
-            answer = await accepted(other)
-            if answer is None:
-                raise
         if answer is not None:
             return answer
         try:
