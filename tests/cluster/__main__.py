@@ -9,7 +9,8 @@ kills; 30 seconds of SIGSTOP, without network, or with 200 ms more on each way. 
 of docs/replicas.md.
 
 The last line is `SCHEDULES schedules, FAULTS faults, WRONG wrong`; the exit code is 0 only without anything
-wrong. A simulated schedule can be repeated: `--seed N --schedules 1 --minutes 0`.
+wrong. A simulated schedule can be repeated: `--seed N --schedules 1 --minutes 0`. A million of them take two hours
+on two cores.
 """
 
 from __future__ import annotations
