@@ -453,8 +453,13 @@ async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
             perform(group)
 
         monkeypatch.setattr(store.records.committer, "perform", slowly)
-        with pytest.raises(A2AError):
-            await store.open(HERE, waiting, lambda: None)
+        opening = asyncio.ensure_future(store.open(HERE, waiting, lambda: None))
+        await asyncio.sleep(0)
+        reading = asyncio.ensure_future(store.get(HERE, "t"))  # which waits for the change
+        for one in (opening, reading):
+            async with asyncio.timeout(PATIENCE):
+                with pytest.raises(A2AError):
+                    await one
         assert await store.orphans(9) == []
         told: list[str] = []
         store.on_orphans(lambda: told.append("orphans"))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -190,6 +191,7 @@ class StoreBase:
                 await lease.sync()
         except BaseException as error:
             # Without a release: if it is written after all, `_publish` finds that nobody works on it.
+            lease.expire(math.inf, unavailable())  # reads of the task wait with it
             self.writer.forget(lease)
             if isinstance(error, TimeoutError):
                 raise unavailable() from None
