@@ -179,7 +179,10 @@ class Schedule:
             if not one.owner.frozen:
                 loop.freeze(one.owner)
                 loop.call_later(seconds, self._go_on, one)
-        elif sum(not each.owner.killed for each in self.replicas) > 1 and not one.owner.frozen:
+        elif (
+            sum(not each.owner.killed and each not in self._stopping for each in self.replicas) > 1
+            and not one.owner.frozen
+        ):
             one.owner.killed = True
             loop.freeze(one.owner)
             if chance.random() < 0.7:
