@@ -168,6 +168,17 @@ def agent_of(execute: Callable[[Run], AsyncIterator[Event]], cancel: Any = None,
     return Agent(Plays(execute, cancel), **{"name": "test"} | members)
 
 
+def gated(gate: Gate) -> Agent:
+    """An agent that works until a gate is opened."""
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await gate.wait()
+        yield run.status("completed")
+
+    return agent_of(execute)
+
+
 def shape(event: Any) -> Any:
     """An event in short: a state, the text of a piece of an artifact, or the text of a message."""
     match event:

@@ -29,6 +29,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
+    gated,
     rejected,
     shape,
     shapes,
@@ -139,12 +140,7 @@ async def test_a_cancellation_waits(store: LateStore) -> None:
 async def test_a_rejection_that_tells_of_an_end_waits(store: LateStore) -> None:
     gate = Gate()
 
-    async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await gate.wait()
-        yield run.status("completed")
-
-    talk = Talk(agent_of(execute), store=store)
+    talk = Talk(gated(gate), store=store)
     store.open_door = True
     task = await talk.send("x", configuration=IMMEDIATELY)
     await gate.reached()
@@ -250,12 +246,7 @@ async def in_mid_work(store: LateStore) -> tuple[Talk, Gate, asyncio.Task[Any]]:
     """An agent that continues when its gate opens, and a caller that waits for it."""
     gate = Gate()
 
-    async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await gate.wait()
-        yield run.status("completed")
-
-    talk = Talk(agent_of(execute), store=store)
+    talk = Talk(gated(gate), store=store)
     store.open_door = True
     sending = asyncio.create_task(talk.send("x"))
     await gate.reached()

@@ -24,6 +24,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
+    gated,
     rejected,
     shape,
     shapes,
@@ -164,12 +165,7 @@ async def test_a_message_to_a_task_at_work_waits_its_turn() -> None:
 async def test_a_message_whose_turn_comes_after_the_end_is_rejected() -> None:
     gate = Gate()
 
-    async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await gate.wait()
-        yield run.status("completed")
-
-    talk = Talk(agent_of(execute))
+    talk = Talk(gated(gate))
     task = await talk.send("one", configuration=IMMEDIATELY)
     await gate.reached()
     second = asyncio.create_task(talk.send("two", task_id=task.id, message_id="m-2"))
@@ -182,12 +178,7 @@ async def test_a_message_whose_turn_comes_after_the_end_is_rejected() -> None:
 async def test_a_task_keeps_only_so_many_messages_waiting() -> None:
     gate = Gate()
 
-    async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await gate.wait()
-        yield run.status("completed")
-
-    talk = Talk(agent_of(execute), queue=2)
+    talk = Talk(gated(gate), queue=2)
     task = await talk.send("one", configuration=IMMEDIATELY)
     await gate.reached()
     for number in range(2):

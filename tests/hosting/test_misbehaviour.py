@@ -30,6 +30,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
+    gated,
     rejected,
     shape,
     shapes,
@@ -359,12 +360,7 @@ async def test_a_task_changed_by_another_process_is_left_to_it() -> None:
     gate = Gate()
     store = Fickle()
 
-    async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await gate.wait()
-        yield run.status("completed")
-
-    talk = Talk(agent_of(execute), store=store)
+    talk = Talk(gated(gate), store=store)
     events = talk.events("x")
     task = await anext(events)
     await anext(events)
@@ -380,12 +376,7 @@ async def test_the_stream_of_a_queued_message_ends_with_the_question_of_the_new_
     gate = Gate()
     store = Fickle()
 
-    async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await gate.wait()
-        yield run.status("completed")
-
-    talk = Talk(agent_of(execute), store=store)
+    talk = Talk(gated(gate), store=store)
     task = await talk.send("x", configuration=IMMEDIATELY)
     await gate.reached()
     events = talk.events("more", task_id=task.id, message_id="m-2")

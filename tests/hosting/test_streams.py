@@ -28,6 +28,7 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
+    gated,
     rejected,
     request,
     shape,
@@ -67,12 +68,7 @@ async def test_an_executor_that_begins_with_an_update_gets_its_task_first(event:
 async def test_events_come_as_they_are_made() -> None:
     gate = Gate()
 
-    async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await gate.wait()
-        yield run.status("completed")
-
-    events = Talk(agent_of(execute)).events("x")
+    events = Talk(gated(gate)).events("x")
     assert shapes([await anext(events), await anext(events)]) == [("task", SUBMITTED), WORKING]
     await gate.reached()
     gate.open()
@@ -109,12 +105,7 @@ async def test_a_stream_continues_while_authentication_is_required() -> None:
 async def test_leaving_a_stream_leaves_the_task_alone() -> None:
     gate = Gate()
 
-    async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await gate.wait()
-        yield run.status("completed")
-
-    talk = Talk(agent_of(execute))
+    talk = Talk(gated(gate))
     events = talk.events("x")
     task = await anext(events)
     await events.aclose()
@@ -186,12 +177,7 @@ async def test_a_subscriber_gets_a_snapshot_and_the_further_events_without_gap()
 async def test_one_subscribers_end_is_no_others() -> None:
     gate = Gate()
 
-    async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await gate.wait()
-        yield run.status("completed")
-
-    talk = Talk(agent_of(execute))
+    talk = Talk(gated(gate))
     events = talk.events("x")
     task = await anext(events)
     leaving, staying = talk.subscribe(task.id), talk.subscribe(task.id)
