@@ -117,7 +117,7 @@ class World:
     async def statement(self, link: Link, execute: Callable[[], Any], seconds: float) -> Any:
         """Executes a statement over a link. Raises SessionError.
 
-        Once it has arrived, it is executed, whatever has become of its process.
+        A statement that has arrived is executed, even if its process was suspended or killed meanwhile.
         """
         if link.state == CUT:
             raise SessionError("cut")

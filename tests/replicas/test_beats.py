@@ -110,7 +110,7 @@ async def test_one_that_was_declared_dead_begins_with_no_task_under_its_old_name
             with pytest.raises(VersionConflictError):
                 await late.sync()
             assert (late.lost, late.writer.last) == (1, 0)  # of the events that are stored
-        # What it has, it keeps until another replica takes it over; a release is a release.
+        # It keeps its leases until another replica takes the tasks over, and may release them.
         author.chunk("more")
         await author.release()
         ((holder, version),) = connection.execute("SELECT holder, version FROM tasks WHERE id = 't'")

@@ -108,7 +108,7 @@ class SentChange(NamedTuple):
     message_id: str
     #: None if the message must be new
     before: SentRow | None
-    #: None to delete it, whatever `before` says; with several processes only if this one holds it
+    #: None to delete the row, regardless of `before`; with several processes only a row that this one holds
     after: SentRow | None
 
 
