@@ -57,7 +57,7 @@ class Schedule:
         self._stopping: list[Replica] = []
         self._calls: list[asyncio.Task[None]] = []
         #: the calls of each process
-        self._under_way: dict[Owner, dict[asyncio.Task[Any], str]] = {}
+        self._under_way: dict[Owner, set[asyncio.Task[Any]]] = {}
         self._tables = Tables(self.world)
         self._idempotent = self.chance.random() < 0.5
         #: messages that begin a task
@@ -270,11 +270,11 @@ class Schedule:
             self._calls.append(self.loop.create_task(work))
 
     async def _bounded(self, one: Replica, what: str, work: Any) -> bool:
-        """True if a call is served. What is wrong with its answer is noted."""
+        """True if a call is served. Notes wrong answers."""
         task = self.loop.spawn(one.owner, work)
-        under_way = self._under_way.setdefault(one.owner, {})
-        under_way[task] = what
-        task.add_done_callback(under_way.pop)
+        under_way = self._under_way.setdefault(one.owner, set())
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
         # The error of a caller whose process was killed reaches nobody.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         left = self.bound
