@@ -306,9 +306,8 @@ class ReplicaServer:
 
     async def close(self) -> None:
         """Ends the streams of other replicas; unary calls have their end with the engine."""
-        for served in list(self._calls.values()):
-            if served.result is not None:
-                self._stop(served)
+        for served in self._calls.values():
+            self._stop(served)
 
     def on_rename(self) -> None:
         """Ends all calls: this replica was declared dead, and has a new name (rule 5)."""
