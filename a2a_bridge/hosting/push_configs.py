@@ -69,15 +69,25 @@ class PushConfigs:
         await self.check(inline, _INLINE)
 
     async def inline(
-        self, scope: Scope, request: hub.SendMessageRequest, context: CallContext, task_id: str
+        self,
+        scope: Scope,
+        request: hub.SendMessageRequest,
+        context: CallContext,
+        task_id: str,
+        *,
+        new: bool = False,
     ) -> Registered | None:
-        """The config to store for the one within a message, None if there is none. Raises INVALID_PARAMS."""
+        """The config to store for the one within a message, None if there is none. Raises INVALID_PARAMS.
+
+        new: whether the message begins the task. Then it has no configs, and nothing is waited for: the id of
+        the message may be reserved, and the lease of the task not be claimed yet.
+        """
         if not request.configuration.HasField("task_push_notification_config"):
             return None
         requested = request.configuration.task_push_notification_config
         version = _version(context)
         unmapped = side_channel.content_within(request) if version else ""
-        return await self._complete(scope, requested, task_id, version, unmapped, _INLINE)
+        return await self._complete(scope, requested, task_id, version, unmapped, _INLINE, new=new)
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext, /
@@ -151,6 +161,8 @@ class PushConfigs:
         version: str,
         unmapped: str,
         path: str = "",
+        *,
+        new: bool = False,
     ) -> Registered:
         """A copy of a config with a task, an id and its unredacted credentials."""
         config = hub.TaskPushNotificationConfig()
@@ -158,14 +170,14 @@ class PushConfigs:
         config.task_id = task_id
         known: hub.TaskPushNotificationConfig | None = None
         if not config.id:
-            for one in await self._configs.list(scope, task_id):
+            for one in () if new else await self._configs.list(scope, task_id):
                 config.id = one.config.id
                 if config in (one.config, redact(one.config)):
                     known = one.config
                     break
             else:
                 config.id = new_id()
-        elif is_redacted(config):
+        elif is_redacted(config) and not new:
             found = await self._configs.get(scope, task_id, config.id)
             known = None if found is None else found.config
         rejection = unredact(config, known)

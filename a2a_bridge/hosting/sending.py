@@ -133,7 +133,7 @@ class Sending:
         task_id = task_id or made
         config = None
         if request.HasField("configuration"):
-            config = await self._push.inline(scope, request, context, task_id)
+            config = await self._push.inline(scope, request, context, task_id, new=True)
         task_run = self._runs.begin(scope, task_id, message.context_id or context_id)
         run = Run(for_agent(request), context, task_id, task_run.context_id)
         send = PendingSend(run, message, wants, config)

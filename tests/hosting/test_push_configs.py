@@ -12,6 +12,7 @@ from a2a_bridge.hosting.ports import Registered, Scope
 from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.hosting.stores.memory_push import MemoryPushConfigStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.redaction import MASK
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
 from tests.hosting.scene import ALICE, BOB, COMPLETED, INPUT, SUBMITTED, WORKING, Talk, rejected, shapes
 
@@ -166,6 +167,28 @@ async def test_a_config_may_come_with_the_message(talk: Talk, how: str) -> None:
     (config,) = (await Configs(talk).list(task.id)).configs
     assert (config.task_id, config.url, config.token) == (task.id, HOOK, "t")
     assert config.id
+
+
+@pytest.mark.parametrize("config_id", ["", "p"])
+async def test_a_new_task_has_no_configs_to_look_for(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch, config_id: str
+) -> None:
+    """A wait after the reservation of the message's id would give another replica time to take it over."""
+
+    async def look(*_: Any) -> Any:
+        raise AssertionError("the configs of a new task are read")
+
+    inline = hub.SendMessageConfiguration(task_push_notification_config={"id": config_id, "url": HOOK})
+    with monkeypatch.context() as patching:
+        patching.setattr(MemoryPushConfigStore, "list", look)
+        patching.setattr(MemoryPushConfigStore, "get", look)
+        task = await talk.send("input", configuration=inline)
+        redacted = hub.AuthenticationInfo(scheme="Bearer", credentials=MASK)
+        inline.task_push_notification_config.authentication.CopyFrom(redacted)
+        with rejected(Reason.INVALID_PARAMS):
+            await talk.send("input", message_id="m-2", configuration=inline)
+    (config,) = (await Configs(talk).list(task.id)).configs
+    assert config.id == config_id or not config_id
 
 
 async def test_a_config_in_a_message_needs_a_url(talk: Talk) -> None:
