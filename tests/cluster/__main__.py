@@ -74,7 +74,8 @@ async def real(seed: int, seconds: float, only: str = "") -> tuple[int, list[str
         print(
             f"{len(machines.tasks)} tasks of real replicas, {machines.faults} faults; {machines.calls} calls,"
             f" {machines.lost} of them to be repeated, the longest took {machines.longest:.1f} s;"
-            f" {machines.broken} streams broke",
+            f" {machines.broken} streams broke; {machines.hook.posts} notifications, {machines.hook.twice} of them"
+            f" repeated",
             flush=True,
         )
         return machines.faults, machines.wrong

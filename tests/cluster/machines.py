@@ -6,7 +6,8 @@ Rules:
 2. Whatever was acknowledged or shown is in the end in the task, in the same order and once.
 3. Every task comes to its end.
 4. A message without an answer is sent again, at any replica: it leads to one task.
-5. A run has one kind of fault many times, or any of them by chance. The callers are ours and the official ones.
+5. Every event of a task arrives at its webhook, in the same order.
+6. A run has one kind of fault many times, or any of them by chance. The callers are ours and the official ones.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tests.cluster.faults import KINDS, LEASE, Repeated
 from tests.cluster.proxy import Proxy
 from tests.durability.callers import Caller, callers, lost
 from tests.durability.serving import Served, Stage
+from tests.durability.webhook import Hook, hook
 from tests.nats import Nats
 from tests.postgres import Postgres
 
@@ -67,6 +69,8 @@ class Machines:
         #: clients of processes that have ended, until the end: a client of gRPC that is closed cancels streams
         #: whose readers have not yet seen that they are broken
         self._former = AsyncExitStack()
+        #: where the events of each task are posted
+        self.hook = Hook()
         #: acknowledged tasks, and the pieces that each reader was shown
         self.tasks: dict[str, str] = {}
         self.shown: dict[str, int] = {}
@@ -86,8 +90,9 @@ class Machines:
                 await database.start()
                 await bus.start()
                 self.places.append(Place(database, bus))
-            await asyncio.gather(*map(self._start, self.places))
-            yield
+            async with hook() as self.hook:
+                await asyncio.gather(*map(self._start, self.places))
+                yield
         finally:
             await self._former.aclose()
             for place in self.places:
@@ -103,6 +108,8 @@ class Machines:
             "--cluster",
             f"nats://127.0.0.1:{place.bus.port}",
             "--idempotent-sends",
+            "--push-allow",
+            "127.0.0.1",
         )
         variables = {"TRIALS_JOURNAL": str(self._folder / "journal"), "TRIALS_PACE": "0.1"}
         stage = Stage(url.render_as_string(hide_password=False), flags, variables)
@@ -119,6 +126,7 @@ class Machines:
         self._working = False
         await asyncio.gather(*writers, *readers)
         await self._compare()
+        await self._compare_posted()
         await self._count()
 
     async def any_faults(self, seconds: float) -> None:
@@ -159,7 +167,7 @@ class Machines:
         """Sends a message until it has an answer. None if it gets none, which is wrong."""
         until = time.monotonic() + BOUND + REST
         while time.monotonic() < until:
-            sending = self._caller().send(text, message_id, immediately=True)
+            sending = self._caller().send(text, message_id, immediately=True, webhook=self.hook.url)
             if (answer := await self._answered("a message", sending)) is not None:
                 return answer
             await asyncio.sleep(0.3)
@@ -281,6 +289,20 @@ class Machines:
                     )
                     break
                 await asyncio.sleep(0.3)
+
+    async def _compare_posted(self) -> None:
+        until = time.monotonic() + REST
+        for task_id, mark in self.tasks.items():
+            posted = self.hook.posted[task_id]
+            while not posted or posted[-1].status_update.status.state != hub.TASK_STATE_COMPLETED:
+                if time.monotonic() > until:
+                    self.wrong.append(f"the end of {task_id} was not posted after {len(posted)} events")
+                    break
+                await asyncio.sleep(0.1)
+            else:
+                texts = [part.text for event in posted for part in event.artifact_update.artifact.parts]
+                if texts != [f"{mark}:{number}." for number in range(PIECES)]:
+                    self.wrong.append(f"of {task_id} these pieces were posted: {texts}")
 
     async def _count(self) -> None:
         """Each message has one task."""
