@@ -38,7 +38,7 @@ class Phase(StrEnum):
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     Phase.IDLE: frozenset({Phase.WORKING, Phase.CANCELING, Phase.ENDING, Phase.LOST, Phase.OVER}),
     Phase.WORKING: frozenset({Phase.IDLE, Phase.REGISTERING, Phase.CANCELING, Phase.ENDING, Phase.LOST}),
-    Phase.REGISTERING: frozenset({Phase.WORKING, Phase.ENDING}),
+    Phase.REGISTERING: frozenset({Phase.WORKING, Phase.ENDING, Phase.LOST}),
     Phase.CANCELING: frozenset({Phase.IDLE, Phase.WORKING, Phase.ENDING, Phase.LOST}),
     Phase.ENDING: frozenset({Phase.HANDED_OVER, Phase.LOST, Phase.OVER}),
     Phase.HANDED_OVER: frozenset({Phase.LOST, Phase.OVER}),

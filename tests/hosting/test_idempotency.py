@@ -545,3 +545,31 @@ async def test_events_before_a_failure_do_not_answer_a_repeated_message() -> Non
         await talk.send("x")
     assert shape(await talk.send("x")) == ("message", "answer 2")
     assert shape(await talk.send("x")) == ("message", "answer 2")
+
+
+class Alone:
+    """Implements Remote: there is no other replica."""
+
+    def replica(self, holder: str, /) -> Any:
+        raise AssertionError(holder)
+
+    async def stop(self) -> None:
+        """There is nothing to end."""
+
+
+async def test_a_lease_may_be_lost_while_a_push_config_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, gate = LateStore(), Gate()
+    store.remote = Alone()  # type: ignore[assignment]
+    talk = Talk(ScriptedAgent(), store=store)
+
+    async def put(*_: Any) -> None:
+        await gate.wait()
+
+    monkeypatch.setattr(store.push_configs, "put", put)
+    inline = hub.SendMessageConfiguration(task_push_notification_config={"url": "https://hook.example/"})
+    sending = asyncio.create_task(talk.send("task x", configuration=inline))
+    await gate.reached()
+    store.writers[-1].lose()
+    with rejected(Reason.UNAVAILABLE):
+        await sending
+    await talk.rest()
