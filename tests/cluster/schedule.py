@@ -20,7 +20,7 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import RUNNING, state_of
 from a2a_bridge.core.resume import number_of
-from a2a_bridge.hosting import engine, idempotency, recovery, sending
+from a2a_bridge.hosting import engine, idempotency, recovery, sending, turns
 from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.replica import DIRECT, Replica, Tables
@@ -425,7 +425,7 @@ def _message(task_id: str, message_id: str, immediately: bool) -> hub.SendMessag
 
 @contextmanager
 def _seeded(schedule: Schedule) -> Iterator[None]:
-    """Everything random comes from the seed."""
+    """Everything random comes from the seed, and no time from a real clock."""
     chance = schedule.chance
 
     def new_id() -> str:
@@ -439,6 +439,7 @@ def _seeded(schedule: Schedule) -> Iterator[None]:
         mock.patch.object(sending, "two_ids", two_ids),
         mock.patch.object(idempotency, "new_id", new_id),
         mock.patch.object(recovery, "randrange", chance.randrange),
+        mock.patch.object(turns, "monotonic", schedule.loop.time),
     ):
         yield
 

@@ -44,8 +44,9 @@ async def test_real_replicas_keep_the_rule() -> None:
     assert faults
 
 
-def test_a_seed_reproduces_its_schedule() -> None:
-    assert run(7) == run(7)
+@pytest.mark.parametrize("seed", [7, 232, 536, 2344])
+def test_a_seed_reproduces_its_schedule(seed: int) -> None:
+    assert run(seed) == run(seed) == run(seed)
 
 
 def test_the_bound_is_checked() -> None:

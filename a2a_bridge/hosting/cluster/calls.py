@@ -73,7 +73,7 @@ class ReplicaDirectory:
         self._alive: frozenset[str] = frozenset()
         self._seeds: dict[str, int] = {}
         self._looked = float("-inf")
-        self._waiting: dict[str, set[asyncio.Timeout]] = {}
+        self._waiting: dict[str, dict[asyncio.Timeout, None]] = {}
 
     @property
     def alone(self) -> bool:
@@ -103,12 +103,12 @@ class ReplicaDirectory:
 
     def waits(self, name: str, timer: asyncio.Timeout) -> None:
         """Ends a wait for a replica when that dies."""
-        self._waiting.setdefault(name, set()).add(timer)
+        self._waiting.setdefault(name, {})[timer] = None
 
     def end_wait(self, name: str, timer: asyncio.Timeout) -> None:
         """The wait is over."""
         waiting = self._waiting[name]
-        waiting.discard(timer)
+        waiting.pop(timer, None)
         if not waiting:
             del self._waiting[name]
 
