@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from a2a_bridge.hosting import Agent, Engine, Run
 from a2a_bridge.hosting.clock import SystemClock
@@ -21,7 +21,8 @@ from a2a_bridge.hosting.cluster.polling import PollingBus
 from a2a_bridge.hosting.cluster.session import SessionError
 from a2a_bridge.hosting.cluster.tails import Position as TaskPosition
 from a2a_bridge.hosting.options import EngineOptions
-from a2a_bridge.hosting.ports import Scope, TaskQuery
+from a2a_bridge.hosting.ports import Registered, Scope, TaskQuery
+from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.records import (
     CONFLICT,
@@ -41,8 +42,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.virtual_loop import Owner
 from tests.cluster.world import Link, Row, SimulatedBus, SimulatedSession, World
 
-#: seconds of a lease, and of a read or a write that a caller waits for
-LEASE, READ = 4.0, 3.0
+#: seconds of a lease, of a statement, and of a write that a caller waits for
+LEASE, READ, WRITE = 4.0, 3.0, (3.0, 8.0)
 #: the most steps of a run, and seconds of one
 STEPS, PACE = 6, 0.7
 #: seconds that runs have when a replica stops
@@ -73,6 +74,13 @@ class Heart:
             one.cancel()
 
 
+class ConfigChange(NamedTuple):
+    """A push config to store."""
+
+    scope: Scope
+    registered: Registered
+
+
 class Tables:
     """The tables of a store, beside those of the cluster: `World.database`, where each task has a Row, too."""
 
@@ -81,12 +89,17 @@ class Tables:
         self.rows: dict[str, TaskRow] = {}
         self.segments: dict[str, list[Segment]] = {}
         self.sends: dict[tuple[Scope, str], SentRow] = {}
+        #: tasks with a push config
+        self.pushing: set[str] = set()
 
     def alive(self, holder: str, me: str) -> str:
         """A holder as rule 6 of Records shows it."""
         return holder if holder != me and holder in self._world.database.replicas else ""
 
     def apply(self, change: Any, me: str) -> Any:
+        if isinstance(change, ConfigChange):
+            self.pushing.add(change.registered.config.task_id)
+            return None
         return self._task(change) if isinstance(change, TaskChange) else self._sent(change, me)
 
     def _task(self, change: TaskChange) -> Any:
@@ -243,10 +256,24 @@ class SimulatedRecords:
         return found
 
 
+class SimulatedConfigs(MemoryPushConfigStore):
+    """Stores configs as SqlPushConfigStore does. Nobody reads them."""
+
+    store: StoreBase
+
+    async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
+        await self.store.writer.write(ConfigChange(scope, registered))
+
+
 class SimulatedStore(StoreBase):
     """Implements ClusterListener, as SqlStore does."""
 
     records: SimulatedRecords
+
+    def __init__(self, records: SimulatedRecords, options: StoreOptions) -> None:
+        configs = SimulatedConfigs()
+        super().__init__(records, options, push_configs=configs, outbox=MemoryOutbox(configs))
+        configs.store = self
 
     async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, TaskPosition]:
         return await self._read(self.records.positions(task_ids))
@@ -304,9 +331,11 @@ class Worker:
 
 
 class Replica:
-    """A replica of a schedule."""
+    """A replica of a schedule. patient: whether callers wait for a write for longer than a lease lasts."""
 
-    def __init__(self, world: World, name: str, tables: Tables, *, polls: bool, idempotent: bool) -> None:
+    def __init__(
+        self, world: World, name: str, tables: Tables, *, polls: bool, idempotent: bool, patient: bool
+    ) -> None:
         self.owner = Owner(name)
         self.database_link, self.bus_link = Link(), Link()
         chance = world.chance
@@ -327,12 +356,13 @@ class Replica:
             made, make_bus, heart, lease=LEASE, new_name=lambda: f"{name}.{next(names)}", new_id=new_id
         )
         self._records = SimulatedRecords(world, self.database_link, tables, self.cluster)
-        self._agent = Agent(Worker(world), name="worker", description="")
+        self._agent = Agent(Worker(world), name="worker", description="", push_notifications=True)
         self._options = EngineOptions(idempotent_sends=idempotent)
+        self._ack_timeout = WRITE[patient]
         self.service: Any = None
 
     async def start(self) -> None:
-        self._store = store = SimulatedStore(self._records, StoreOptions(ack_timeout=READ))
+        self._store = store = SimulatedStore(self._records, StoreOptions(ack_timeout=self._ack_timeout))
         self._engine = engine = Engine(self._agent, store=store, options=self._options, clock=Clock())
         while True:
             try:

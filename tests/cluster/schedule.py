@@ -20,7 +20,7 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import RUNNING, state_of
 from a2a_bridge.core.resume import number_of
-from a2a_bridge.hosting import engine, idempotency, recovery, sending, turns
+from a2a_bridge.hosting import engine, idempotency, push_configs, recovery, sending, turns
 from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.replica import DIRECT, Replica, Tables
@@ -62,6 +62,8 @@ class Schedule:
         self._idempotent = self.chance.random() < 0.5
         #: messages that begin a task
         self._firsts: list[str] = []
+        #: whether some of them have a push config, and whether callers wait long for a write
+        self._pushes, self._patient = seed % 4 == 1, seed % 8 in (5, 6)
         #: the direct answers to them
         self._replies: dict[str, str] = {}
 
@@ -114,7 +116,8 @@ class Schedule:
     async def _join(self, name: str, polls: bool) -> None:
         while any(one.owner.name == name for one in self.replicas):
             name += "'"
-        one = Replica(self.world, name, self._tables, polls=polls, idempotent=self._idempotent)
+        how = {"idempotent": self._idempotent, "patient": self._patient}
+        one = Replica(self.world, name, self._tables, polls=polls, **how)
         self.replicas.append(one)
         await self.loop.spawn(one.owner, one.start())
 
@@ -320,7 +323,10 @@ class Schedule:
 
     async def _first(self, one: Replica, message_id: str, immediately: bool) -> None:
         request = _message("", message_id, immediately)
-        direct = int(message_id[1:]) % 4 == 3
+        number = int(message_id[1:])
+        pushes, direct = self._pushes and number % 2 == 1, number % 4 == 3
+        if pushes:
+            request.configuration.task_push_notification_config.url = "https://receiver.example/"
         if direct:
             request.message.parts[0].text = DIRECT + request.message.parts[0].text
         answer = await one.service.unary(Call(ops.SEND_MESSAGE, request, CallContext()))
@@ -330,6 +336,8 @@ class Schedule:
                 self.outcome.wrong.append(f"{message_id} has answers {text} and {self._replies[message_id]}")
             return
         self._check_taken(answer.task, message_id)
+        if pushes and answer.task.id not in self._tables.pushing:
+            self.outcome.wrong.append(f"{answer.task.id} lacks its push config")
         if not immediately:
             self._check_state(answer.task)
 
@@ -438,6 +446,7 @@ def _seeded(schedule: Schedule) -> Iterator[None]:
         mock.patch.object(engine, "two_ids", two_ids),
         mock.patch.object(sending, "two_ids", two_ids),
         mock.patch.object(idempotency, "new_id", new_id),
+        mock.patch.object(push_configs, "new_id", new_id),
         mock.patch.object(recovery, "randrange", chance.randrange),
         mock.patch.object(turns, "monotonic", schedule.loop.time),
     ):
