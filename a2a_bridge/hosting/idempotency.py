@@ -22,7 +22,7 @@ from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import Scope, Sent, VersionConflictError, scope_of
-from a2a_bridge.hosting.rejections import changed_hands_error
+from a2a_bridge.hosting.rejections import changed_hands_error, closing_error
 from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.sending import Accepted, Sending
 from a2a_bridge.hosting.views import TaskSnapshot
@@ -151,13 +151,14 @@ class Idempotency:
     async def _store_outcome(self, key: _Key, first: _First, accepted: Accepted) -> None:
         """Waits for the end of the work, and stores a result that the store does not have yet."""
         send = accepted.send
-        failure: A2AError | None = None
+        failure: A2AError | None = closing_error()  # if this is cancelled: see `close`
         try:
             await send.wait_finished()
             if send.direct_answer is not None and accepted.task_run.live.task is None:
                 await self._store.sends.store_response(*key, send.direct_answer.SerializeToString())
             elif accepted.task_run.live.task is None:
                 await self._forget(key)
+            failure = None
         except VersionConflictError:
             failure = changed_hands_error()
         except A2AError as error:

@@ -573,3 +573,19 @@ async def test_a_lease_may_be_lost_while_a_push_config_is_stored(monkeypatch: py
     with rejected(Reason.UNAVAILABLE):
         await sending
     await talk.rest()
+
+
+async def test_a_direct_answer_that_is_not_stored_when_the_engine_closes_is_not_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    talk, gate = Talk(EchoAgent(), patience=0.01), Gate()
+
+    async def store_response(*_: Any) -> None:
+        await gate.wait()
+
+    monkeypatch.setattr(talk.store.sends, "store_response", store_response)
+    sending = asyncio.create_task(talk.send("hello"))
+    await gate.reached()
+    await talk.close()
+    with rejected(Reason.UNAVAILABLE):
+        await sending
