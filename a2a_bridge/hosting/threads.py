@@ -104,6 +104,10 @@ class Threads:
             self._waiting.append(place)
             try:
                 await place
+            except asyncio.CancelledError:
+                if not place.cancelled():
+                    self._wake_next()  # this call does not take the thread that is free
+                raise
             finally:
                 if place in self._waiting:
                     self._waiting.remove(place)
@@ -124,10 +128,14 @@ class Threads:
 
     def _on_end(self) -> None:
         self._running -= 1
-        if self._waiting:
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        while self._waiting:
             place = self._waiting.pop(0)
-            if not place.done():
+            if not place.done():  # else its call has left
                 place.set_result(None)
+                break
 
 
 def _settle(outcome: asyncio.Future[Any], value: Any) -> None:

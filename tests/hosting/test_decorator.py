@@ -499,6 +499,31 @@ async def test_so_many_threads_and_no_more() -> None:
     assert max(most) == 3
 
 
+async def test_who_leaves_when_its_thread_is_free_leaves_it_to_the_next() -> None:
+    over = threading.Event()
+
+    def work(run: Run) -> str:
+        over.wait(PATIENCE)
+        return run.text
+
+    threads = Threads(work, 1)
+    run = Run(request("x"), CallContext(), "t", "c")
+    calls = [asyncio.create_task(threads.result(run, (run,))) for _ in range(3)]
+    while len(threads._waiting) < 2:  # noqa: ASYNC110  there is no notification
+        await asyncio.sleep(0)
+    on_end = threads._on_end
+
+    def leave_at_the_end() -> None:
+        on_end()
+        calls[1].cancel()
+
+    threads._on_end = leave_at_the_end  # type: ignore[method-assign]
+    over.set()
+    async with asyncio.timeout(PATIENCE):
+        assert await calls[2] == "x"
+    assert calls[1].cancelled()
+
+
 async def test_the_text_of_a_message_is_all_its_texts() -> None:
     @agent
     async def echo(text: str) -> str:
