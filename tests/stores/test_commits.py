@@ -475,6 +475,21 @@ async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
         at_work.status(COMPLETED)
 
 
+async def test_a_lease_that_is_lost_as_soon_as_it_is_durable_is_not_given(sqlite_url: str) -> None:
+    async with open_sql_store(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
+        await Author(store).begin("t", state=INPUT).release()
+        waiting = await found(store, "t")
+        told: list[str] = []
+        opening = asyncio.ensure_future(store.open(HERE, waiting, lambda: told.append("lost")))
+        await asyncio.sleep(0)
+        # Between the commit and the return of `open`.
+        store.writer.leases["t"].when_synced(lambda _: store.let_go())
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(VersionConflictError):
+                await opening
+        assert told == []
+
+
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the test writes: other writes would include the forgotten ones."""

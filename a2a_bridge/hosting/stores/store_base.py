@@ -196,6 +196,8 @@ class StoreBase:
             if isinstance(error, TimeoutError):
                 raise unavailable() from None
             raise
+        if lease.lost:  # since it was acquired
+            raise VersionConflictError(task_id)
         lease.on_lost = on_lost
         return lease
 
