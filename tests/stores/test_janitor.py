@@ -8,9 +8,9 @@ import time
 import pytest
 from sqlalchemy import func, select
 
-from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import GapError, Registered, Sent, TaskQuery
 from a2a_bridge.hosting.stores import StoreOptions
+from a2a_bridge.hosting.stores.errors import unavailable
 from a2a_bridge.hosting.stores.retention import Janitor
 from a2a_bridge.hosting.stores.sql.opened import open_sql_store
 from a2a_bridge.hosting.stores.sql.schema import bodies, metadata, segments, task_counts
@@ -148,9 +148,11 @@ async def test_a_log_that_goes_while_it_is_read_is_a_gap(sqlite_url: str) -> Non
         assert reader.position < 2001
 
 
-async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("failure", [unavailable(), ValueError("a defect of a driver")])
+async def test_the_janitor_minds_no_failure(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
     from a2a_bridge.hosting.stores import retention as module
-    from a2a_bridge.hosting.stores.errors import unavailable
 
     rounds: list[int] = []
     done = asyncio.Event()
@@ -159,7 +161,7 @@ async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest
         rounds.append(len(rounds))
         if len(rounds) == 3:
             done.set()
-        raise unavailable()
+        raise failure
 
     monkeypatch.setattr(module, "_ROUND", 0.001)
     monkeypatch.setattr(Janitor, "round", failing)
@@ -167,7 +169,7 @@ async def test_the_janitor_minds_no_failure(sqlite_url: str, monkeypatch: pytest
         async with asyncio.timeout(PATIENCE):
             await done.wait()
         assert store.rejection() is None
-    with pytest.raises(A2AError):
+    with pytest.raises(type(failure)):
         await janitor(store, StoreOptions(ack_timeout=PATIENCE), 0).round()
 
 

@@ -58,4 +58,6 @@ class Janitor:
                 await self.round()
             except A2AError:
                 log.debug("the clean-up is retried later: the store does not work")
+            except Exception:
+                log.exception("the clean-up has failed, and is retried later")
             await asyncio.sleep(_ROUND)
