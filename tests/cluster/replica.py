@@ -129,6 +129,8 @@ class Tables:
             return None
         if (None if known is None else known[:3]) != (None if before is None else before[:3]):
             return CONFLICT
+        if known is not None and self.alive(known.holder, me):
+            return CONFLICT
         self.sends[key] = after
         return None
 

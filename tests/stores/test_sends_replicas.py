@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import psycopg
 import pytest
@@ -33,6 +34,27 @@ async def test_a_message_that_another_one_is_just_writing(postgres_url: str, com
                 assert await reserving == (Sent(b"1", "theirs") if commits else None)
         known = await store.sends.reserve(HERE, "m", b"1", "later")
         assert known == Sent(b"1", "theirs" if commits else "mine")
+
+
+@pytest.mark.parametrize("when", ["before it reads", "before it writes"])
+async def test_a_message_that_a_live_replica_has_taken_over_is_left_to_it(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    async with open_store(postgres_url) as one, open_store(postgres_url) as two:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(_PUT, HERE)
+        dead = Sent(b"1", "theirs")
+        read = one.records.read_sent  # type: ignore[attr-defined]
+
+        async def read_late(*arguments: Any) -> Any:
+            row = None if when == "before it reads" else await read(*arguments)
+            if await two.sends.reserve(HERE, "m", b"1", "theirs", instead=dead) is None:
+                monkeypatch.undo()
+            return row or await read(*arguments)
+
+        monkeypatch.setattr(one.records, "read_sent", read_late)  # type: ignore[attr-defined]
+        known = await one.sends.reserve(HERE, "m", b"1", "theirs", instead=dead)
+        assert known == dead._replace(holder=two.me())  # type: ignore[attr-defined]
 
 
 async def test_one_that_was_taken_for_dead_leaves_a_message_to_its_new_replica(

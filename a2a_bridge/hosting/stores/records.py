@@ -102,7 +102,9 @@ class SentRow(NamedTuple):
 
 
 class SentChange(NamedTuple):
-    """One change of the register of messages. It applies if the database has `before`, holders aside."""
+    """One change of the register of messages. It applies if the database has `before`, holders aside, and no
+    other live process holds it.
+    """
 
     scope: Scope
     message_id: str

@@ -42,9 +42,9 @@ class RecordedSends:
                 continue  # it was forgotten meanwhile
             if not intact(known.checksum, send_key(scope, message_id, known), known.answer):
                 raise DamagedError(known.task_id)
-            sent = Sent(known.digest, known.task_id, known.answer)
-            if instead is None or sent != instead._replace(holder=""):
-                return sent._replace(holder=known.holder)
+            sent = Sent(known.digest, known.task_id, known.answer, known.holder)
+            if known.holder or instead is None or sent != instead._replace(holder=""):
+                return sent
 
     async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
         while (known := await self._read(scope, message_id)) is not None:

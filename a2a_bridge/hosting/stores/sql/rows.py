@@ -256,9 +256,15 @@ class _Sending:
             connection.execute(delete(sends).where(mine, own))
             return None
         if before is not None:
-            same = (sends.c.task == storable(before.task_id), sends.c.digest == before.digest)
+            same = (
+                sends.c.task == storable(before.task_id),
+                sends.c.digest == before.digest,
+                sends.c.answer == before.answer,
+                # It may have taken over what is otherwise the same.
+                sends.c.holder.not_in(select(replicas.c.id).where(replicas.c.id != self._me)),
+            )
             # Only this row: another replica may have replaced it since it was read.
-            connection.execute(delete(sends).where(mine, *same, sends.c.answer == before.answer))
+            connection.execute(delete(sends).where(mine, *same))
         putting = build_insert(connection, sends).values(
             tenant=storable(scope.tenant),
             owner=storable(scope.owner),
