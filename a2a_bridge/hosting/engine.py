@@ -25,7 +25,7 @@ from a2a_bridge.core.event import Event, Events, HandedOver, no_events, open_str
 from a2a_bridge.core.messages import TERMINAL, cut_history
 from a2a_bridge.core.paging import history_limit, query_of
 from a2a_bridge.core.protocols import require
-from a2a_bridge.core.resume import event_id, number_of, offer_resume, resume_id
+from a2a_bridge.core.resume import number_of, offer_resume, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.clock import Clock, SystemClock
@@ -41,7 +41,7 @@ from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import PushSender, Scope, Store, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
-from a2a_bridge.hosting.reading import EventReader, EventReaders
+from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.recovery import Recovery, can_continue
 from a2a_bridge.hosting.rejections import broken_protocol_error, closing_error, not_cancelable
 from a2a_bridge.hosting.run import Run
@@ -219,38 +219,22 @@ class Engine:
                 return Event(hub.StreamResponse(message=known.result.message)), no_events()
             events = self._readers.from_snapshot(scope_of(request, context), known.result, None)
         else:
-            reading = accepted.reading
+            reading, snapshot, asked = accepted.reading, accepted.snapshot, False
             if reading is None:
                 raise RuntimeError("a stream was accepted like a unary send")
             try:
                 answer = await self._answer(accepted, request, context)
+                if snapshot is not None:
+                    await accepted.task_run.wait_settled()
+                    asked = accepted.has_question
             except BaseException:
                 reading.close()
                 raise
             if answer is not None:
                 reading.close()
                 return Event(hub.StreamResponse(message=answer.message)), no_events()
-            snapshot = accepted.snapshot
-            if snapshot is None:
-                events = reading.events(accepted)
-            else:
-                events = self._after_snapshot(accepted, reading, snapshot)
+            events = reading.events(accepted, snapshot, alone=asked)
         return await open_stream(events if limit is None else histories_cut(events, limit))
-
-    async def _after_snapshot(
-        self, accepted: Accepted, reading: EventReader, snapshot: TaskSnapshot
-    ) -> Events:
-        """The task as the message found it, and the following events."""
-        try:
-            await accepted.task_run.wait_settled()
-            has_question = accepted.has_question
-            yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
-            if has_question:
-                return
-            async for event in reading.events(accepted):
-                yield event
-        finally:
-            reading.close()
 
     async def _direct(
         self, reply: Any, request: hub.SendMessageRequest, context: CallContext
@@ -346,35 +330,34 @@ class Engine:
         finally:
             task_run.leave()
 
-    async def subscribe_to_task(self, request: hub.SubscribeToTaskRequest, context: CallContext, /) -> Events:
+    def subscribe_to_task(self, request: hub.SubscribeToTaskRequest, context: CallContext, /) -> Events:
         """Spec 3.1.6. A snapshot, then every event until the task ends or asks for input.
 
         A caller that names the last event it received (see `core.resume`) gets the following events instead,
         also of an ended task, and a snapshot only if they are lost.
         """
+        return HandedOver(lambda: self._open_subscription(request, context))
+
+    async def _open_subscription(
+        self, request: hub.SubscribeToTaskRequest, context: CallContext
+    ) -> tuple[Event, Events] | None:
         self._require_streaming()
         if self._closing:
             raise closing_error()
         last_event_id = resume_id(context)
         scope = scope_of(request, context)
-        task, last = await self._snapshot(scope, request.id)
+        snapshot = await self._snapshot(scope, request.id)
         if last_event_id:
             reading = self._readers.begin(scope, request.id, number_of(last_event_id), last_event_id)
-        elif task.status.state in TERMINAL:
+            return await open_stream(reading.events(None))
+        if snapshot.task.status.state in TERMINAL:
             raise A2AError(
                 Reason.UNSUPPORTED_OPERATION,
                 "the task has ended; there is nothing to subscribe to",
                 metadata={"taskId": request.id},
             )
-        else:
-            reading = self._readers.begin(scope, request.id, last)
-        try:
-            if not last_event_id:
-                yield Event(hub.StreamResponse(task=task), event_id(last))
-            async for event in reading.events(None):
-                yield event
-        finally:
-            reading.close()
+        reading = self._readers.begin(scope, request.id, snapshot.last)
+        return await open_stream(reading.events(None, snapshot))
 
     async def _snapshot(self, scope: Scope, task_id: str) -> TaskSnapshot:
         """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""

@@ -44,18 +44,12 @@ class EventReaders:
         """
         return EventReader(self, scope, task_id, after, last_id)
 
-    async def from_snapshot(
-        self, scope: Scope, snapshot: TaskSnapshot, ticket: QueuePosition | None
-    ) -> Events:
-        """A task, and the following events unless it is at rest. ticket: see `EventReader.events`."""
+    def from_snapshot(self, scope: Scope, snapshot: TaskSnapshot, ticket: QueuePosition | None) -> Events:
+        """A task, and the following events unless it is at rest. The caller begins to read at once, which
+        closes the reader in the end. ticket: see `EventReader.events`.
+        """
         reading = self.begin(scope, snapshot.task.id, snapshot.last)
-        try:
-            yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
-            if snapshot.task.status.state not in AT_REST:
-                async for event in reading.events(ticket):
-                    yield event
-        finally:
-            reading.close()
+        return reading.events(ticket, snapshot, alone=snapshot.task.status.state in AT_REST)
 
     async def outcome(self, scope: Scope, snapshot: TaskSnapshot) -> TaskSnapshot:
         """Waits until the task has ended or waits for its user, and returns it."""
@@ -100,12 +94,19 @@ class EventReader:
         self._last_id = last_id
         self._subscription = None if after is None else readers.listen(task_id, after)
 
-    async def events(self, ticket: QueuePosition | None) -> Events:
+    async def events(
+        self, ticket: QueuePosition | None, snapshot: TaskSnapshot | None = None, *, alone: bool = False
+    ) -> Events:
         """The following events, up to the one that ends the task or asks for input. Then it is closed.
 
-        ticket: of the message whose run is followed, if any.
+        ticket: of the message whose run is followed, if any. snapshot: the task as it is at the position of
+        the reader, to be given first. alone: True if no event is to follow it.
         """
         try:
+            if snapshot is not None:
+                yield Event(hub.StreamResponse(task=snapshot.task), event_id(snapshot.last))
+                if alone:
+                    return
             while True:
                 subscription = self._subscription
                 try:
