@@ -131,20 +131,14 @@ class ReplicaClient:
 
     async def unary(self, call: Call[Any, Any]) -> Any:
         """Executes a unary call there."""
-        row = self._form.row(call.operation)
-        if row is None:
-            raise A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
-        _, body = await self._call(self._new_id(), call, row.encode_request(call.request))
-        return row.decode_response(body)
+        _, answer = await self._call(self._new_id(), call)
+        return answer
 
     async def begin(self, call: Call[Any, Any]) -> tuple[Event, bytes]:
         """Begins a stream there: its first event, and the id to ask `continues_after` with."""
-        row = self._form.row(call.operation)
-        if row is None:
-            raise A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
         call_id = self._new_id()
-        head, body = await self._call(call_id, call, row.encode_request(call.request))
-        return Event(row.decode_response(body), head["event"], head["gap"]), call_id
+        head, first = await self._call(call_id, call)
+        return Event(first, head["event"], head["gap"]), call_id
 
     async def continues_after(self, call_id: bytes, number: int) -> bool:
         """True if a stream goes on after this event. False if that cannot be known: a new owner of the task
@@ -169,7 +163,11 @@ class ReplicaClient:
             _LEAVING.add(task)
             task.add_done_callback(_LEAVING.discard)
 
-    async def _call(self, call_id: bytes, call: Call[Any, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+    async def _call(self, call_id: bytes, call: Call[Any, Any]) -> tuple[dict[str, Any], Any]:
+        """The header and the message of the response, or of the first event."""
+        row = self._form.row(call.operation)
+        if row is None:
+            raise A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
         context = call.context
         now = asyncio.get_running_loop().time()
         left = None if context.deadline is None else max(0.0, context.deadline - now)
@@ -178,8 +176,7 @@ class ReplicaClient:
             "context": encode_context(context, left),
             "holder": self._holder,
         }
-        data = document(head, body)
-        answer: dict[str, Any]
+        data = document(head, row.encode_request(call.request))
         size = self._bus.most - OVERHEAD
         parts = range(0, len(data), size)
         limit = None if left is None else now + left
@@ -196,7 +193,7 @@ class ReplicaClient:
             raise OwnerLostError
         if "error" in answer:
             raise decode_error(self._form, answer, body)
-        return answer, body
+        return answer, row.decode_response(body)
 
     async def _ask(self, frame: Frame, limit: float | None) -> Frame:
         """Sends a frame until it has a response other than that the receiver is working."""
