@@ -10,6 +10,7 @@ import pytest
 from a2a_bridge.hosting.cluster import membership
 from a2a_bridge.hosting.cluster.membership import Membership
 from a2a_bridge.hosting.cluster.session import SessionError
+from tests.replicas.conftest import LEASE
 
 
 class Table:
@@ -55,7 +56,9 @@ class Heard:
 @pytest.mark.parametrize("cuts", ["", "before", "after"])
 async def test_a_connection_that_breaks_when_a_replica_joins_again(cuts: str) -> None:
     table, heard, names = Table(), Heard(), count()
-    one = Membership(table, heard, lambda call, *arguments: call(*arguments), lambda: f"r{next(names)}")
+    one = Membership(
+        table, heard, lambda call, *arguments: call(*arguments), lambda: f"r{next(names)}", lease=LEASE
+    )
     await one.join()
     first = one.name
     table.rows.clear()

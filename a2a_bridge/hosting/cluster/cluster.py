@@ -21,7 +21,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.cluster.bus import Bus, Hint
 from a2a_bridge.hosting.cluster.calls import ReplicaClient, ReplicaDirectory, ReplicaServer
 from a2a_bridge.hosting.cluster.frames import UNKNOWN, FrameKind, decode
-from a2a_bridge.hosting.cluster.membership import LEASE, Membership
+from a2a_bridge.hosting.cluster.membership import Membership
 from a2a_bridge.hosting.cluster.session import PostgresSession
 from a2a_bridge.hosting.cluster.tails import Committed, Position, TailListener, Tails
 
@@ -108,7 +108,7 @@ class Cluster:
         make_bus: Callable[[Callable[[], bool]], Bus],
         heart: HeartThread,
         *,
-        lease: float = LEASE,
+        lease: float,
         new_name: Callable[[], str] = lambda: uuid4().hex,
         new_id: Callable[[], bytes] = lambda: os.urandom(16),
     ) -> None:

@@ -24,8 +24,6 @@ from a2a_bridge.hosting.cluster.session import SECONDS, PostgresSession, Session
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 
-#: seconds without a heartbeat after which a replica counts as dead
-LEASE = 10.0
 #: heartbeats per lease
 _BEATS = 4
 
@@ -66,7 +64,9 @@ class MembershipListener(Protocol):
 
 
 class Membership:
-    """One replica among the others. post: calls a function in the store's loop."""
+    """One replica among the others. post: calls a function in the store's loop. lease: seconds without a
+    heartbeat after which a replica counts as dead.
+    """
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Membership:
         post: Callable[..., object],
         new_name: Callable[[], str],
         *,
-        lease: float = LEASE,
+        lease: float,
     ) -> None:
         self._session = session
         self._listener = listener
@@ -94,7 +94,7 @@ class Membership:
 
     async def join(self) -> None:
         """Registers this replica. Raises SessionError."""
-        await self._register()
+        await self._session.run(JOIN, {"me": self.name})
         await self.beat()
         self._post(self._listener.on_orphans)
 
@@ -151,11 +151,6 @@ class Membership:
         with suppress(SessionError):
             await self._session.run(LEAVE, {"me": self.name}, min(SECONDS, self._lease / 2))
 
-    async def _register(self) -> None:
-        began = _now()
-        await self._session.run(JOIN, {"me": self.name})
-        self._last_beat = began
-
     async def _watch(self, others: dict[str, int]) -> None:
         now = _now()
         if now - self._looked > self._lease / 2:
@@ -182,7 +177,7 @@ class Membership:
     async def _register_again(self) -> None:
         log.error("this replica was declared dead; its tasks have other owners now")
         self.name = self._new_name()
-        await self._register()
+        await self._session.run(JOIN, {"me": self.name})
         self._rename()
 
     def _rename(self) -> None:
