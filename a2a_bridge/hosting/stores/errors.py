@@ -18,7 +18,7 @@ class StoreOpenError(Exception):
         self.unreachable = unreachable
 
 
-def unavailable(seconds: float = 1.0) -> A2AError:
+def unavailable() -> A2AError:
     """The error for callers while the store does not work."""
     text = "the agent's store is not available; try again"
-    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=seconds)
+    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
