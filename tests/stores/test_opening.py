@@ -10,6 +10,7 @@ import stat
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -22,6 +23,7 @@ from typer.testing import CliRunner
 
 from a2a_bridge.cli.push import app
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.hosting.cluster.session import PostgresSession, SessionError
 from a2a_bridge.hosting.ports import TaskQuery
 from a2a_bridge.hosting.stores import StoreOpenError, StoreOptions, open_store
 from a2a_bridge.hosting.stores.sql import database as sql_database
@@ -211,6 +213,19 @@ async def test_open_errors_have_no_secrets(url: str) -> None:
             pass
     assert "hidden" not in caught.value.text + caught.value.remedy
     assert caught.value.text
+
+
+async def test_a_database_that_is_lost_while_it_is_opened_is_unreachable(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(*_: Any) -> Any:
+        raise SessionError("OperationalError")
+
+    monkeypatch.setattr(PostgresSession, "run", run)
+    with pytest.raises(StoreOpenError, match="a2a-bridge db check") as caught:
+        async with open_store(postgres_url):
+            pass
+    assert caught.value.unreachable
 
 
 async def test_a_file_that_is_no_database_is_rejected(tmp_path: Path) -> None:

@@ -109,15 +109,19 @@ def report_errors(url: URL) -> Iterator[Database]:
     except Exception as error:
         if not is_database_error(error):
             raise
+        if not database.sqlite and isinstance(error, OperationalError):
+            raise _unreachable(url, cause(error)) from None
         place = url.database if database.sqlite else mask_url(url)
-        unreachable = not database.sqlite and isinstance(error, OperationalError)
         remedy = "--store sqlite:///ANOTHER, or a copy of the file that is whole"
-        if unreachable:
-            remedy = f"a2a-bridge db check {mask_url(url)}, until the database answers"
-        text = f"{place} cannot be used: {cause(error)}"
-        raise StoreOpenError(text, remedy, unreachable=unreachable) from None
+        raise StoreOpenError(f"{place} cannot be used: {cause(error)}", remedy) from None
     finally:
         database.close()
+
+
+def _unreachable(url: URL, why: str) -> StoreOpenError:
+    place = mask_url(url)
+    remedy = f"a2a-bridge db check {place}, until the database answers"
+    return StoreOpenError(f"{place} cannot be used: {why}", remedy, unreachable=True)
 
 
 @asynccontextmanager
@@ -161,7 +165,7 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
             try:
                 await beside.start(store)
             except SessionError as error:
-                raise StoreOpenError(f"the database cannot be used: {error}") from None
+                raise _unreachable(url, str(error)) from None
             yield store
     finally:
         await beside.close()
