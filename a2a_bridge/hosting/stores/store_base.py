@@ -190,9 +190,12 @@ class StoreBase:
             async with asyncio.timeout(self.writer.ack_timeout):
                 await lease.sync()
         except BaseException as error:
-            # Without a release: if it is written after all, `_publish` finds that nobody works on it.
-            lease.expire(math.inf, unavailable())  # reads of the task wait with it
-            self.writer.forget(lease)
+            if lease.pending:
+                # Without a release: if it is written after all, `_publish` finds that nobody works on it.
+                lease.expire(math.inf, unavailable())  # reads of the task wait with it
+                self.writer.forget(lease)
+            else:  # it was written while the caller left
+                lease.release()
             if isinstance(error, TimeoutError):
                 raise unavailable() from None
             raise
