@@ -5,7 +5,9 @@ Rules:
    version. The same id with other content is rejected.
 2. An id is reserved durably before the executor sees the message. If the process dies before anything was
    stored, the next sender of the message takes over the reservation.
-3. Within one process, further senders of a message wait with the first one. If its run is being stopped,
+3. A message that is in the history of its task is a repetition, too: its id may have been taken over from a
+   process that was declared dead and works on it under a new name, and be deleted.
+4. Within one process, further senders of a message wait with the first one. If its run is being stopped,
    because all earlier senders have left, the message gets a new run after that.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Iterable
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
@@ -24,7 +27,7 @@ from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import Scope, Sent, VersionConflictError, scope_of
 from a2a_bridge.hosting.rejections import changed_hands_error, closing_error
 from a2a_bridge.hosting.run_registry import NotOwnerError
-from a2a_bridge.hosting.sending import Accepted, Sending
+from a2a_bridge.hosting.sending import Accepted, RepeatedError, Sending
 from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -125,7 +128,10 @@ class Idempotency:
             self._on_failure(key, first, error)
             raise
         try:
-            accepted = await self._sending.work_on(request, context, wants, task_id)
+            accepted = await self._accept(key, digest, request, context, wants, task_id)
+        except AlreadySentError as error:
+            self._on_failure(key, first, error)
+            raise
         except BaseException as error:
             try:
                 await self._forget(key)
@@ -137,6 +143,30 @@ class Idempotency:
         self._storing.add(storing)
         storing.add_done_callback(self._storing.discard)
         return accepted
+
+    async def _accept(
+        self,
+        key: _Key,
+        digest: bytes,
+        request: hub.SendMessageRequest,
+        context: CallContext,
+        wants: Wants,
+        task_id: str,
+    ) -> Accepted:
+        try:
+            return await self._sending.work_on(request, context, wants, task_id)
+        except RepeatedError:
+            ended = None
+        except A2AError as error:
+            if error.reason is not Reason.UNSUPPORTED_OPERATION:
+                raise
+            ended = error  # perhaps by this message
+        snapshot = await self._find_snapshot(key, task_id)
+        if snapshot is None:
+            raise ended or try_again()
+        if not _is_among(snapshot.task.history, request, digest):
+            raise used_before_error()
+        raise AlreadySentError(snapshot)
 
     def _on_failure(self, key: _Key, first: _First, error: BaseException) -> None:
         del self._firsts[key]
@@ -193,18 +223,18 @@ class Idempotency:
                 raise used_before_error()
             if known.answer:
                 raise AlreadySentError(hub.SendMessageResponse.FromString(known.answer))
-            snapshot = await self._find_snapshot(key, known)
+            snapshot = await self._find_snapshot(key, known.task_id)
             if snapshot is not None:
                 raise AlreadySentError(snapshot)
             if known.holder:
                 raise NotOwnerError(known.holder)
             instead = known
 
-    async def _find_snapshot(self, key: _Key, known: Sent) -> TaskSnapshot | None:
+    async def _find_snapshot(self, key: _Key, task_id: str) -> TaskSnapshot | None:
         """The task with the message in its history."""
         scope, message_id = key
         try:
-            snapshot = await self._readers.snapshot_of(scope, known.task_id)
+            snapshot = await self._readers.snapshot_of(scope, task_id)
         except A2AError as error:
             if error.reason is Reason.TASK_NOT_FOUND:
                 return None
@@ -228,6 +258,18 @@ def digest_of(request: hub.SendMessageRequest) -> bytes:
     seen = for_agent(request)
     message = seen.message if isinstance(seen, hub.SendMessageRequest) else request.message
     return hashlib.sha256(message.SerializeToString(deterministic=True)).digest()
+
+
+def _is_among(history: Iterable[hub.Message], request: hub.SendMessageRequest, digest: bytes) -> bool:
+    """True if the message of a request is in the history, where each has its context."""
+    message = request.message
+    for own in history:
+        if own.message_id == message.message_id:
+            known = hub.SendMessageRequest(message=own)
+            known.message.context_id = message.context_id
+            if digest_of(known) == digest:
+                return True
+    return False
 
 
 def try_again() -> A2AError:

@@ -133,6 +133,11 @@ class LiveTask:
         await self.wait_settled()
         return found
 
+    def has_message(self, message_id: str) -> bool:
+        """True if the history has a message of the user with this id."""
+        history = () if self.task is None else self.task.history
+        return any(one.message_id == message_id and one.role == hub.ROLE_USER for one in history)
+
     # ------------------------------------------------------------------ the lease
 
     @property

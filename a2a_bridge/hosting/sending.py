@@ -37,6 +37,10 @@ LONGEST_TENANT = 256
 SHORT = LONGEST_TENANT
 
 
+class RepeatedError(Exception):
+    """Control flow: the task has a message with this id."""
+
+
 class Accepted(NamedTuple):
     """A message that is being worked on. Implements QueuePosition."""
 
@@ -120,7 +124,7 @@ class Sending:
         """Starts the work on a message. task_id: of the new task, if it begins one.
 
         Raises the errors of the task: TASK_NOT_FOUND, UNSUPPORTED_OPERATION, RESOURCE_EXHAUSTED,
-        NotOwnerError…
+        NotOwnerError, RepeatedError…
         """
         message = request.message
         if message.task_id:
@@ -168,12 +172,14 @@ class Sending:
             task_run.leave()
 
     async def _admit(self, task_run: TaskRun, message: hub.Message) -> None:
-        """Raises the reason why a further message is rejected."""
+        """Raises the reason why a further message is rejected, RepeatedError if messages count once."""
         options = self._engine.options
         wrong = _wrong_context(task_run, message)
         if wrong is not None:
             raise wrong
         await task_run.ready()
+        if options.idempotent_sends and task_run.live.has_message(message.message_id):
+            raise RepeatedError
         if task_run.backlog >= options.queue > 0:
             raise too_many_waiting()
         if task_run.messages >= options.history > 0:

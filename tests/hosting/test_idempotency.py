@@ -104,6 +104,34 @@ async def test_a_direct_answer_is_given_once(agent: type[EchoAgent]) -> None:
     assert (await talk.send("hello", message_id="other")).message_id != ""
 
 
+@pytest.mark.parametrize("answer", ["ask", "done"])
+async def test_a_message_in_the_history_of_its_task_is_a_repetition(answer: str) -> None:
+    """Its id was deleted: by another replica that took it over from the former name of this one."""
+    counting = Counting(held=False)
+    talk = Talk(agent_of(counting.execute))
+    task = await talk.send("ask")
+    again = {"task_id": task.id, "message_id": "m-2"}
+    first = await talk.send(answer, **again)
+    await talk.rest()
+    for _ in range(2):
+        await talk.store.sends.forget(Scope(), "m-2")
+        assert await talk.send(answer, **again, context_id=task.context_id) == first
+    streamed = await talk.stream(answer, **again, context_id=task.context_id)
+    assert shapes(streamed) == [("task", first.status.state)]
+    await talk.store.sends.forget(Scope(), "m-2")
+    with rejected(Reason.INVALID_PARAMS, "message.messageId"):
+        await talk.send("other content", **again)
+    assert await talk.send(answer, **again) == first
+    assert counting.runs == ["ask", answer]
+
+
+async def test_another_message_to_a_task_that_has_ended_is_rejected() -> None:
+    talk = Talk(ScriptedAgent())
+    task = await talk.send("task")
+    with rejected(Reason.UNSUPPORTED_OPERATION):
+        await talk.send("x", task_id=task.id, message_id="m-2")
+
+
 async def test_other_content_under_the_same_id_is_rejected() -> None:
     talk = Talk(ScriptedAgent())
     first = await talk.send("task x")
