@@ -199,7 +199,21 @@ class SimulatedRecords:
         return found
 
     async def find(self, scope: Scope, query: TaskQuery, after: tuple[int, str] | None, /) -> Found:
-        raise AssertionError("nobody lists tasks here")
+        def look() -> Found:
+            rows = [row for row in self._tables.rows.values() if row.scope == scope]
+            rows.sort(key=lambda row: (row.place.time, row.task_id), reverse=True)
+            later = [row for row in rows if after is None or (row.place.time, row.task_id) < after]
+            page = later[: query.page_size]
+            whole = [
+                row._replace(
+                    tail=[one for one in self._tables.segments[row.task_id] if one.last > row.applied]
+                )
+                for row in page
+            ]
+            return Found(whole, len(rows), len(later) > len(page))
+
+        found: Found = await self._run(look)
+        return found
 
     async def held(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
         def look() -> list[tuple[Scope, str]]:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -64,6 +64,8 @@ class Schedule:
         self._firsts: list[str] = []
         #: whether some of them have a push config, and whether callers wait long for a write
         self._pushes, self._patient = seed % 4 == 1, seed % 8 in (5, 6)
+        #: how callers use tasks. Not all seeds, so that those of earlier faults have the same schedules
+        self._kinds = [*_KINDS, *(_READS if seed % 16 in (0, 4, 9, 10, 14, 15) else ())]
         #: the direct answers to them
         self._replies: dict[str, str] = {}
 
@@ -254,21 +256,10 @@ class Schedule:
     def _call(self, one: Replica) -> None:
         rows = list(self.world.database.tasks)
         if rows:
-            kind = self.chance.choice(
-                (
-                    self._send,
-                    self._send_and_wait,
-                    self._cancel,
-                    self._follow,
-                    self._follow,
-                    self._send_stream,
-                    self._get,
-                    self._repeat,
-                )
-            )
+            kind = self.chance.choice(self._kinds)
             self.outcome.calls += 1
             work = self._bounded(
-                one, kind.__name__, kind(one, self.chance.choice(rows), f"m{self.outcome.calls}")
+                one, kind.__name__, kind(self, one, self.chance.choice(rows), f"m{self.outcome.calls}")
             )
             self._calls.append(self.loop.create_task(work))
 
@@ -367,6 +358,28 @@ class Schedule:
         call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id=task_id), context)
         await self._read(one, call, task_id)
 
+    async def _watch(self, one: Replica, task_id: str, _: str) -> None:
+        call = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id=task_id), CallContext())
+        self._check_task(await self._read(one, call, task_id))
+
+    async def _list(self, one: Replica, _: str, __: str) -> None:
+        """Reads all pages: tasks that were not changed meanwhile are in them, once."""
+        rows = self.world.database.tasks
+        before = {task_id: row.version for task_id, row in rows.items()}
+        seen: list[str] = []
+        request = hub.ListTasksRequest(page_size=2, include_artifacts=True)
+        while True:
+            page = await one.service.unary(Call(ops.LIST_TASKS, request, CallContext()))
+            for task in page.tasks:
+                self._check_task(task)
+            seen += [task.id for task in page.tasks]
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                break
+        steady = [task_id for task_id, version in before.items() if rows[task_id].version == version]
+        if wrong := {task_id: seen.count(task_id) for task_id in steady if seen.count(task_id) != 1}:
+            self.outcome.wrong.append(f"a list had tasks so many times: {wrong}")
+
     async def _send_stream(self, one: Replica, task_id: str, message_id: str) -> None:
         call = Call(ops.SEND_STREAMING_MESSAGE, _message(task_id, message_id, False), CallContext())
         first = await self._read(one, call, task_id)
@@ -374,12 +387,15 @@ class Schedule:
 
     async def _get(self, one: Replica, task_id: str, _: str) -> None:
         task = await one.service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id=task_id), CallContext()))
+        self._check_task(task)
+
+    def _check_task(self, task: hub.Task) -> None:
         self._check_state(task)
-        row = self.world.database.tasks[task_id]
+        row = self.world.database.tasks[task.id]
         shown = [part.text for artifact in task.artifacts for part in artifact.parts]
         stored = [part.text for event in row.events for part in event.artifact_update.artifact.parts]
         if shown != stored[: len(shown)]:
-            self.outcome.wrong.append(f"{task_id} showed {shown} of {stored}")
+            self.outcome.wrong.append(f"{task.id} showed {shown} of {stored}")
 
     async def _repeat(self, one: Replica, task_id: str, message_id: str) -> None:
         """Sends the same message at two replicas at once."""
@@ -393,14 +409,17 @@ class Schedule:
         """Reads a stream to its end: no event is missing, doubled or another one than in the log."""
         first: hub.Task | None = None
         last, number = hub.StreamResponse(), 0
-        async for event in one.service.stream(call):
-            log = self.world.database.tasks[task_id].events
-            found = number_of(event.id)
-            if first is None:
-                first = event.message.task
-            elif found != number + 1 or found > len(log) or log[found - 1] != event.message:
-                self.outcome.wrong.append(f"{task_id} gave event {found} after {number}")
-            last, number = event.message, found or 0
+        async with aclosing(one.service.stream(call)) as events:
+            async for event in events:
+                log = self.world.database.tasks[task_id].events
+                found = number_of(event.id)
+                if first is None:
+                    first = event.message.task
+                    if call.operation is ops.SUBSCRIBE_TO_TASK and first.status.state in AT_REST:
+                        return first  # nothing may follow
+                elif found != number + 1 or found > len(log) or log[found - 1] != event.message:
+                    self.outcome.wrong.append(f"{task_id} gave event {found} after {number}")
+                last, number = event.message, found or 0
         if state_of(last) not in AT_REST:
             self.outcome.wrong.append(f"the stream of {task_id} ended with event {number}")
         assert first is not None
@@ -414,6 +433,20 @@ class Schedule:
         # A later message may have changed it since.
         if not any(state_of(one) == task.status.state for one in self.world.database.tasks[task.id].events):
             self.outcome.wrong.append(f"{task.id} was never in the state of the answer")
+
+
+#: what callers do with a task
+_KINDS = (
+    Schedule._send,
+    Schedule._send_and_wait,
+    Schedule._cancel,
+    Schedule._follow,
+    Schedule._follow,
+    Schedule._send_stream,
+    Schedule._get,
+    Schedule._repeat,
+)
+_READS = (Schedule._watch, Schedule._list)
 
 
 def _settled(row: Row) -> bool:
