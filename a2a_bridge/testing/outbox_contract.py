@@ -224,6 +224,23 @@ class OutboxContract(OpensStores):
         (delivery,) = await due(store, busy="hook")
         assert delivery.registered == build_registered(host="other")
 
+    async def test_a_result_for_a_config_that_was_registered_anew(self, store: Store) -> None:
+        """It does not give the notification of the new one out twice."""
+        await store.push_configs.put(HERE, build_registered())
+        author = await write_task(store)
+        before = await due(store)
+        await store.push_configs.delete(HERE, "t", "p")
+        await store.push_configs.put(HERE, build_registered())
+        author.chunk("x")
+        await author.sync()
+        deliveries = await due(store)
+        await store.outbox.sent(before)
+        deliveries += await due(store)
+        assert summaries(deliveries) == [("t", "p", 2)]
+        await store.outbox.sent(deliveries)
+        assert await due(store) == []
+        assert await store.outbox.entries() == []
+
     # ------------------------------------------------------------------ targets
 
     async def test_a_busy_target_does_not_delay_others(self, store: Store) -> None:

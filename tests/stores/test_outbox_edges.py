@@ -22,11 +22,30 @@ from a2a_bridge.testing.outbox_contract import build_registered, due, summaries,
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
 from tests.push.test_fair_queue import Clock
 
+LOST = sqlite3.OperationalError("the connection is lost")
+
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[Any]:
     async with open_store(url) as store:
         yield store
+
+
+@pytest.fixture
+def doubtful(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """While it has an error, that is what the next commit of the outbox seems to fail with."""
+    committer = store.records.committer
+    commit = committer.commit
+    losses: list[Exception] = []
+
+    def lossy(group: Any, transaction: Any) -> None:
+        commit(group, transaction)
+        if losses and any(getattr(job.work, "__module__", "") == push.__name__ for job in group.jobs):
+            group.in_doubt = True
+            raise losses.pop()
+
+    monkeypatch.setattr(committer, "commit", lossy)
+    return losses
 
 
 async def done(store: Any, statement: str) -> None:
@@ -102,25 +121,13 @@ async def test_a_claim_after_its_caller_was_cancelled_is_not_lost(
     assert summaries(await due(store)) == [("t", "a", 2), ("t", "b", 2)]
 
 
-async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(
-    store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(store: Any, doubtful: list[Exception]) -> None:
     await store.push_configs.put(HERE, build_registered())
     await write_task(store)
     await store.wait_settled()
-    committer = store.records.committer
-    commit = committer.commit
-    losses = [sqlite3.OperationalError("the connection is lost")]
-
-    def lossy(group: Any, transaction: Any) -> None:
-        commit(group, transaction)
-        if losses:
-            group.in_doubt = True
-            raise losses.pop()
-
-    monkeypatch.setattr(committer, "commit", lossy)
+    doubtful.append(LOST)
     assert summaries(await due(store)) == [("t", "p", 1)]
-    assert losses == []
+    assert doubtful == []
     assert await due(store) == []
 
 
@@ -257,3 +264,21 @@ async def test_tasks_that_are_forgotten_take_configs_and_mail_along(store: Any) 
     await store.write(lambda connection: push.forget(connection, ["t"]))
     assert await store.push_configs.list(HERE, "t") == []
     assert summaries(await due(store)) == [("u", "p", 1)]
+
+
+async def test_a_late_result_of_an_earlier_name_gives_nothing_out_twice(store: Any) -> None:
+    """The replica was declared dead while it sent, and has claimed the config again under its new name."""
+    names = ["first"]
+    store.outbox = outbox = SqlOutbox(store._database, store, lambda: names[-1])
+    await store.push_configs.put(HERE, build_registered())
+    await write_task(store, *"xy")
+    before = await due(store)
+    names.append("second")
+    (copy,) = await due(store)
+    assert copy == before[0]
+    await outbox.sent([*before, copy])
+    (following,) = await due(store)
+    await outbox.again(copy, "no answer in time", 0)
+    assert await due(store) == []  # it is still being sent
+    await outbox.sent([following])
+    assert summaries(await due(store)) == [("t", "p", 3)]

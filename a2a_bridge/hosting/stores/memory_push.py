@@ -161,7 +161,8 @@ class MemoryOutbox:
         self._waits: dict[_Line, deque[_Item]] = {}
         self._dead: OrderedDict[int, _Item] = OrderedDict()
         self._lines: FairQueue[_Line] = FairQueue(now)
-        self._out: set[_Line] = set()
+        #: the notification of each config that is being delivered, by number
+        self._out: dict[_Line, int] = {}
         self._callbacks: list[Callable[[], None]] = []
         configs.on_gone = self._forget
         configs.on_changed = self._redirect
@@ -191,7 +192,7 @@ class MemoryOutbox:
                 self._forget(line)
                 continue
             item = self._waits[line][0]
-            self._out.add(line)
+            self._out[line] = item.number
             scope, task_id, _ = line
             deliveries.append(
                 Delivery(
@@ -216,7 +217,8 @@ class MemoryOutbox:
 
     async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
         line = _line_of(delivery)
-        self._out.discard(line)
+        if not self._take_back(delivery):
+            return
         items = self._waits.get(line)
         if not items:
             return
@@ -307,8 +309,7 @@ class MemoryOutbox:
     def _remove(self, delivery: Delivery) -> _Item | None:
         """Removes a notification from its queue, and makes the next one of the queue due."""
         line = _line_of(delivery)
-        self._out.discard(line)
-        items = self._waits.get(line)
+        items = self._waits.get(line) if self._take_back(delivery) else None
         if items is None:
             return None
         item = items[0] if items[0].number == delivery.number else None
@@ -323,6 +324,17 @@ class MemoryOutbox:
             self._lines.drop(line)
         return item
 
+    def _take_back(self, delivery: Delivery) -> bool:
+        """A notification is no longer being delivered.
+
+        Returns False if it was not: its config was deleted meanwhile.
+        """
+        line = _line_of(delivery)
+        mine = self._out.get(line) == delivery.number
+        if mine:
+            del self._out[line]
+        return mine
+
     def _add_dead_letter(self, item: _Item) -> None:
         item.url = self._target(item.line)
         self._dead[item.number] = item
@@ -330,7 +342,7 @@ class MemoryOutbox:
             self._dead.popitem(last=False)
 
     def _forget(self, line: _Line) -> None:
-        self._out.discard(line)
+        self._out.pop(line, None)
         self._lines.drop(line)
         self._size -= len(self._waits.pop(line, ()))
         for number in [number for number, item in self._dead.items() if item.line == line]:

@@ -9,6 +9,8 @@ Rules:
    find it without a holder: such configs are looked for a little later, and in a full search now and then.
 4. `_lines` contains what this replica has claimed. A claim whose result was lost is missing there; the next
    claim finds it again.
+5. A result of a delivery always changes the row of its notification, but makes the next one of its config due
+   only if this replica still counts it as being delivered: results may come twice, or after another claim.
 """
 
 from __future__ import annotations
@@ -145,6 +147,8 @@ class SqlOutbox:
         self._now = now
         self._most_dead = most_dead
         self._lines: FairQueue[_Line] = FairQueue(now)
+        #: the notification of each config that is being delivered, by number
+        self._out: dict[_Line, int] = {}
         self._claimed_as = ""
         self._callbacks: list[Callable[[], None]] = []
         self._poll_now = True
@@ -193,6 +197,7 @@ class SqlOutbox:
             # This replica was declared dead: its claims may belong to others by now.
             self._claimed_as = self._me()
             self._lines = FairQueue(self._now)
+            self._out = {}
             self._poll_now = True
         if self._poll_now or self._now() >= self._poll_at:
             await self._claim()
@@ -201,11 +206,13 @@ class SqlOutbox:
             return []
         try:
             rows = await self._database.read(lambda connection: _heads(connection, lines, self._claimed_as))
-            return await self._parcels(lines, rows)
+            deliveries = await self._parcels(lines, rows)
         except BaseException:
             for line in lines:
                 self._lines.put(line, "", 1.0)
             raise
+        self._out |= {_line_of(delivery): delivery.number for delivery in deliveries}
+        return deliveries
 
     async def wait(self) -> float | None:
         until_look = max(0.0, self._poll_at - self._now())
@@ -220,8 +227,7 @@ class SqlOutbox:
         changed = update(outbox).where(_O.number == delivery.number)
         changed = changed.values(attempts=_O.attempts + 1, error=error, due=time.time() + seconds)
         await self._writer.write(lambda connection: connection.execute(changed).rowcount)
-        line = _line_of(delivery)
-        if line in self._lines:
+        for line in self._take_back([delivery]):
             self._lines.put(line, self._lines.target(line), seconds)
             self._notify()
 
@@ -384,12 +390,23 @@ class SqlOutbox:
             empty = [line for line in lines if line not in left]
             return left | _let_go(connection, empty, me) if empty else left
 
-        self._go_on(lines, await self._writer.write(work))
+        left = await self._writer.write(work)
+        self._go_on(self._take_back(deliveries), left)
+
+    def _take_back(self, deliveries: Sequence[Delivery]) -> list[_Line]:
+        """The configs of notifications that were being delivered, and no longer are (rule 5)."""
+        mine: list[_Line] = []
+        for delivery in deliveries:
+            line = _line_of(delivery)
+            if self._out.get(line) == delivery.number:
+                del self._out[line]
+                mine.append(line)
+        return mine
 
     def _go_on(self, lines: Sequence[_Line], left: set[_Line]) -> None:
-        """Queues delivering configs again if they have notifications left."""
+        """Queues taken configs again if they have notifications left."""
         for line in lines:
-            if line in left and line in self._lines:
+            if line in left:
                 self._lines.put(line, self._lines.target(line))
             else:
                 self._drop(line)
