@@ -224,6 +224,17 @@ class OutboxContract(OpensStores):
         (delivery,) = await due(store, busy="hook")
         assert delivery.registered == build_registered(host="other")
 
+    async def test_a_config_that_was_deleted_leaves_no_delay(self, store: Store) -> None:
+        await store.push_configs.put(HERE, build_registered())
+        author = await write_task(store)
+        (delivery,) = await due(store)
+        await store.outbox.again(delivery, "HTTP 500", _LATER)
+        await store.push_configs.delete(HERE, "t", "p")
+        await store.push_configs.put(HERE, build_registered())
+        author.chunk("x")
+        await author.sync()
+        assert summaries(await due(store)) == [("t", "p", 2)]
+
     async def test_a_result_for_a_config_that_was_registered_anew(self, store: Store) -> None:
         """It does not give the notification of the new one out twice."""
         await store.push_configs.put(HERE, build_registered())

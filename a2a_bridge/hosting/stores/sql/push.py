@@ -280,7 +280,8 @@ class SqlOutbox:
                 heads = await self._writer.write(lambda connection: self._take_over(connection, me))
                 self._claim_uncertain = False
                 for line, url, seconds in heads:
-                    if line not in self._lines:
+                    # One that waits here was released meanwhile: only its row has the right time.
+                    if line not in self._out:
                         self._lines.put(line, target_of(url), seconds)
                 self._poll_now = len(heads) >= _CLAIM
         except A2AError:
