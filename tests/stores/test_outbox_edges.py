@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, text
 
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.records import Place, TaskChange, TaskRow
 from a2a_bridge.hosting.stores.sql import push
@@ -282,3 +282,22 @@ async def test_a_late_result_of_an_earlier_name_gives_nothing_out_twice(store: A
     assert await due(store) == []  # it is still being sent
     await outbox.sent([following])
     assert summaries(await due(store)) == [("t", "p", 3)]
+
+
+async def test_a_dead_letter_is_reported_by_one_write(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report that failed afterwards would be repeated, and give the next notification out twice."""
+    await store.push_configs.put(HERE, build_registered())
+    await write_task(store, "x")
+    (delivery,) = await due(store)
+    write = store.write
+    writes = [write]
+
+    async def once(*given: Any, **named: Any) -> Any:
+        if not writes:
+            raise A2AError(Reason.UNAVAILABLE)
+        return await writes.pop()(*given, **named)
+
+    with monkeypatch.context() as patching:
+        patching.setattr(store, "write", once)
+        await store.outbox.dead(delivery, "HTTP 410")
+    assert summaries(await due(store)) == [("t", "p", 2)]

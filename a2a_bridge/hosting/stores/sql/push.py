@@ -233,10 +233,9 @@ class SqlOutbox:
 
     async def dead(self, delivery: Delivery, error: str, /) -> None:
         changed = update(outbox).where(_O.number == delivery.number)
-        await self._settle([delivery], changed.values(attempts=_O.attempts + 1, error=error, dead=True))
+        changed = changed.values(attempts=_O.attempts + 1, error=error, dead=True)
         self._dead_count += 1
-        if self._dead_count % _PRUNE == 1:
-            await self._writer.write(self._prune)
+        await self._settle([delivery], changed, prune=self._dead_count % _PRUNE == 1)
 
     async def entries(
         self, *, dead: bool | None = None, limit: int = 100, after: int = 0
@@ -379,13 +378,15 @@ class SqlOutbox:
             self._go_on(empty, left)
         return deliveries
 
-    async def _settle(self, deliveries: Sequence[Delivery], change: Any) -> None:
+    async def _settle(self, deliveries: Sequence[Delivery], change: Any, *, prune: bool = False) -> None:
         """Changes notifications, and makes their successors due."""
         lines = [_line_of(delivery) for delivery in deliveries]
         me = self._claimed_as
 
         def work(connection: Connection) -> set[_Line]:
             connection.execute(change)
+            if prune:
+                self._prune(connection)
             more = select(_O.task, _O.config).where(tuple_(_O.task, _O.config).in_(lines), ~_O.dead)
             left = {(task_id, config_id) for task_id, config_id in connection.execute(more.distinct())}
             empty = [line for line in lines if line not in left]
