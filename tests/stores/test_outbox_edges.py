@@ -301,3 +301,19 @@ async def test_a_dead_letter_is_reported_by_one_write(store: Any, monkeypatch: p
         patching.setattr(store, "write", once)
         await store.outbox.dead(delivery, "HTTP 410")
     assert summaries(await due(store)) == [("t", "p", 2)]
+
+
+async def test_an_attempt_counts_once_though_its_commit_was_in_doubt(
+    store: Any, doubtful: list[Exception]
+) -> None:
+    await store.push_configs.put(HERE, build_registered())
+    await write_task(store)
+    (delivery,) = await due(store)
+    doubtful.append(LOST)
+    await store.outbox.again(delivery, "HTTP 500", 0)
+    (delivery,) = await due(store)
+    assert (delivery.attempts, doubtful) == (1, [])
+    doubtful.append(LOST)
+    await store.outbox.dead(delivery, "HTTP 410")
+    (letter,) = await store.outbox.entries(dead=True)
+    assert (letter.attempts, doubtful) == (2, [])

@@ -225,7 +225,7 @@ class SqlOutbox:
 
     async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
         changed = update(outbox).where(_O.number == delivery.number)
-        changed = changed.values(attempts=_O.attempts + 1, error=error, due=time.time() + seconds)
+        changed = changed.values(attempts=delivery.attempts + 1, error=error, due=time.time() + seconds)
         await self._writer.write(lambda connection: connection.execute(changed).rowcount)
         for line in self._take_back([delivery]):
             self._lines.put(line, self._lines.target(line), seconds)
@@ -233,7 +233,7 @@ class SqlOutbox:
 
     async def dead(self, delivery: Delivery, error: str, /) -> None:
         changed = update(outbox).where(_O.number == delivery.number)
-        changed = changed.values(attempts=_O.attempts + 1, error=error, dead=True)
+        changed = changed.values(attempts=delivery.attempts + 1, error=error, dead=True)
         self._dead_count += 1
         await self._settle([delivery], changed, prune=self._dead_count % _PRUNE == 1)
 
