@@ -18,6 +18,7 @@ from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.records import Place, TaskChange, TaskRow
 from a2a_bridge.hosting.stores.sql import push
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.outbox_contract import build_registered, due, summaries, write_task
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
 from tests.push.test_fair_queue import Clock
@@ -317,3 +318,13 @@ async def test_an_attempt_counts_once_though_its_commit_was_in_doubt(
     await store.outbox.dead(delivery, "HTTP 410")
     (letter,) = await store.outbox.entries(dead=True)
     assert (letter.attempts, doubtful) == (2, [])
+
+
+async def test_a_notification_is_posted_once_though_its_commit_was_in_doubt(
+    store: Any, doubtful: list[Exception]
+) -> None:
+    await store.push_configs.put(HERE, build_registered())
+    doubtful.append(LOST)
+    await store.outbox.post(HERE, build_registered(), hub.StreamResponse(task=hub.Task(id="theirs")))
+    assert doubtful == []
+    assert len(await store.outbox.entries()) == 1

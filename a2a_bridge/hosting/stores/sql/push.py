@@ -178,12 +178,18 @@ class SqlOutbox:
 
     async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
         values = configs.row_of(scope, registered, self._vault)
-        raw_bytes = event.SerializeToString()
         task_id, config_id = values["task"], values["id"]
+        row = _row(task_id, config_id, 0, event.SerializeToString(), time.time())
+        added = False
 
         def work(connection: Connection) -> None:
+            nonlocal added
             configs.insert(connection, values, most=None, replace=False)
-            connection.execute(insert(outbox), [_row(task_id, config_id, 0, raw_bytes, time.time())])
+            same = (_O.task == task_id, _O.config == config_id, _O.webhook == row["webhook"])
+            # An earlier attempt may have been committed: its outcome was in doubt.
+            if not added or connection.execute(select(_O.number).where(*same)).first() is None:
+                connection.execute(insert(outbox), [row])
+            added = True
             idle = update(push_configs).where(_C.task == task_id, _C.id == config_id, _C.holder == "")
             connection.execute(idle.values(holder=_ANYBODY))
 
