@@ -328,3 +328,17 @@ async def test_a_notification_is_posted_once_though_its_commit_was_in_doubt(
     await store.outbox.post(HERE, build_registered(), hub.StreamResponse(task=hub.Task(id="theirs")))
     assert doubtful == []
     assert len(await store.outbox.entries()) == 1
+
+
+async def test_many_configs_are_claimed_without_a_pause(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones may all be of a target without capacity."""
+    monkeypatch.setattr(push, "_CLAIM", 2)
+    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=Clock())
+    for number, host in enumerate(["slow"] * 5 + ["quick"]):
+        await store.push_configs.put(HERE, build_registered(f"p{number}", host=host))
+    await write_task(store)
+    for _ in range(3):
+        if deliveries := await due(store, busy="slow"):
+            break
+        assert await outbox.wait() == 0
+    assert summaries(deliveries) == [("t", "p5", 1)]

@@ -221,6 +221,8 @@ class SqlOutbox:
         return deliveries
 
     async def wait(self) -> float | None:
+        if self._poll_now:
+            return 0.0
         until_look = max(0.0, self._poll_at - self._now())
         seconds = self._lines.wait()
         return until_look if seconds is None else min(seconds, until_look)
