@@ -342,3 +342,26 @@ async def test_many_configs_are_claimed_without_a_pause(store: Any, monkeypatch:
             break
         assert await outbox.wait() == 0
     assert summaries(deliveries) == [("t", "p5", 1)]
+
+
+async def test_a_hint_during_a_claim_is_not_lost(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another replica offers a config just after the claim."""
+    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=Clock())
+    for name in "ab":
+        await store.push_configs.put(HERE, build_registered(name))
+    assert await due(store) == []
+    await write_task(store)
+    await done(store, "UPDATE push_configs SET holder = '' WHERE id = 'b'")
+    outbox.outbox_changed()
+    take_over = outbox._take_over
+
+    def hinted(connection: Connection, me: str) -> Any:
+        claimed = take_over(connection, me)
+        outbox.outbox_changed()
+        return claimed
+
+    monkeypatch.setattr(outbox, "_take_over", hinted)
+    assert summaries(await due(store)) == [("t", "a", 1)]
+    await done(store, "UPDATE push_configs SET holder = '*' WHERE id = 'b'")
+    assert await outbox.wait() == 0
+    assert summaries(await due(store)) == [("t", "b", 1)]

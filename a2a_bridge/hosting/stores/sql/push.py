@@ -290,7 +290,8 @@ class SqlOutbox:
                     # One that waits here was released meanwhile: only its row has the right time.
                     if line not in self._out:
                         self._lines.put(line, target_of(url), seconds)
-                self._poll_now = len(heads) >= _CLAIM
+                # A hint may have come during the claim.
+                self._poll_now = self._poll_now or len(heads) >= _CLAIM
         except A2AError:
             self._poll_now = True
             raise
