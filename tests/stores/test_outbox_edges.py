@@ -344,6 +344,25 @@ async def test_many_configs_are_claimed_without_a_pause(store: Any, monkeypatch:
     assert summaries(deliveries) == [("t", "p5", 1)]
 
 
+async def test_a_failed_look_delays_by_a_second_and_no_more(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=clock)
+    await store.push_configs.put(HERE, build_registered())
+    await write_task(store)
+
+    async def failing(*_: Any) -> Any:
+        raise A2AError(Reason.UNAVAILABLE)
+
+    with monkeypatch.context() as patching:
+        patching.setattr(outbox, "_parcels", failing)
+        with pytest.raises(A2AError):
+            await due(store)
+    clock.time += 1
+    assert summaries(await due(store)) == [("t", "p", 1)]
+
+
 async def test_a_hint_during_a_claim_is_not_lost(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another replica offers a config just after the claim."""
     store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=Clock())

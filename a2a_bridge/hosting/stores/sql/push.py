@@ -215,7 +215,7 @@ class SqlOutbox:
             deliveries = await self._parcels(lines, rows)
         except BaseException:
             for line in lines:
-                self._lines.put(line, "", 1.0)
+                self._lines.put(line, self._lines.target(line), 1.0)
             raise
         self._out |= {_line_of(delivery): delivery.number for delivery in deliveries}
         return deliveries
