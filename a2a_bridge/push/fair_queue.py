@@ -56,12 +56,15 @@ class FairQueue(Generic[KeyT]):
             heapq.heapify(self._heap)
 
     def redirect(self, line: KeyT, target: str) -> bool:
-        """Changes the target of a waiting key, and ends its delay. Returns False if no such key waits."""
+        """Changes the target of a known key, and ends its delay. Returns False if it does not wait."""
         known = self._targets.get(line)
-        if known is None or known == target or not (line in self._due or line in self._ready.get(known, ())):
+        if known is None or known == target:
             return False
-        self.put(line, target)
-        return True
+        if line in self._due or line in self._ready.get(known, ()):
+            self.put(line, target)
+            return True
+        self._targets[line] = target
+        return False
 
     def take(self, limit: int, capacity_of: Callable[[str], int]) -> list[KeyT]:
         """Keys whose turn it is; they are out from now on. capacity_of: capacity of a target."""

@@ -224,6 +224,16 @@ class OutboxContract(OpensStores):
         (delivery,) = await due(store, busy="hook")
         assert delivery.registered == build_registered(host="other")
 
+    async def test_the_delay_of_a_target_ends_with_the_target(self, store: Store) -> None:
+        """Also if the config gets another URL while a notification is being sent to the old one."""
+        await store.push_configs.put(HERE, build_registered())
+        await write_task(store)
+        (delivery,) = await due(store)
+        await store.push_configs.put(HERE, build_registered(host="other"))
+        await store.outbox.again(delivery, "HTTP 500", _LATER)
+        (delivery,) = await due(store)
+        assert delivery.registered == build_registered(host="other")
+
     async def test_a_config_that_was_deleted_leaves_no_delay(self, store: Store) -> None:
         await store.push_configs.put(HERE, build_registered())
         author = await write_task(store)

@@ -106,6 +106,8 @@ async def test_failures_of_an_old_url_end_with_it() -> None:
     await configs.put(HERE, config("https://second.example/"))
     assert await due(outbox) == []
     await outbox.again(delivery, "HTTP 500", 3600.0)
+    (delivery,) = await due(outbox)
+    await outbox.again(delivery, "HTTP 500", 3600.0)
     # The same receiver is still protected.
     await configs.put(HERE, config("https://second.example/other"))
     assert await due(outbox) == []

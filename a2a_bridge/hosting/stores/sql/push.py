@@ -236,7 +236,9 @@ class SqlOutbox:
         changed = changed.values(attempts=delivery.attempts + 1, error=error, due=time.time() + seconds)
         await self._writer.write(lambda connection: connection.execute(changed).rowcount)
         for line in self._take_back([delivery]):
-            self._lines.put(line, self._lines.target(line), seconds)
+            target = self._lines.target(line)
+            moved = target != target_of(delivery.registered.config.url)  # the old target caused the delay
+            self._lines.put(line, target, 0 if moved else seconds)
             self._notify()
 
     async def dead(self, delivery: Delivery, error: str, /) -> None:
@@ -349,8 +351,9 @@ class SqlOutbox:
                 self._lines.put(line, "", LONGEST)
                 continue
             target = target_of(registered.config.url)
-            if target != self._lines.target(line):  # its config has a new URL
+            if target != self._lines.target(line):  # its config has a new URL, from another replica
                 self._lines.put(line, target)
+                self._notify()
                 continue
             try:
                 key = event_key(row.task, row.config, row.sequence)
