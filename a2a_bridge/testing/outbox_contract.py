@@ -326,6 +326,23 @@ class OutboxContract(OpensStores):
         await store.outbox.sent([again])
         assert await store.outbox.entries() == []
 
+    async def test_a_dead_letter_that_is_sent_again_waits_for_no_later_one(self, store: Store) -> None:
+        await store.push_configs.put(HERE, build_registered())
+        await write_task(store, "x")
+        (first,) = await due(store)
+        await store.outbox.dead(first, "HTTP 410")
+        (second,) = await due(store)
+        await store.outbox.again(second, "HTTP 500", _LATER)
+        assert await store.outbox.retry([first.number]) == 1
+        assert await due(store) == [first]
+        # Nor while a later one is being sent.
+        await store.outbox.dead(first, "HTTP 410")
+        assert summaries(await due(store)) == [("t", "p", 2)]
+        assert await store.outbox.retry([first.number]) == 1
+        assert await due(store) == []
+        await store.outbox.sent([second])
+        assert await due(store) == [first]
+
     # ------------------------------------------------------------------ events of tasks outside this store
 
     async def test_a_posted_notification_is_delivered_like_an_event(self, store: Store) -> None:

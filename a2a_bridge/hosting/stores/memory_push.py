@@ -269,7 +269,8 @@ class MemoryOutbox:
             )
             items.insert(place, item)
             self._size += 1
-            self._queue(item.line)
+            if item.line not in self._out:  # otherwise its turn comes after the one that is being delivered
+                self._lines.put(item.line, self._target(item.line))
         if wanted:
             self._notify()
         return len(wanted)

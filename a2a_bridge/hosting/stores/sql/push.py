@@ -573,7 +573,8 @@ def retry(connection: Connection, numbers: Sequence[int] | None) -> int:
     lines = [tuple(row) for row in connection.execute(wanted.distinct())]
     count: int = connection.execute(changed.values(dead=False, attempts=0, due=0.0)).rowcount
     for at in range(0, len(lines), _CLAIM):
-        _mark_claimable(connection, _among(lines[at : at + _CLAIM]) & (_C.holder == ""))
+        # Also those that a replica has: it may be delaying a later notification, and then finds this one.
+        _mark_claimable(connection, _among(lines[at : at + _CLAIM]))
     return count
 
 
