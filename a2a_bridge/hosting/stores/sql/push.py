@@ -431,6 +431,8 @@ class SqlOutbox:
         self._lines.drop(line)
         if len(self._freed) < _CLAIM:
             self._freed.append(line)
+        else:
+            self._sweep_at = min(self._sweep_at, self._now() + POLL)
 
     def _prune(self, connection: Connection) -> None:
         """Deletes the oldest dead letters, so that there are never many more than `most_dead`."""
