@@ -11,11 +11,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import psycopg
+import pytest
 
 from a2a_bridge.hosting.stores import open_store
+from a2a_bridge.hosting.stores.sql import push
+from a2a_bridge.hosting.stores.sql.push import SqlOutbox
 from a2a_bridge.testing.store_scene import HERE
 from tests.push.delivery_scene import author, config, delivering, until
 from tests.push.receiver import Posted, receiving
+from tests.push.test_fair_queue import Clock
 
 TASKS = [f"t{number}" for number in range(12)]
 
@@ -81,3 +85,30 @@ async def test_claims_of_a_dead_replica_are_sent_by_another(postgres_url: str) -
             assert left
             for task_id in TASKS:
                 assert texts(posted, task_id) == ["x"]
+
+
+async def test_a_config_that_is_deleted_while_it_gets_a_notification_leaves_nothing(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another replica deletes it after the writer has read the configs of its task."""
+    row = push._row
+
+    def deleting(*given: Any) -> Any:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("DELETE FROM push_configs")
+            connection.execute("DELETE FROM outbox")
+        return row(*given)
+
+    clock = Clock()
+    async with open_store(postgres_url) as store:
+        one: Any = store
+        outbox = SqlOutbox(one._database, one, one.me, now=clock)
+        await store.push_configs.put(HERE, config("https://hook.example"))
+        with monkeypatch.context() as patching:
+            patching.setattr(push, "_row", deleting)
+            await author(store)
+        await store.push_configs.put(HERE, config("https://hook.example", task_id="u"))
+        await author(store, "u")
+        (delivery,) = await outbox.due(1, lambda _: 1)
+        assert delivery.task_id == "u"
+        assert (await outbox.backlog()).pending == 1

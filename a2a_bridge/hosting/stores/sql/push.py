@@ -7,6 +7,7 @@ Rules:
    claims a config of another one, and such a delay is never longer than LONGEST, whatever the clocks say.
 3. No locks beyond those of a statement. A notification that is added while its config is being released may
    find it without a holder: such configs are looked for a little later, and in a full search now and then.
+   That search also deletes notifications that were added while their config was being deleted.
 4. `_lines` contains what this replica has claimed. A claim whose result was lost is missing there; the next
    claim finds it again.
 5. A result of a delivery always changes the row of its notification, but makes the next one of its config due
@@ -480,16 +481,18 @@ def _lost(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> boo
 
 
 def _offer(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> None:
-    """Offers such configs to all replicas."""
-    found = [
-        tuple(row) for row in connection.execute(_without_holder(lines, sweep=sweep).distinct().limit(_CLAIM))
-    ]
+    """Offers such configs to all replicas. Deletes notifications whose config does not exist."""
+    wanted = _without_holder(lines, sweep=sweep).distinct().limit(_CLAIM)
+    found = [tuple(row) for row in connection.execute(wanted)]
     if found:
         _mark_claimable(connection, _among(found) & (_C.holder == ""), skip_locked=True)
+        orphans = tuple_(_O.task, _O.config).in_(found) & ~exists().where(_belongs)
+        connection.execute(delete(outbox).where(orphans))
 
 
 def _without_holder(lines: Sequence[_Line], *, sweep: bool) -> Any:
-    found = select(_O.task, _O.config).join(push_configs, _belongs).where(~_O.dead, _C.holder == "")
+    found = select(_O.task, _O.config).outerjoin(push_configs, _belongs)
+    found = found.where(~_O.dead, func.coalesce(_C.holder, "") == "")
     return found if sweep else found.where(_among(lines))
 
 
