@@ -14,9 +14,10 @@ import psycopg
 import pytest
 
 from a2a_bridge.hosting.stores import open_store
+from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.sql import push
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox
-from a2a_bridge.testing.store_scene import HERE
+from a2a_bridge.testing.store_scene import HERE, PATIENCE
 from tests.push.delivery_scene import author, config, delivering, until
 from tests.push.receiver import Posted, receiving
 from tests.push.test_fair_queue import Clock
@@ -85,6 +86,23 @@ async def test_claims_of_a_dead_replica_are_sent_by_another(postgres_url: str) -
             assert left
             for task_id in TASKS:
                 assert texts(posted, task_id) == ["x"]
+
+
+async def test_the_death_of_a_replica_is_announced(postgres_url: str) -> None:
+    """Its claims are not found by the next look alone, which may be seconds later."""
+    options = StoreOptions(lease=1)
+    async with open_store(postgres_url, options) as first, open_store(postgres_url, options) as second:
+        one: Any = first
+        await first.push_configs.put(HERE, config("https://hook.example"))
+        await author(first)
+        assert len(await first.outbox.due(1, lambda _: 1)) == 1
+        assert await second.outbox.due(1, lambda _: 1) == []
+        told = asyncio.Event()
+        second.outbox.on_new(told.set)
+        await one._beside.close()
+        async with asyncio.timeout(PATIENCE):
+            await told.wait()
+        assert len(await second.outbox.due(1, lambda _: 1)) == 1
 
 
 async def test_a_config_that_is_deleted_while_it_gets_a_notification_leaves_nothing(

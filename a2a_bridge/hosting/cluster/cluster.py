@@ -255,8 +255,8 @@ class Cluster:
         """See MembershipListener."""
         for callback in self._on_death:
             callback()
-        if self._tails is not None:
-            self._tails.on_gap()
+        # Also the notifications that the dead replica has claimed are without a holder.
+        self.on_gap()
 
     def unreachable(self) -> None:
         """See MembershipListener."""
