@@ -130,3 +130,23 @@ async def test_a_config_that_is_deleted_while_it_gets_a_notification_leaves_noth
         (delivery,) = await outbox.due(1, lambda _: 1)
         assert delivery.task_id == "u"
         assert (await outbox.backlog()).pending == 1
+
+
+async def test_a_new_url_that_another_replica_gets_ends_the_delay(postgres_url: str) -> None:
+    async with open_store(postgres_url) as first, open_store(postgres_url) as second:
+        await first.push_configs.put(HERE, config("https://old.example"))
+        writer = await author(first)
+        (delivery,) = await first.outbox.due(1, lambda _: 1)
+        await first.outbox.again(delivery, "HTTP 500", 3600)
+        # The same receiver stays protected.
+        await second.push_configs.put(HERE, config("https://old.example/other"))
+        assert await second.outbox.due(1, lambda _: 1) == []
+        await second.push_configs.put(HERE, config("https://new.example"))
+        (delivery,) = await second.outbox.due(1, lambda _: 1)
+        assert delivery.registered == config("https://new.example")
+        await second.outbox.sent([delivery])
+        # The first one may deliver for it again, without the delay.
+        writer.chunk("x")
+        await writer.sync()
+        (delivery,) = await first.outbox.due(1, lambda _: 1)
+        assert delivery.sequence == 2

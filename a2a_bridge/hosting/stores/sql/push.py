@@ -31,7 +31,7 @@ from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, parse
 from a2a_bridge.hosting.stores.records import TaskChange
 from a2a_bridge.hosting.stores.sql import push_configs as configs
 from a2a_bridge.hosting.stores.sql.database import Database
-from a2a_bridge.hosting.stores.sql.push_configs import SqlPushConfigStore, Writes, forget
+from a2a_bridge.hosting.stores.sql.push_configs import ANYBODY, SqlPushConfigStore, Writes, forget
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
 from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -56,7 +56,6 @@ _CLAIM = 500
 _PRUNE = 100
 _DAMAGED = "the notification is damaged in the store"
 
-_ANYBODY = "*"
 _O = outbox.c
 _C = push_configs.c
 #: task and config, as in rows
@@ -97,7 +96,7 @@ def _mark_claimable(connection: Connection, which: ColumnElement[bool], *, skip_
         if not found:
             return
         which = _among(found)
-    connection.execute(update(push_configs).where(which).values(holder=_ANYBODY))
+    connection.execute(update(push_configs).where(which).values(holder=ANYBODY))
 
 
 def _row(task_id: str, config_id: str, sequence: int, event: bytes, now: float) -> dict[str, Any]:
@@ -172,9 +171,14 @@ class SqlOutbox:
         self._poll_now = True
         self._notify()
 
-    def redirect(self, line: _Line, url: str) -> None:
-        """A config has a new URL: ends the delay of its notifications, because the old target caused it."""
-        if self._lines.redirect(line, target_of(url)):
+    def redirect(self, line: _Line, url: str, released: bool) -> None:
+        """A config has a new URL: ends the delay of its notifications, because the old target caused it.
+
+        released: see SqlPushConfigStore.
+        """
+        if released:
+            self.outbox_changed()
+        elif self._lines.redirect(line, target_of(url)):
             self._notify()
 
     async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
@@ -192,7 +196,7 @@ class SqlOutbox:
                 connection.execute(insert(outbox), [row])
             added = True
             idle = update(push_configs).where(_C.task == task_id, _C.id == config_id, _C.holder == "")
-            connection.execute(idle.values(holder=_ANYBODY))
+            connection.execute(idle.values(holder=ANYBODY))
 
         await self._writer.write(work, order=("push_configs", task_id, config_id))
         self.outbox_changed()
@@ -465,7 +469,7 @@ def _among(lines: Sequence[Any]) -> Any:
 
 def _is_free(me: str) -> Any:
     alive = select(replicas.c.id)
-    return (_C.holder != "") & (_C.holder != me) & ((_C.holder == _ANYBODY) | _C.holder.not_in(alive))
+    return (_C.holder != "") & (_C.holder != me) & ((_C.holder == ANYBODY) | _C.holder.not_in(alive))
 
 
 def _free(connection: Connection, me: str) -> bool:

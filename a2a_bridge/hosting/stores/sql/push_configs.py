@@ -10,11 +10,12 @@ Rules:
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, update
 
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.hosting.ports import Registered, Scope
@@ -23,7 +24,11 @@ from a2a_bridge.hosting.stores.sql.database import Database, build_insert
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
 from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.target import target_of
 from a2a_bridge.push.vault import DecryptionError, Vault
+
+#: the holder of a config whose notifications any replica may deliver
+ANYBODY = "*"
 
 log = logging.getLogger("a2a_bridge.push")
 
@@ -45,26 +50,40 @@ class Writes(Protocol):
 
 
 class SqlPushConfigStore:
-    """Implements PushConfigStore. most_per_task: maximum configs of one task."""
+    """Implements PushConfigStore.
+
+    me: returns the present id of this replica. most_per_task: maximum configs of one task.
+    """
 
     def __init__(
-        self, database: Database, writer: Writes, vault: Vault | None = None, *, most_per_task: int = 100
+        self,
+        database: Database,
+        writer: Writes,
+        me: Callable[[], str],
+        vault: Vault | None = None,
+        *,
+        most_per_task: int = 100,
     ) -> None:
         self._database = database
         self._writer = writer
+        self._me = me
         self._vault = vault or Vault()
         self._most = most_per_task
-        #: called with the new target of a config
-        self.on_changed: Callable[[tuple[str, str], str], None] | None = None
+        #: called with a config, its new URL, and whether another replica has lost it for that
+        self.on_changed: Callable[[tuple[str, str], str, bool], None] | None = None
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
         values = row_of(scope, registered, self._vault)
-        await self._writer.write(
-            lambda connection: insert(connection, values, most=self._most, replace=replace),
-            order=("push_configs", values["task"], values["id"]),
-        )
+        url, me = registered.config.url, self._me()
+
+        def work(connection: Connection) -> bool:
+            moved = replace and self._moves(connection, values, url)
+            insert(connection, values, most=self._most, replace=replace)
+            return moved and _release(connection, values["task"], values["id"], me)
+
+        released = await self._writer.write(work, order=("push_configs", values["task"], values["id"]))
         if replace and self.on_changed is not None:
-            self.on_changed((values["task"], values["id"]), registered.config.url)
+            self.on_changed((values["task"], values["id"]), url, released)
 
     async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None:
         key = key_of(scope, task_id, config_id)
@@ -101,6 +120,33 @@ class SqlPushConfigStore:
                 connection.execute(delete(outbox).where(outbox.c.task == task, outbox.c.config == config))
 
         await self._writer.write(work, order=("push_configs", task, config))
+
+    def _moves(self, connection: Connection, values: dict[str, Any], url: str) -> bool:
+        """True if a config exists with another target, or is unreadable."""
+        wanted = select(push_configs).where(_C.task == values["task"], _C.id == values["id"])
+        row = connection.execute(wanted).one_or_none()
+        if row is None:
+            return False
+        try:
+            key = (row.tenant, row.owner, row.task, row.id)
+            known = parse_registered(row, key, self._vault, row.checksum)
+        except DecryptionError:
+            return True
+        return target_of(known.config.url) != target_of(url)
+
+
+def _release(connection: Connection, task: str, config: str, me: str) -> bool:
+    """Ends the delay of a config that another replica delivers for, by offering it to all.
+
+    Returns False if there is no such replica.
+    """
+    theirs = update(push_configs).where(_C.task == task, _C.id == config, _C.holder.not_in(("", ANYBODY, me)))
+    if not connection.execute(theirs.values(holder=ANYBODY)).rowcount:
+        return False
+    waits = outbox.c.due > time.time()
+    delayed = update(outbox).where(outbox.c.task == task, outbox.c.config == config, ~outbox.c.dead, waits)
+    connection.execute(delayed.values(due=0.0))
+    return True
 
 
 def forget(connection: Connection, task_ids: Sequence[str]) -> None:

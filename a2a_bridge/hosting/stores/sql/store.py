@@ -42,8 +42,12 @@ class SqlStore(StoreBase):
         self._database = database
         self._beside = beside
         records = SqlRecords(database) if beside is None else SharedSqlRecords(database, beside)
-        configs = SqlPushConfigStore(database, self, vault)
-        outbox = SqlOutbox(database, self, lambda: self.me(), vault)  # noqa: PLW0108  it is set below
+
+        def me() -> str:
+            return self.me()  # set below
+
+        configs = SqlPushConfigStore(database, self, me, vault)
+        outbox = SqlOutbox(database, self, me, vault)
         configs.on_changed = outbox.redirect
         records.on_deliveries = self.outbox_changed = outbox.outbox_changed
         super().__init__(records, options, page_key=page_key, push_configs=configs, outbox=outbox)
