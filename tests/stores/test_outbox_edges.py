@@ -279,6 +279,28 @@ async def test_dead_letters_are_found_however_many_wait(sqlite_url: str) -> None
             assert "USING INDEX outbox_dead" in plan, plan
 
 
+async def test_the_next_notification_is_found_however_many_wait(sqlite_url: str) -> None:
+    async with open_store(sqlite_url) as opened:
+        store: Any = opened
+        await store.push_configs.put(HERE, build_registered())
+        author = await write_task(store, "x")
+        assert len(await due(store)) == 1
+
+        def steps(connection: Connection) -> int:
+            done: list[None] = []
+            driver: Any = connection.connection.driver_connection
+            driver.set_progress_handler(lambda: done.append(None), 1)
+            assert len(push._heads(connection, [("t", "p")], store.me())) == 1
+            driver.set_progress_handler(None, 0)
+            return len(done)
+
+        few = await store._database.read(steps)
+        for _ in range(500):
+            author.chunk("x")
+        await author.sync()
+        assert await store._database.read(steps) < 2 * few
+
+
 async def test_tasks_that_are_forgotten_take_configs_and_mail_along(store: Any) -> None:
     for task_id in "tu":
         await store.push_configs.put(HERE, build_registered(task_id=task_id))

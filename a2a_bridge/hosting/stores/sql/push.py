@@ -404,10 +404,7 @@ class SqlOutbox:
             connection.execute(change)
             if prune:
                 self._prune(connection)
-            more = select(_O.task, _O.config).where(tuple_(_O.task, _O.config).in_(lines), ~_O.dead)
-            left = {(task_id, config_id) for task_id, config_id in connection.execute(more.distinct())}
-            empty = [line for line in lines if line not in left]
-            return left | _let_go(connection, empty, me) if empty else left
+            return _let_go(connection, lines, me)
 
         left = await self._writer.write(work)
         self._go_on(self._take_back(deliveries), left)
@@ -502,29 +499,20 @@ def _without_holder(lines: Sequence[_Line], *, sweep: bool) -> Any:
 
 def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[Any]:
     """The oldest notification of each claimed config, with its config."""
-    first = select(func.min(_O.number)).where(tuple_(_O.task, _O.config).in_(lines), ~_O.dead)
-    first = first.group_by(_O.task, _O.config)
-    wanted = select(
-        _O.number,
-        _O.sequence,
-        _O.event,
-        _O.attempts,
-        _O.due,
-        _O.webhook,
-        _O.checksum,
-        _C.task,
-        _C.id.label("config"),
-        *_OF_CONFIG,
-    )
-    wanted = wanted.join(push_configs, _belongs).where(_O.number.in_(first), _C.holder == me)
+    # By the index, independent of how many wait.
+    queue = outbox.alias().c
+    first = select(queue.number).where(queue.task == _C.task, queue.config == _C.id, ~queue.dead)
+    first = first.order_by(queue.number).limit(1)
+    wanted = select(_O.number, _O.sequence, _O.event, _O.attempts, _O.due, _O.webhook, _O.checksum)
+    wanted = wanted.add_columns(_C.task, _C.id.label("config"), *_OF_CONFIG)
+    wanted = wanted.select_from(push_configs).join(outbox, _O.number == first.scalar_subquery())
+    wanted = wanted.where(_among(lines), _C.holder == me)
     return connection.execute(wanted).all()
 
 
 def _let_go(connection: Connection, lines: Sequence[_Line], me: str) -> set[_Line]:
-    """Releases configs without notifications. A notification added now is looked for later
-    (rule 3).
-
-    Returns the configs that stay claimed: notifications were added since they were seen to be empty.
+    """Releases those of the configs that have no notifications. One that is added now is looked for later
+    (rule 3). Returns the configs that stay claimed.
     """
     waits = exists().where(_O.task == _C.task, _O.config == _C.id, ~_O.dead)
     empty = update(push_configs).where(_among(lines), _C.holder == me, ~waits)
