@@ -284,7 +284,9 @@ class SqlOutbox:
         # An immediate look may come before the commit of a notification that was added during the release.
         gone = self._freed_before if self._now() >= self._poll_at else []
         try:
-            if await self._database.read(lambda connection: _lost(connection, gone, sweep=sweep)):
+            if (gone or sweep) and await self._database.read(
+                lambda connection: _lost(connection, gone, sweep=sweep)
+            ):
                 await self._writer.write(lambda connection: _offer(connection, gone, sweep=sweep))
             if sweep and await self._database.read(
                 lambda connection: bool(self._lost_claims(connection, me))
@@ -318,8 +320,6 @@ class SqlOutbox:
         if free:
             connection.execute(update(push_configs).where(_among(free)).values(holder=me))
             lines += free
-        if not lines:
-            return []
         rows = _heads(connection, lines, me)
         if len(rows) < len(lines):
             found = {(row.task, row.config) for row in rows}
@@ -476,8 +476,6 @@ def _free(connection: Connection, me: str) -> bool:
 
 def _lost(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> bool:
     """True if configs without a holder have notifications: the given ones, or any."""
-    if not lines and not sweep:
-        return False
     return connection.execute(_without_holder(lines, sweep=sweep).limit(1)).first() is not None
 
 
