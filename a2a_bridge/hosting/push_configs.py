@@ -124,7 +124,9 @@ class PushConfigs:
     async def list_task_push_notification_configs(
         self, request: hub.ListTaskPushNotificationConfigsRequest, context: CallContext, /
     ) -> hub.ListTaskPushNotificationConfigsResponse:
-        """Spec 3.1.9. A page size of 0 means all; tokens are the id of the last returned config."""
+        """Spec 3.1.9. A page size of 0 means all; tokens are the id of the first config of the next page, so
+        that callers may delete those of a page before they read on.
+        """
         self.require()
         if request.page_size < 0:
             raise invalid_params("pageSize", "must not be negative")
@@ -135,9 +137,9 @@ class PushConfigs:
             places = [place for place, one in enumerate(found) if one.config.id == request.page_token]
             if not places:
                 raise invalid_params("pageToken", "is not a token that this query has given")
-            found = found[places[0] + 1 :]
+            found = found[places[0] :]
         page = found[: request.page_size or None]
-        token = page[-1].config.id if len(page) < len(found) else ""
+        token = found[len(page)].config.id if len(page) < len(found) else ""
         if _version(context):
             side_channel.restore(context, [redact_side_channel(one.side_channel) for one in page])
         configs = [redact(one.config) for one in page]

@@ -147,6 +147,22 @@ async def test_pages_have_each_config_once(talk: Talk, task: hub.Task, size: int
     assert len((await configs.list(task.id)).configs) == 5
 
 
+async def test_the_configs_of_a_page_may_be_deleted_before_the_next(talk: Talk, task: hub.Task) -> None:
+    configs = Configs(talk)
+    for name in "cabed":
+        await configs.create(task.id, name)
+    found: list[str] = []
+    page = await configs.list(task.id, page_size=2)
+    while True:
+        for one in page.configs:
+            found.append(one.id)
+            await configs.delete(task.id, one.id)
+        if not page.next_page_token:
+            break
+        page = await configs.list(task.id, page_size=2, page_token=page.next_page_token)
+    assert found == list("cabed")
+
+
 async def test_bad_pages_are_rejected(talk: Talk, task: hub.Task) -> None:
     with rejected(Reason.INVALID_PARAMS, "pageToken"):
         await Configs(talk).list(task.id, page_token="never given")  # noqa: S106
