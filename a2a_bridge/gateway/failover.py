@@ -249,17 +249,14 @@ class Failover:
 
     def _order(self, home: Upstream | None, failures: Collection[Upstream]) -> Sequence[Upstream]:
         """The upstreams to try; see the rules."""
-        upstreams = self.upstreams
+        # Also of a single one: a failure may be that of an interface that has been replaced.
+        upstreams: Sequence[Upstream] = [one for one in self.upstreams if one not in failures]
         if len(upstreams) > 1:
             now = self._clock()
-            upstreams = tuple(
-                sorted(
-                    (one for one in upstreams if one not in failures),
-                    key=lambda one: (one is not home, _is_down(one.health, now), one.rank, one.pending),
-                )
+            upstreams = sorted(
+                upstreams,
+                key=lambda one: (one is not home, _is_down(one.health, now), one.rank, one.pending),
             )
-        elif failures:
-            return ()
         if self._circuits is None:
             return upstreams
         return [one for one in upstreams if self._admits(one, self._circuits)]
@@ -272,7 +269,8 @@ class Failover:
     def _log(self, answered: Upstream | None, failures: Mapping[Upstream, A2AError]) -> None:
         """One line for each change: the agent or an interface of it is lost, or is back."""
         was_gone = self.is_gone
-        lost = {upstream: error for upstream, error in failures.items() if upstream not in self._lost}
+        # One that has been replaced is not tried again, so it would never be noted as back.
+        lost = {one: failures[one] for one in self.upstreams if one in failures and one not in self._lost}
         causes = "; ".join(f"{upstream!r}: {cause_of(error)}" for upstream, error in lost.items())
         self._lost.update(lost)
         if answered is None:

@@ -306,6 +306,44 @@ async def test_a_closed_upstream_is_not_dialled_again() -> None:
     assert agent.dials == 1
 
 
+class Refusing(Agent):
+    """Accepts no connection any more, which a call finds out when the test says so."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.asked = asyncio.Event()
+        self.refuses = asyncio.Event()
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        if call.request.id == "last":
+            self.asked.set()
+            await self.refuses.wait()
+            raise no_connection()
+        return await super().unary(call)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["first call", "later call"])
+async def test_a_call_to_an_interface_that_has_been_replaced_says_nothing_about_the_agent(
+    known: bool,
+) -> None:
+    """Else the gateway would not be ready any more, although the new interface answers."""
+    old, new = Refusing("old"), Agent("new")
+    dial = agents_by_url(old, new)
+    first, second = (Upstream(one, OPTIONS, dial=dial) for one in candidates(old, new))
+    service = Failover([first])
+    if known:
+        await service.unary(get_task())
+    call = asyncio.create_task(service.unary(get_task("last")))
+    async with asyncio.timeout(PATIENCE):
+        await old.asked.wait()
+    assert await service.replace([second]) == [first]
+    old.refuses.set()
+    await asyncio.gather(call, return_exceptions=True)
+    assert (await service.unary(get_task())).id == "new"
+    assert not service.is_gone
+    await service.aclose()
+
+
 async def test_an_agent_that_is_gone_is_one_warning_and_its_return_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
