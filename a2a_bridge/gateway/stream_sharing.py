@@ -237,14 +237,18 @@ class StreamSharing:
         key = self._scope_of(call), task_id
         # Agents that send the task at once need no second concurrent request.
         at_once = not after and not self._older
-        while at_once and (opening := self._opening.get(key)) is not None:
+        while True:
+            stream = self._streams.find(key)
+            if stream is not None:
+                await self._accept(call, stream)
+            joined = self._find_stored(call, key, after)
+            if joined is not None:
+                return joined
+            # Also after the wait above: another caller may have begun to subscribe meanwhile.
+            opening = self._opening.get(key) if at_once else None
+            if opening is None:
+                break
             await opening.wait()
-        stream = self._streams.find(key)
-        if stream is not None:
-            await self._accept(call, stream)
-        joined = self._find_stored(call, key, after)
-        if joined is not None:
-            return joined
         if not at_once:
             return await self._subscribe_again(call, task_id, after)
         opening = self._opening[key] = asyncio.Event()
