@@ -119,14 +119,15 @@ class StoredOwners:
         if (known := self._own.get((owned.scope, kind, name))) is not None:
             return known
         made = _record(self._place(kind, name), kind, owned)
-        # One commit, as far as the store collects changes.
-        listing = [self._list(name, owned)] if kind == TASK else []
-        await asyncio.gather(self._configs.put(_SCOPE, made, replace=False), *listing)
+        await self._configs.put(_SCOPE, made, replace=False)
         found = await self._configs.get(_SCOPE, made.config.task_id, kind)
         if found is None:
             raise A2AError(Reason.UNAVAILABLE, "the store did not keep what was put there")
         counts = _parse_owned(found)
         if counts.scope == owned.scope:
+            if kind == TASK:
+                # Not together with the record: who is not the owner must not find the task in a list.
+                await self._list(name, owned)
             self._own[owned.scope, kind, name] = counts
         return counts
 

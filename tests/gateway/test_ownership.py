@@ -273,3 +273,24 @@ async def test_a_store_has_one_owner_and_the_newest_tasks(tmp_path: Path) -> Non
             assert await there.of(TASK, name, bob) == Owned(bob, "c")
             assert await there.of(TASK, name, ann) == Owned(bob, "c")
         assert all(one.context_id == "c" and one.time for one in await there.tasks(bob) if one.task_id != "t")
+
+
+async def test_a_task_of_somebody_else_is_never_listed(tmp_path: Path) -> None:
+    """As with an agent that knows a message by its id: it answers the second caller with the task of the
+    first.
+    """
+    probe = Probe()
+
+    async def same(call: Call[Any, Any]) -> Any:
+        task = hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+        return task if call.operation is GET_TASK else hub.SendMessageResponse(task=task)
+
+    probe.on_unary = same
+    async with open_store(f"sqlite:///{tmp_path}/gateway.db", StoreOptions(ack_timeout=PATIENCE)) as store:
+        service = Ownership(StoredOwners(store.push_configs), remembered=10).wrap(probe)
+        await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))
+        with pytest.raises(A2AError):
+            await service.unary(_call(SEND_MESSAGE, message("x"), "bob"))
+        for who, count in (("ann", 1), ("bob", 0)):
+            page = await service.unary(_call(LIST_TASKS, hub.ListTasksRequest(), who))
+            assert len(page.tasks) == count
