@@ -23,7 +23,7 @@ from cachetools import LRUCache
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
-from a2a_bridge.gateway.relay_store import Configs
+from a2a_bridge.gateway.relay_store import Configs, Groups
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Registered
 
@@ -31,9 +31,6 @@ from a2a_bridge.push.ports import Registered
 MOST = 100_000
 #: groups of the tasks of one caller in a store
 GROUPS = 16
-
-#: attempts to make room in a full group
-_ATTEMPTS = 10
 
 TASK, CONTEXT = "task", "context"
 
@@ -100,7 +97,7 @@ class StoredOwners:
     def __init__(self, configs: Configs, agent: str = "", most: int = MOST) -> None:
         self._configs = configs
         self._agent = agent
-        self._making_room = asyncio.Lock()
+        self._groups = Groups(configs, _SCOPE)
         self._own: LRUCache[tuple[Scope, str, str], Owned] = LRUCache(most)
 
     async def of(self, kind: str, name: str, asking: Scope, /) -> Owned | None:
@@ -143,26 +140,7 @@ class StoredOwners:
         group = self._group(owned.scope, task_id)
         # The field of the version of a receiver has the time.
         made = _record(group, task_id, owned)._replace(version=str(time.time_ns()))
-        try:
-            await self._configs.put(_SCOPE, made)
-        except A2AError as error:
-            if error.reason is not Reason.RESOURCE_EXHAUSTED:
-                raise
-            async with self._making_room:
-                await self._replace_oldest(group, made)
-
-    async def _replace_oldest(self, group: str, made: Registered) -> None:
-        for left in reversed(range(_ATTEMPTS)):
-            for oldest in (await self._configs.list(_SCOPE, group))[:1]:
-                await self._configs.delete(_SCOPE, group, oldest.config.id)
-            try:
-                await self._configs.put(_SCOPE, made)
-            except A2AError as error:
-                # Another gateway, or another call, has taken the room.
-                if error.reason is not Reason.RESOURCE_EXHAUSTED or not left:
-                    raise
-            else:
-                return
+        await self._groups.put(made)
 
     def _place(self, kind: str, name: str) -> str:
         return json.dumps(["a2a-bridge owner", self._agent, kind, name])

@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -31,6 +32,8 @@ _GROUP = "a2a-bridge relay "
 _SECRET = "a2a-bridge relay secret"  # noqa: S105  the name of its entry
 #: letters of an address that name its group: 256 groups
 _GROUP_LETTERS = 2
+#: attempts to make room in a full group
+_ATTEMPTS = 10
 
 
 class Configs(Protocol):
@@ -43,6 +46,39 @@ class Configs(Protocol):
     async def list(self, scope: Scope, task_id: str, /) -> Sequence[Registered]: ...
 
     async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None: ...
+
+
+class Groups:
+    """Entries of one scope in groups of the size that the store allows."""
+
+    def __init__(self, configs: Configs, scope: Scope) -> None:
+        self._configs = configs
+        self._scope = scope
+        self._making_room = asyncio.Lock()
+
+    async def put(self, made: Registered) -> None:
+        """Stores an entry, in place of the oldest one of its group if that is full. Raises UNAVAILABLE."""
+        try:
+            await self._configs.put(self._scope, made)
+        except A2AError as error:
+            if error.reason is not Reason.RESOURCE_EXHAUSTED:
+                raise
+            async with self._making_room:
+                await self._replace_oldest(made)
+
+    async def _replace_oldest(self, made: Registered) -> None:
+        group = made.config.task_id
+        for left in reversed(range(_ATTEMPTS)):
+            for oldest in (await self._configs.list(self._scope, group))[:1]:
+                await self._configs.delete(self._scope, group, oldest.config.id)
+            try:
+                await self._configs.put(self._scope, made)
+            except A2AError as error:
+                # Another gateway, or another call, has taken the room.
+                if error.reason is not Reason.RESOURCE_EXHAUSTED or not left:
+                    raise
+            else:
+                return
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +120,7 @@ class RelayStore:
 
     def __init__(self, configs: Configs, outbox: Outbox) -> None:
         self._configs = configs
+        self._groups = Groups(configs, _SCOPE)
         self._outbox = outbox
 
     async def open(self) -> None:
@@ -101,17 +138,7 @@ class RelayStore:
 
     async def keep(self, address: str, registration: RelayedConfig) -> None:
         """Remembers a config. Raises UNAVAILABLE."""
-        group = _group(address)
-        registered = _parse_registered(address, registration)
-        try:
-            await self._configs.put(_SCOPE, registered)
-        except A2AError as error:
-            if error.reason is not Reason.RESOURCE_EXHAUSTED:
-                raise
-            oldest = (await self._configs.list(_SCOPE, group))[:1]
-            for one in oldest:
-                await self._configs.delete(_SCOPE, group, one.config.id)
-            await self._configs.put(_SCOPE, registered)
+        await self._groups.put(_parse_registered(address, registration))
 
     async def recall(self, address: str) -> RelayedConfig | None:
         """The config for an address; None for an unknown address or an evicted config."""

@@ -375,6 +375,16 @@ async def test_so_many_configs_are_kept(tmp_path: Path) -> None:
         assert await one.relay_store.recall(addresses[-1]) == kept[-1]
 
 
+async def test_configs_that_come_at_once_find_room_in_a_full_group(tmp_path: Path) -> None:
+    async with gateway(tmp_path, Agent(), delivers=False) as one:
+        what = RelayedConfig(Scope(), "", hub.TaskPushNotificationConfig(url="https://x.example"))
+        await asyncio.gather(*(one.relay_store.keep(f"00{number}", what) for number in range(100)))
+        addresses = [f"00 new {number}" for number in range(5)]
+        await asyncio.gather(*(one.relay_store.keep(address, what) for address in addresses))
+        for address in addresses:
+            assert await one.relay_store.recall(address) == what
+
+
 @pytest.mark.parametrize("inline", [False, True])
 async def test_too_large_configs_are_rejected(tmp_path: Path, inline: bool) -> None:
     agent = Agent()
