@@ -79,7 +79,7 @@ class _Relayed:
     registration: RelayedConfig
     #: gets the task as that caller; None for a config from a store
     service: Service | None = None
-    #: the caller's context, for `service`
+    #: the context of its last call that registered it, for `service`
     context: CallContext | None = None
     #: the names under which the agent returned it last
     named: _Name | None = None
@@ -177,13 +177,11 @@ class Relay:
         if self._store is not None:
             # Each time: another gateway may have evicted it since.
             await self._store.keep(relay_id, registration)
-        known = self._relayed.get(relay_id)
-        if known is None or known.context is None:
-            # A copy of the parameters; otherwise the whole request would stay in memory.
-            parameters = dict(call.context.parameters.items())
-            context = call.context.replace(reply=ResponseParameters(), deadline=None, parameters=parameters)
-            self._remember(relay_id, _Relayed(registration, service, context))
-        self._relayed.move_to_end(relay_id)
+        # Each time, because the newest credentials are valid for the longest time. A copy of the parameters;
+        # otherwise the whole request would stay in memory.
+        parameters = dict(call.context.parameters.items())
+        context = call.context.replace(reply=ResponseParameters(), deadline=None, parameters=parameters)
+        self._remember(relay_id, _Relayed(registration, service, context))
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
         made.url = self._base + relay_id
@@ -292,6 +290,7 @@ class Relay:
         if before is not None:
             relayed.named = before.named
         self._relayed[relay_id] = relayed
+        self._relayed.move_to_end(relay_id)
         if len(self._relayed) > self._most:
             self._drop(next(iter(self._relayed)))
 

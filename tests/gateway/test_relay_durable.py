@@ -13,7 +13,7 @@ import pytest
 
 from a2a_bridge.bindings import DialOptions, http_post
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, CallContext, Origin
+from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason, task_not_found
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.gateway.relay_store import RelayedConfig, RelayStore
@@ -341,6 +341,30 @@ async def test_older_receivers_get_whole_tasks(tmp_path: Path) -> None:
             assert await one.post(registered) == 200
             second = (await receiver.arrived(2))[1].tree
             assert (second["kind"], second["id"], second["status"]["state"]) == ("task", "t", "completed")
+
+
+async def test_the_task_is_requested_with_the_latest_headers_of_its_caller(tmp_path: Path) -> None:
+    """A caller that registers again may have another token, because the first one has expired."""
+    asked: list[str] = []
+
+    class Recording(Agent):
+        async def unary(self, call: Call[Any, Any], /) -> Any:
+            if call.operation is ops.GET_TASK:
+                asked.append(call.context.parameters["authorization"])
+            return await super().unary(call)
+
+    agent = Recording()
+    async with receiving() as receiver, gateway(tmp_path, agent) as one:
+        for token in ("first", "second"):
+            context = CallContext(
+                principal=Principal("ann"),
+                parameters={"authorization": token},
+                origin=Origin("JSONRPC", "0.3"),
+            )
+            request = hook(receiver, task_id="t", id="p")
+            await one.relay.wrap(agent).unary(Call(ops.CREATE_PUSH_CONFIG, request, context))
+        assert await one.post(agent.configs["t", "p"]) == 200
+        assert asked == ["second"]
 
 
 async def test_other_posts_are_rejected(tmp_path: Path) -> None:
