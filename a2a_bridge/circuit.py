@@ -3,7 +3,8 @@ of notifications, or the endpoints of an agent.
 
 Rules:
 1. The circuit of a target that fails several times in a row opens: the target gets nothing for a pause. Then
-   one request is tried; if it fails, the pause grows, otherwise the circuit closes.
+   one request is tried; if it fails, the pause grows, otherwise the circuit closes. If it has no result for
+   `again` seconds, a further one is tried: its work may be long.
 2. A target that has failed for longer than `patience` is given up: its pending requests get one attempt
    each, and none is kept after that. This applies only while the target is tried: if its last failure is
    longer ago than the longest pause between two attempts, its state is unknown, and the next failure starts a
@@ -31,6 +32,8 @@ SLACK = 2 * 3600.0
 @dataclass(slots=True)
 class _Circuit:
     in_flight: int = 0
+    #: when the last request began; only known with `again`
+    begun_at: float = 0.0
     failures: int = 0
     opened: int = 0
     open_until: float | None = None
@@ -46,8 +49,8 @@ class Circuits:
     """All targets. Times in seconds.
 
     each: concurrent requests per target. trip: failures in a row that open a circuit. pause: the first
-    pause of an open circuit, doubled each time up to `longest`. patience: time after which a target is
-    given up. most: targets with a known state.
+    pause of an open circuit, doubled each time up to `longest`. again: see rule 1; None: never. patience:
+    time after which a target is given up. most: targets with a known state.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Circuits:
         trip: int = 5,
         pause: float = 5.0,
         longest: float = 300.0,
+        again: float | None = None,
         patience: float = 24 * 3600.0,
         most: int = MOST,
         now: Callable[[], float] = time.monotonic,
@@ -66,6 +70,7 @@ class Circuits:
         self._trip = trip
         self._pause = pause
         self._longest = longest
+        self._again = again
         self._patience = patience
         self._most = most
         self._now = now
@@ -83,7 +88,11 @@ class Circuits:
             return self._each
         if circuit.open_until is None or self.is_given_up(target):
             return self._each - circuit.in_flight
-        return 1 if circuit.in_flight == 0 and self._now() >= circuit.open_until else 0
+        now = self._now()
+        if now < circuit.open_until:
+            return 0
+        waits = circuit.in_flight and (self._again is None or now - circuit.begun_at < self._again)
+        return 0 if waits else 1
 
     def is_given_up(self, target: str) -> bool:
         """True if the target has failed for so long that requests are given up at their next failure."""
@@ -94,7 +103,10 @@ class Circuits:
 
     def begin(self, target: str) -> None:
         """Counts a started request."""
-        self._circuits.setdefault(target, _Circuit()).in_flight += 1
+        circuit = self._circuits.setdefault(target, _Circuit())
+        circuit.in_flight += 1
+        if self._again is not None:
+            circuit.begun_at = self._now()
 
     def end(self, target: str, target_works: bool | None) -> bool:
         """Counts a finished request. target_works: whether the target works; None if that is unknown.

@@ -6,7 +6,7 @@ Rules:
 2. Interfaces are tried in the order of preference, those that failed recently last. Of the endpoints of one
    interface, the one with the fewest running calls comes first, or the one that has the task (`affinity`).
 3. An interface that fails several times in a row gets nothing for a pause, then one call that shows whether
-   it is back (`circuit`). While all are in a pause, calls fail at once.
+   it is back, and another one if that takes long (`circuit`). While all are in a pause, calls fail at once.
 4. An agent that cannot be reached is one warning, with the causes of all its interfaces, and its return is
    another.
 5. If the endpoint of a task cannot be reached, the response of another one that it has no such task is no
@@ -51,7 +51,15 @@ _Attempt = Callable[[Upstream, Call[Any, Any]], Awaitable[T]]
 def circuits(trip: int, pause: float, longest: float, *, clock: Callable[[], float] = monotonic) -> Circuits:
     """Circuits for the endpoints of an agent. trip: failures in a row that open one. Times in seconds."""
     return Circuits(
-        each=2**31, trip=trip, pause=pause, longest=longest, patience=math.inf, most=2**31, now=clock
+        each=2**31,
+        trip=trip,
+        pause=pause,
+        longest=longest,
+        # The agent may be back, and the first call a long one.
+        again=longest,
+        patience=math.inf,
+        most=2**31,
+        now=clock,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from a2a_bridge.runtime import ServeOptions, connect, serve_gateway, serve_servi
 from a2a_bridge.testing.probe import Probe
 from tests.gateway.test_gateway import card
 from tests.gateway.test_upstream import Agent, agents_by_url, ids, no_connection
+from tests.patience import PATIENCE
 from tests.runtime.scene import BINDINGS
 
 READ = Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), CallContext())
@@ -197,6 +199,37 @@ async def test_a_circuit_opens_lets_one_call_try_and_closes(caplog: pytest.LogCa
         "the agent cannot be reached",
         "the agent can be reached again",
     ]
+
+
+async def test_a_long_call_that_tries_an_open_circuit_does_not_hold_others_up() -> None:
+    class Working(Agent):
+        def __init__(self) -> None:
+            super().__init__("a", no_connection())
+            self.began = asyncio.Event()
+            self.done = asyncio.Event()
+
+        async def unary(self, call: Call[Any, Any], /) -> Any:
+            if call is SEND:
+                self.began.set()
+                await self.done.wait()
+            return await super().unary(call)
+
+    agent, waits = Working(), Waits()
+    service = failover([agent], waits, circuits=circuits(1, 1.0, 10.0, clock=waits.clock))
+    with pytest.raises(A2AError):
+        await service.unary(READ)
+    agent.failure = None
+    waits.now += 1.0
+    long = asyncio.create_task(service.unary(SEND))
+    async with asyncio.timeout(PATIENCE):
+        await agent.began.wait()
+    with pytest.raises(A2AError):
+        await service.unary(READ)
+    waits.now += 10.0
+    for _ in range(2):
+        assert (await service.unary(READ)).id == "a"
+    agent.done.set()
+    assert (await long).id == "a"
 
 
 async def test_errors_of_the_agent_open_no_circuit() -> None:
