@@ -63,8 +63,8 @@ class StreamReader:
     """The agent's side of one replay log.
 
     context: the context of the caller that began or last revived the stream, with the forwarded parameters
-    only. is_final: which status event ends a stream of the agent's version; None for versions without such
-    events.
+    only. tenant: of its request. is_final: which status event ends a stream of the agent's version; None for
+    versions without such events.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class StreamReader:
         is_final: Finality | None,
     ) -> None:
         self.context = context
+        self.tenant = tenant
         self._service = service
         self._log = log
-        self._tenant = tenant
         self._options = options
         self._is_final = is_final
         self._attempts = 0
@@ -225,7 +225,7 @@ class StreamReader:
         context = self.context.replace(
             parameters=parameters, deadline=None, origin=IN_PROCESS, reply=ResponseParameters()
         )
-        request = hub.SubscribeToTaskRequest(id=log.task_id, tenant=self._tenant)
+        request = hub.SubscribeToTaskRequest(id=log.task_id, tenant=self.tenant)
         source = self._service.stream(Call(ops.SUBSCRIBE_TO_TASK, request, context))
         attempts = self._attempts
         try:
@@ -304,5 +304,5 @@ class StreamReader:
     async def _get_task(self) -> hub.Task:
         """Raises the agent's error, and UNAVAILABLE after a timeout."""
         context = self.context.replace(deadline=None, origin=IN_PROCESS)
-        begun = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(tenant=self._tenant), context)
+        begun = Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(tenant=self.tenant), context)
         return await fetch_task(self._service, begun, self._log.task_id)

@@ -207,15 +207,19 @@ class StreamRegistry:
             loop = asyncio.get_running_loop()
             stream.linger_timer = loop.call_later(self._options.linger, self._hang_up, stream)
 
-    def over(self, task: hub.Task) -> None:
-        """Ends the streams of a finished task with its status, unless the agent ends them in the meantime."""
+    def over(self, task: hub.Task, tenant: str) -> None:
+        """Ends the streams of a finished task with its status, unless the agent ends them in the meantime.
+        Another tenant may have a task with the same id.
+        """
         if task.status.state not in TERMINAL:
             return
         later = asyncio.get_running_loop().call_later
         for stream in self._all:
-            # Ids of the agent identify its own events only; agents with ids end their streams.
             log = stream.log
-            if log.task_id == task.id and not log.ended and not log.agents_ids:
+            if log.task_id != task.id or stream.reader.tenant != tenant:
+                continue
+            # Ids of the agent identify its own events only; agents with ids end their streams.
+            if not log.ended and not log.agents_ids:
                 later(_MOMENT, self._conclude, stream, task)
 
     async def aclose(self) -> None:

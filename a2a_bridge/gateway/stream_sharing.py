@@ -121,10 +121,10 @@ class StreamSharing:
             return reject(full)
         return self._cancel(call) if call.operation is ops.CANCEL_TASK else self._service.unary(call)
 
-    async def _cancel(self, call: Call[Req, Res]) -> Res:
+    async def _cancel(self, call: Call[Any, Any]) -> Any:
         response = await self._service.unary(call)
         if isinstance(response, hub.Task):
-            self._streams.over(response)
+            self._streams.over(response, call.request.tenant)
         return response
 
     def stream(self, call: Call[Req, Res], /) -> Events:

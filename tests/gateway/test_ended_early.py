@@ -171,10 +171,13 @@ async def test_an_agent_that_ends_the_streams_of_a_cancelled_task_does_it_in_its
     assert contents(seen)[2:] == [said]
 
 
-async def test_other_streams_are_left_alone_by_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("task_id", "tenant"), [("another", ""), (TASK, "another")])
+async def test_other_streams_are_left_alone_by_a_cancellation(
+    task_id: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream_registry, "_MOMENT", 0.0)
     agent = Hasty(begun(), became(WORKING), after=100)
-    other = hub.Task(id="another", status=hub.TaskStatus(state=CANCELED))
+    other = hub.Task(id=task_id, status=hub.TaskStatus(state=CANCELED))
 
     async def unary(call: Call[Any, Any], /) -> Any:
         return other
@@ -182,7 +185,8 @@ async def test_other_streams_are_left_alone_by_a_cancellation(monkeypatch: pytes
     async with sharing(agent, is_final=by_state) as service, aclosing(numbered(service, sending())) as stream:
         seen = [await anext(stream) for _ in range(2)]
         agent.unary = unary  # type: ignore[method-assign]
-        await service.unary(Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id="another"), context()))
+        request = hub.CancelTaskRequest(id=task_id, tenant=tenant)
+        await service.unary(Call(ops.CANCEL_TASK, request, context(tenant=tenant)))
         await asyncio.sleep(0)
         agent.add(chunk("more"), became(hub.TASK_STATE_COMPLETED))
         seen += [one async for one in stream]
