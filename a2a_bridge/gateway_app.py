@@ -89,17 +89,9 @@ async def gateway_app(
         opens = options.push_relay or owning
         store = await stack.enter_async_context(open_store_of(options)) if opens else None
         memory = MemoryAccount(options.store_options.max_memory) if store is None else store.memory
-        connections = Connections(
-            candidates,
-            dial_options,
-            options.upstream,
-            options.replay,
-            dial=dial,
-            resumes=resumes,
-            memory=memory,
-        )
+        connections = Connections(dial_options, options.upstream, options.replay, dial=dial, memory=memory)
+        await connections.open(candidates, resumes=resumes)
         stack.push_async_callback(connections.aclose)
-        await connections.open()
         service: Service = connections
         if options.upstream.credentials is not None:
             service = change_extended_card(lambda card, _: without_security(card))(service)

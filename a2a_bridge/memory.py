@@ -93,6 +93,11 @@ class MemoryAccount:
         """Registers a holder of idle data."""
         self._idle.append(idle)
 
+    def holds_no_more(self, idle: Idle) -> None:
+        """Removes a holder, if it is one."""
+        if idle in self._idle:
+            self._idle.remove(idle)
+
     def add(self, size: int) -> None:
         """Adds a number of bytes, which may be negative."""
         self.used += size

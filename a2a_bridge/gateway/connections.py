@@ -62,21 +62,15 @@ class _Generation(NamedTuple):
 
 
 class Connections:
-    """See above. Implements Service; to be opened first.
-
-    resumes: whether the agent's card offers to resume streams after an event id. on_doubt: called when the
-    agent may have another card by now.
-    """
+    """See above. Implements Service; to be opened first."""
 
     def __init__(
         self,
-        candidates: Sequence[Candidate],
         options: DialOptions,
         upstream: UpstreamOptions,
         replay: ReplayOptions,
         *,
         dial: Dial,
-        resumes: bool,
         memory: MemoryAccount,
     ) -> None:
         self._options = options
@@ -93,7 +87,8 @@ class Connections:
         self._closing: dict[asyncio.Task[None], Callable[[], Coroutine[Any, Any, None]]] = {}
         #: called when the agent may have another card by now
         self.on_doubt: Callable[[], None] = _nothing
-        self._current = self._made(candidates, resumes=resumes)
+        #: set by `open`
+        self._current: _Generation
 
     @property
     def version(self) -> str:
@@ -111,24 +106,28 @@ class Connections:
     def stream(self, call: Call[Req, Res], /) -> Events:
         return self._current.service.stream(call)
 
-    async def open(self) -> None:
-        """Raises UNSUPPORTED_OPERATION if none of the interfaces can be dialled."""
-        self._current = await self._open(self._current)
+    async def open(self, candidates: Sequence[Candidate], *, resumes: bool) -> None:
+        """resumes: whether the agent's card offers to resume streams after an event id. Raises
+        UNSUPPORTED_OPERATION if none of the interfaces can be dialled, and ValueError.
+        """
+        failover = await self._open(candidates)
+        self._current = self._above(failover, _shape(failover, resumes=resumes))
 
     async def replace(self, candidates: Sequence[Candidate], *, resumes: bool) -> None:
         """Uses other interfaces from now on. Raises UNSUPPORTED_OPERATION or ValueError, and changes nothing,
         if none can be dialled.
         """
-        made = await self._open(self._made(candidates, resumes=resumes))
+        failover = await self._open(candidates)
+        shape = _shape(failover, resumes=resumes)
         before = self._current
-        if made.shape == before.shape:
-            offered = made.failover.upstreams
+        if shape == before.shape:
+            offered = failover.upstreams
             gone = await before.failover.replace(offered)
             spare = [one for one in offered if one not in before.failover.upstreams]
             if gone or spare:
                 self._close_later(gone, _closing([*gone, *spare]))
             return
-        self._current = made
+        self._current = self._above(failover, shape)
 
         async def close() -> None:
             await before.sharing.aclose()
@@ -150,7 +149,8 @@ class Connections:
             await close()
         await self._current.failover.aclose()
 
-    def _made(self, candidates: Sequence[Candidate], *, resumes: bool) -> _Generation:
+    async def _open(self, candidates: Sequence[Candidate]) -> Failover:
+        """Connections to those that can be dialled at all. Raises UNSUPPORTED_OPERATION, ValueError."""
         upstreams = [
             Upstream(candidate, self._options, dial=self._dial, rank=rank)
             for rank, candidate in with_endpoints(candidates, self._upstream.endpoints)
@@ -163,13 +163,12 @@ class Connections:
             affinity=self._affinity,
             on_doubt=self._doubt,
         )
-        return self._above(failover, _shape(upstreams[0].candidate, resumes=resumes))
-
-    async def _open(self, made: _Generation) -> _Generation:
-        """Leaves out the interfaces that cannot be dialled at all. Raises UNSUPPORTED_OPERATION."""
-        await made.failover.open()
-        shape = _shape(made.failover.upstreams[0].candidate, resumes=made.shape.resumes)
-        return made if shape == made.shape else self._above(made.failover, shape)
+        try:
+            await failover.open()
+        except BaseException:
+            await failover.aclose()
+            raise
+        return failover
 
     def _above(self, failover: Failover, shape: _Shape) -> _Generation:
         limit = self._options.silence_timeout
@@ -219,7 +218,8 @@ def _closing(upstreams: Sequence[Upstream]) -> Callable[[], Coroutine[Any, Any, 
     return close
 
 
-def _shape(first: Candidate, *, resumes: bool) -> _Shape:
+def _shape(failover: Failover, *, resumes: bool) -> _Shape:
+    first = failover.upstreams[0].candidate
     return _Shape(first.dialect, first.interface.protocol_binding, first.interface.tenant, resumes)
 
 

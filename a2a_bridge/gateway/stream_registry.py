@@ -226,6 +226,7 @@ class StreamRegistry:
         """Closes all streams."""
         for stream in list(self._all):
             self._discard(stream)
+        self._memory.holds_no_more(self)
         if self._hanging_up:
             await asyncio.wait(self._hanging_up)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -18,6 +20,9 @@ from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway import ReplayOptions, UpstreamOptions
 from a2a_bridge.gateway.card_refresh import LEAST, MOST, CardReading, CardRefresh
+from a2a_bridge.gateway.connections import Connections
+from a2a_bridge.gateway.upstream import dial
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering, holding
@@ -269,6 +274,27 @@ async def test_a_card_without_usable_interfaces_keeps_the_last_one(caplog: pytes
             assert (await peer.send("hi")).text == "old"
             assert server.card.description == "old"
     assert len([line for line in lines(caplog) if "cannot be read again" in line]) == 1
+
+
+async def test_cards_that_change_leave_nothing() -> None:
+    holders: list[ref[Any]] = []
+
+    class Account(MemoryAccount):
+        def holds(self, idle: Any) -> None:
+            holders.append(ref(idle))
+            super().holds(idle)
+
+    connections = Connections(DialOptions(), UpstreamOptions(), ReplayOptions(), dial=dial, memory=Account())
+    await connections.open(reading(shown()).candidates, resumes=False)
+    for number in range(6):
+        found = reading(shown(f"http://{number}")).candidates
+        await connections.replace(found, resumes=number > 3)
+    async with asyncio.timeout(PATIENCE):
+        while connections._closing:  # noqa: ASYNC110  nothing tells that
+            await asyncio.sleep(0)
+    gc.collect()
+    assert len([one for one in holders if one() is not None]) == 1
+    await connections.aclose()
 
 
 async def test_a_call_that_finds_nobody_has_the_card_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
