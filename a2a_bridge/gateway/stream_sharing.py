@@ -227,7 +227,7 @@ class StreamSharing:
             complete = not request.configuration.HasField("history_length")
             beginning = Beginning(first, message.task, whole=complete)
         else:
-            beginning = await self._begun_by_update(call, first, new=not request.message.task_id)
+            beginning = await self._begun_by_update(call, first, source, new=not request.message.task_id)
         return self._shareable(call, task_id, beginning, source, reply)
 
     async def _subscribe(self, call: Call[Any, Any]) -> _Opened:
@@ -313,7 +313,7 @@ class StreamSharing:
         if after and not made_here and first.id and first.id == _next_id(after) and not first.gap:
             return self._shareable(call, task_id, Beginning(first, None, whole=False), source, reply)
         if not message.HasField("task"):
-            beginning = await self._begun_by_update(call, first)
+            beginning = await self._begun_by_update(call, first, source)
             opened = self._shareable(call, task_id, beginning, source, reply)
             opened.first[-1].gap = bool(after)
             return opened
@@ -358,17 +358,23 @@ class StreamSharing:
             first = Event(first.message, gap=first.gap)
         return first, source, reply
 
-    async def _begun_by_update(self, call: Call[Any, Any], first: Event, *, new: bool = False) -> Beginning:
+    async def _begun_by_update(
+        self, call: Call[Any, Any], first: Event, source: Events, *, new: bool = False
+    ) -> Beginning:
         """The beginning of a stream that does not begin with the task. Agents of 1.0 are asked for it.
 
         Not for a message to a task, which the caller knows: SDKs begin its stream with an update. new: the
-        call began the task.
+        call began the task. Closes the stream on an error.
         """
         request = call.request
         known = isinstance(request, hub.SendMessageRequest) and bool(request.message.task_id)
         if self._older or known:
             return Beginning(first, _empty(first.message), whole=new)
-        task = await task_before(self._service, call, first.message, BEGINNING)
+        try:
+            task = await task_before(self._service, call, first.message, BEGINNING)
+        except BaseException:
+            await source.aclose()
+            raise
         return Beginning(first, task, shown=task)
 
     def _is_unknown_to_agent(self, id_: str) -> bool:

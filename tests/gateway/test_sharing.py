@@ -33,6 +33,7 @@ from tests.gateway.sharing_scene import (
     sharing,
     subscribing,
 )
+from tests.patience import PATIENCE
 from tests.resume.scripted import TASK, Anew, Log, became, begun, chunk, whole
 
 numberings = pytest.mark.parametrize("own", [True, False], ids=["agent's ids", "our ids"])
@@ -526,6 +527,29 @@ async def test_the_first_caller_that_is_gone_before_its_task_leaves_nothing() ->
         await asyncio.wait({waiting})
         await probe.wait_running(0)
         assert len(service) == 0
+
+
+async def test_a_caller_that_is_gone_while_its_task_is_requested_closes_the_stream() -> None:
+    """Not only the garbage collection."""
+    asked = asyncio.Event()
+
+    class Held(Shaky):
+        def stream(self, call: Call[Any, Any], /) -> Events:
+            self.made = super().stream(call)
+            return self.made
+
+        async def unary(self, call: Call[Any, Any], /) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+
+    agent = Held(Log(*whole(2)[1:], numbered=False))
+    async with sharing(agent) as service:
+        waiting = asyncio.create_task(anext(service.stream(sending())))
+        async with asyncio.timeout(PATIENCE):
+            await asked.wait()
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert agent.open == 0
 
 
 async def test_a_newer_stream_of_a_task_takes_the_place_of_the_older() -> None:
