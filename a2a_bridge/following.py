@@ -20,14 +20,14 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.core.resume import resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _PASSING = (Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED)
 #: states in which a stream may end although the task has not
-_RESTING = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED, hub.TASK_STATE_AUTH_REQUIRED}
+_RESTING = TERMINAL | INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import JSONRPC, KNOWN
-from a2a_bridge.dialects.annotation import read_final
+from a2a_bridge.dialects.annotation import by_state
 from a2a_bridge.dialects.v0_1.messages import place_id
-from a2a_bridge.gateway.identity_names import FINAL, Naming, wrap
+from a2a_bridge.gateway.identity_names import Naming, wrap
 from a2a_bridge.gateway.identity_table import Expected, IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -410,10 +410,7 @@ def _rename(call: Call[Req, Res], name: Name) -> Call[Req, Res]:
 
 def _is_final(event: hub.StreamResponse) -> bool:
     """True if this event ends a stream of 0.1."""
-    if not event.HasField("status_update"):
-        return False
-    annotated = read_final(event.status_update)
-    return event.status_update.status.state in FINAL if annotated is None else annotated
+    return event.HasField("status_update") and by_state(event.status_update)
 
 
 def _parts(event: Event, renamed: Iterable[hub.StreamResponse]) -> list[Event]:

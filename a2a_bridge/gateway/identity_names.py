@@ -14,14 +14,12 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from a2a_bridge.core.messages import TERMINAL, context_id_of, payload_of, task_id_of
+from a2a_bridge.core.messages import context_id_of, payload_of, task_id_of
 from a2a_bridge.core.scope import Scope
+from a2a_bridge.dialects.annotation import FINAL_STATES
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, index_of
 from a2a_bridge.gateway.identity_table import IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-#: states after which clients stop reading a stream
-FINAL = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
 
 M = TypeVar("M", bound=Message)
 S = TypeVar("S", hub.Task, hub.TaskStatusUpdateEvent)
@@ -141,4 +139,4 @@ def _split(task: hub.Task) -> list[hub.StreamResponse]:
         for artifact in task.artifacts
     ]
     status = hub.StreamResponse(status_update=update)
-    return [*made, status] if task.status.state in FINAL else [status, *made]
+    return [*made, status] if task.status.state in FINAL_STATES else [status, *made]

@@ -24,10 +24,10 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import IN_PROCESS, LAST_EVENT_PARAMETER, Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.event import Event, Events, innermost
-from a2a_bridge.core.messages import RUNNING, TERMINAL
+from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.core.resume import mark_gap
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects.annotation import Finality
+from a2a_bridge.dialects.annotation import FINAL_STATES, Finality
 from a2a_bridge.gateway.replay_log import LostEventsError, ReplayLog, ReplayOptions, unmark
 from a2a_bridge.gateway.silence import SILENCE
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 #: seconds in which an agent without ids has to answer a new subscription with an event
 _QUIET = 5.0
-#: states after which a stream has come to rest
-_RESTING = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
 #: errors with which an agent may answer a subscription although it has the task
 _REJECTIONS = (
     Reason.UNSUPPORTED_OPERATION,
@@ -170,11 +168,11 @@ class StreamReader:
             if self._has_ended_early():
                 self._break = ended_early_error()
                 return not await self._has_settled(self._break)
-            resting = log.state in _RESTING or not log.regular
+            resting = log.state in FINAL_STATES or not log.regular
             if self._break is not None and not resting and not log.agents_ids:
                 await self._settle(self._break)
             return False
-        if log.task_ended or (log.state in _RESTING and not await self.has_moved()):
+        if log.task_ended or (log.state in FINAL_STATES and not await self.has_moved()):
             logger.debug("a stream broke after the task had come to rest: %s", failure)
             return False
         if isinstance(failure, LostEventsError) or not log.regular or not self._is_break(failure):
@@ -297,7 +295,7 @@ class StreamReader:
         GetTask.
         """
         task = await self._get_task()
-        if task.status.state not in _RESTING:
+        if task.status.state not in FINAL_STATES:
             raise rejected
         self._add_gap(task)
 
