@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from a2a_bridge.core.messages import TERMINAL
-from a2a_bridge.dialects.dialect import JSONRPC, Dialect
+from a2a_bridge.dialects.dialect import JSONRPC, BindingKind, Dialect, Form
 from a2a_bridge.pb import a2a_v1
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -107,7 +107,7 @@ def finality(dialect: Dialect, binding: str = JSONRPC.name) -> Finality:
 
 def _final_states(dialect: Dialect, binding: str) -> frozenset[int]:
     """The final states of a dialect, determined by encoding events: 0.2 has one more than 0.3."""
-    form = next((form for kind, form in dialect.forms.items() if kind.name == binding), None)
+    form: Form[Any, Any] | None = dialect.form(BindingKind(binding))
     row = next((one for one in form.rows if one.streaming), None) if form is not None else None
     found = set()
     for state in hub.TaskState.values() if row is not None and dialect.final_events else ():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from a2a_bridge.cards.extended import change_extended_card
 from a2a_bridge.cards.schemes import expressible
@@ -21,7 +22,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD
 from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Middleware
-from a2a_bridge.dialects import V1_0, Dialect
+from a2a_bridge.dialects import V1_0, BindingKind, Dialect, Form
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ def without_lacking(card: hub.AgentCard, dialect: Dialect, binding: str) -> hub.
     """The card without the claim of an extended card if the agent's version cannot return one on this
     binding.
     """
-    form = next((form for kind, form in dialect.forms.items() if kind.name == binding), dialect.canonical)
+    form: Form[Any, Any] | None = dialect.form(BindingKind(binding))
     has = form is not None and form.row(GET_EXTENDED_AGENT_CARD) is not None
     if has or not card.capabilities.extended_agent_card:
         return card

@@ -22,7 +22,7 @@ from a2a_bridge.core.event import Events
 from a2a_bridge.core.messages import cut_history
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.service import Service, reject_stream
-from a2a_bridge.dialects import older_versions
+from a2a_bridge.dialects import BindingKind, Form, older_versions
 from a2a_bridge.dialects.annotation import finality
 from a2a_bridge.gateway.index import TaskIndex, visible_to
 from a2a_bridge.gateway.streams import begun_by_a_task
@@ -66,8 +66,7 @@ def add_polyfill(*, remembered: int = REMEMBERED, dial: Dial = dial, apart: bool
 def polyfill(service: Service, candidate: Candidate, index: TaskIndex | None) -> Service:
     """The client side of an interface with the operations its version lacks; unchanged if it lacks none."""
     dialect = candidate.dialect
-    named = candidate.interface.protocol_binding
-    form = next((form for kind, form in dialect.forms.items() if kind.name == named), dialect.canonical)
+    form: Form[Any, Any] | None = dialect.form(BindingKind(candidate.interface.protocol_binding))
     lacking: list[Any] = [one for one in ops.ALL if form is None or form.row(one) is None]
     if not lacking and not dialect.final_events:
         return service
