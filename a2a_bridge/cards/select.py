@@ -27,6 +27,16 @@ class Candidate:
     #: whether gRPC at an address without a scheme is spoken over TLS; None: as its port says
     grpc_tls: bool | None = None
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells it from others; the same for an interface that is read twice."""
+        return (
+            self.interface.SerializeToString(deterministic=True),
+            self.dialect,
+            self.credentials,
+            self.grpc_tls,
+        )
+
     def dial_options(self, options: DialOptions) -> DialOptions:
         """The options with the TLS of this interface, if they leave that open."""
         if self.grpc_tls is None or options.grpc_tls is not None:

@@ -41,7 +41,8 @@ class CardReading:
 
     def is_same(self, other: CardReading) -> bool:
         """Whether nothing has changed."""
-        return self.card == other.card and _places(self.candidates) == _places(other.candidates)
+        places, others = ([one.identity for one in each.candidates] for each in (self, other))
+        return self.card == other.card and places == others
 
 
 #: reads the card; raises A2AError, OSError, ValueError
@@ -128,10 +129,3 @@ class CardRefresh:
         if self._failures or fresh <= 0:
             return self._interval
         return min(self._interval, max(fresh, _FRESHEST))
-
-
-def _places(candidates: Sequence[Candidate]) -> list[tuple[object, ...]]:
-    return [
-        (one.interface.SerializeToString(deterministic=True), one.dialect, one.credentials, one.grpc_tls)
-        for one in candidates
-    ]

@@ -151,10 +151,10 @@ class Failover:
 
         Raises UNSUPPORTED_OPERATION, and changes nothing, if none can be dialled.
         """
-        known = {_identity(one): one for one in self.upstreams}
+        known = {one.candidate.identity: one for one in self.upstreams}
         wanted = []
         for one in upstreams:
-            kept = known.get(_identity(one), one)
+            kept = known.get(one.candidate.identity, one)
             kept.rank = one.rank
             wanted.append(kept)
         before, self.upstreams = self.upstreams, await _dialable(wanted)
@@ -340,11 +340,6 @@ def _is_doubtful(error: A2AError) -> bool:
 
 def _is_down(health: Health, now: float) -> bool:
     return health.reachable is False and now - health.since < COOL_DOWN
-
-
-def _identity(upstream: Upstream) -> tuple[Any, ...]:
-    one = upstream.candidate
-    return one.interface.SerializeToString(deterministic=True), one.dialect, one.credentials, one.grpc_tls
 
 
 async def _dialable(upstreams: Sequence[Upstream]) -> tuple[Upstream, ...]:
