@@ -11,11 +11,11 @@ Rules:
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import Candidate
@@ -24,11 +24,12 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
+from a2a_bridge.gateway.upstream import Dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _AUTHORIZATION = frozenset({"authorization"})
 
-Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
+T = TypeVar("T")
 
 
 class UpstreamCredentials(Protocol):
@@ -91,32 +92,26 @@ class _Sending:
         self._service = service
         self._credentials = credentials
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        sent = await self._credentials.of(call.context)
-        try:
-            return await self._service.unary(_with(call, sent))
-        except A2AError as error:
-            if not self._can_repeat(error, sent, call):
-                raise self._told(error) from None
-        sent = await self._credentials.of(call.context)
-        try:
-            return await self._service.unary(_with(call, sent))
-        except A2AError as error:
-            raise self._told(error) from None
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        return self._attempt(call, self._service.unary)
 
     def stream(self, call: Call[Any, Any], /) -> Events:
-        return HandedOver(partial(self._open_stream, call))
+        return HandedOver(partial(self._attempt, call, self._open))
 
-    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+    async def _open(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        return await open_stream(self._service.stream(call))
+
+    async def _attempt(self, call: Call[Req, Res], send: Callable[[Call[Req, Res]], Awaitable[T]]) -> T:
+        """The result of a call with credentials, repeated once if fresh ones can help."""
         sent = await self._credentials.of(call.context)
         try:
-            return await open_stream(self._service.stream(_with(call, sent)))
+            return await send(_with(call, sent))
         except A2AError as error:
             if not self._can_repeat(error, sent, call):
                 raise self._told(error) from None
         sent = await self._credentials.of(call.context)
         try:
-            return await open_stream(self._service.stream(_with(call, sent)))
+            return await send(_with(call, sent))
         except A2AError as error:
             raise self._told(error) from None
 
