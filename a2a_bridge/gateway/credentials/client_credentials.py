@@ -31,13 +31,12 @@ class ClientCredentials:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._endpoint = endpoint
-        form = {
+        self._form = {
             "grant_type": "client_credentials",
             "scope": scope,
             "audience": audience,
             "resource": resource,
         }
-        self._form = {name: value for name, value in form.items() if value}
         self._token = CachedToken(clock)
 
     async def of(self, _context: CallContext) -> Mapping[str, str]:

@@ -97,7 +97,7 @@ class TokenEndpoint:
         return f"<TokenEndpoint {self._url or self._issuer}>"
 
     async def request(self, grant: Mapping[str, str], *, rejections: Sequence[str] = ()) -> Token:
-        """A token for a grant, which is the request's form.
+        """A token for a grant, which is the request's form. Members without a value are not sent.
 
         rejections: error codes that concern this grant only. Raises TokenRejectedError for these, UNAVAILABLE
         for every other failure.
@@ -130,7 +130,7 @@ class TokenEndpoint:
         place = self._found
         if place is None:
             place = self._found = await endpoint(self._issuer, "token_endpoint", ca=self._ca)
-        form = dict(grant)
+        form = {name: value for name, value in grant.items() if value}
         headers = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
         secret = self._secret()
         if self._authenticates_in_form(place):

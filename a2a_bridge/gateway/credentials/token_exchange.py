@@ -58,7 +58,7 @@ class TokenExchange:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._endpoint = endpoint
-        form = {
+        self._form = {
             "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
             "subject_token_type": subject_type,
             "requested_token_type": _ACCESS_TOKEN,
@@ -66,7 +66,6 @@ class TokenExchange:
             "audience": audience,
             "resource": resource,
         }
-        self._form = {name: value for name, value in form.items() if value}
         self._clock = clock
         self._tokens: LRUCache[bytes, CachedToken] = LRUCache(MOST)
         #: rejected tokens: when they were rejected, and whether that was for lack of permission
