@@ -361,15 +361,11 @@ async def _dialable(upstreams: Sequence[Upstream]) -> tuple[Upstream, ...]:
 
 @asynccontextmanager
 async def dial_failover(
-    candidates: Sequence[Candidate], options: DialOptions, *, discreet: bool = False, dial: Dial = dial
+    candidates: Sequence[Candidate], options: DialOptions, *, dial: Dial = dial
 ) -> AsyncIterator[Failover]:
-    """A service for an agent with the interfaces `candidates`; the first that accepts a connection answers.
-
-    discreet: see Failover.
-    """
+    """A service for the interfaces of one agent; the first that accepts a connection answers."""
     upstreams = Failover(
-        [Upstream(candidate, options, dial=dial, rank=rank) for rank, candidate in enumerate(candidates)],
-        discreet=discreet,
+        [Upstream(candidate, options, dial=dial, rank=rank) for rank, candidate in enumerate(candidates)]
     )
     try:
         yield upstreams

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
 from cachetools import LRUCache
@@ -47,8 +47,7 @@ def agents(dial: Dial) -> Dial:
         async with dial(candidate, options) as service:
             yield LegacyAgent(service) if candidate.dialect.version == VERSION else service
 
-    made: Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]] = dial_legacy
-    return made
+    return dial_legacy
 
 
 def _new_id() -> str:

@@ -94,11 +94,11 @@ class MemoryOwners:
 class StoredOwners:
     """Records in a store. agent: its name, where a server has several."""
 
-    def __init__(self, configs: Configs, agent: str = "", most: int = MOST) -> None:
+    def __init__(self, configs: Configs, agent: str = "") -> None:
         self._configs = configs
         self._agent = agent
         self._groups = Groups(configs, _SCOPE)
-        self._own: LRUCache[tuple[Scope, str, str], Owned] = LRUCache(most)
+        self._own: LRUCache[tuple[Scope, str, str], Owned] = LRUCache(MOST)
 
     async def of(self, kind: str, name: str, asking: Scope, /) -> Owned | None:
         known = self._own.get((asking, kind, name))

@@ -44,7 +44,7 @@ class RetryBudget:
     burst: the most tokens, which is the number of repetitions that a few calls may cause.
     """
 
-    def __init__(self, share: float = 0.2, burst: float = 10.0) -> None:
+    def __init__(self, share: float, burst: float) -> None:
         self._share = share
         self._burst = burst
         self._tokens = burst

@@ -81,7 +81,7 @@ class StreamRegistry:
         memory: MemoryAccount,
         *,
         resumes: bool,
-        is_final: Finality | None = None,
+        is_final: Finality | None,
     ) -> None:
         self._service = service
         self._resumes = resumes

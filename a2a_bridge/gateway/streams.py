@@ -38,7 +38,7 @@ _UPDATES = ("status_update", "artifact_update")
 
 
 async def begun_by_a_task(
-    service: Service, call: Call[Any, Any], is_final: Finality, *, rejects_ended: bool = True
+    service: Service, call: Call[Any, Any], is_final: Finality, *, rejects_ended: bool
 ) -> Events:
     """The stream of a call in the form of 1.0, from a `service` that answers like 0.x. rejects_ended: see
     rule 4.

@@ -457,11 +457,14 @@ async def test_a_discreet_error_does_not_tell_where_the_agent_is() -> None:
     one, two = Agent("10.0.0.7", no_connection()), Agent("10.0.0.8", no_connection())
     for listed in ([one], [one, two]):
         dial = agents_by_url(one, two)
-        async with dial_failover(candidates(*listed), OPTIONS, discreet=True, dial=dial) as service:
-            for failing in (service.unary(get_task()), ids(service.stream(streaming()))):
-                with pytest.raises(A2AError) as caught:
-                    await failing
-                assert caught.value.reason is Reason.UNAVAILABLE
-                assert caught.value.blame is Blame.PEER
-                assert "rejected" not in caught.value.message
-                assert not is_connect_failure(caught.value)
+        service = Failover(
+            [Upstream(each, OPTIONS, dial=dial) for each in candidates(*listed)], discreet=True
+        )
+        for failing in (service.unary(get_task()), ids(service.stream(streaming()))):
+            with pytest.raises(A2AError) as caught:
+                await failing
+            assert caught.value.reason is Reason.UNAVAILABLE
+            assert caught.value.blame is Blame.PEER
+            assert "rejected" not in caught.value.message
+            assert not is_connect_failure(caught.value)
+        await service.aclose()

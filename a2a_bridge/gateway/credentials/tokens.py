@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -38,7 +37,7 @@ class Token(NamedTuple):
 class CachedToken:
     """See above. clock: seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._value = ""
         self._renew_at = self._usable_until = 0.0
