@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.event_log import EventLog, LogRules, Pace
-from a2a_bridge.core.lifecycle import IllegalTransitionError, advance
+from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import RESUME_URI, event_id, number_of
 from a2a_bridge.dialects.annotation import SYNTHESISED
@@ -260,15 +260,13 @@ def unmark(task: hub.Task) -> None:
 def _fold(task: hub.Task, event: Event) -> None:
     """Applies an event to a task in place. Raises IllegalTransitionError."""
     message = event.message
+    fold(task, message)
     which = message.WhichOneof("payload")
     if which == "task":
-        task.CopyFrom(message.task)
         unmark(task)
     elif which in ("status_update", "artifact_update"):
-        update = getattr(message, which)
-        advance(task, update)
         # Only the agent counts: if this event has no number, the task has none either.
-        task.generation = update.generation
+        task.generation = getattr(message, which).generation
 
 
 def _nothing() -> None:
