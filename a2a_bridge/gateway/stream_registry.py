@@ -127,7 +127,7 @@ class StreamRegistry:
         """The current stream of a task, if it is usable."""
         stream = self._streams.get(key)
         if stream is not None and not stream.log.regular:
-            self._unkey(stream)
+            self._supersede(stream)
             return None
         return stream
 
@@ -172,7 +172,7 @@ class StreamRegistry:
             if not old.ended and old.whole and not log.whole and old.regular:
                 stream.key = None
             else:
-                self._unkey(before)
+                self._supersede(before)
         if stream.key is not None:
             self._streams[key] = stream
         self._all.add(stream)
@@ -251,16 +251,17 @@ class StreamRegistry:
     def _unkey(self, stream: Stream) -> None:
         """Makes the stream no longer the current one of its task."""
         if stream.key is not None:
-            if self._streams.get(stream.key) is stream:
-                del self._streams[stream.key]
+            del self._streams[stream.key]
             stream.key = None
+
+    def _supersede(self, stream: Stream) -> None:
+        """Leaves a stream to its readers, if it has any."""
+        self._unkey(stream)
         if not stream.log.readers:
             self._discard(stream)
 
     def _discard(self, stream: Stream) -> None:
-        if stream.key is not None and self._streams.get(stream.key) is stream:
-            del self._streams[stream.key]
-        stream.key = None
+        self._unkey(stream)
         self._all.discard(stream)
         self._idle.pop(stream, None)
         self._resize(stream, 0)
