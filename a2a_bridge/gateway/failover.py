@@ -34,7 +34,7 @@ from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.gateway.affinity import Affinity
 from a2a_bridge.gateway.retries import Retries, UnreachableError
-from a2a_bridge.gateway.upstream import Dial, Health, Upstream, dial, is_connect_failure
+from a2a_bridge.gateway.upstream import Dial, Health, Upstream, dial, is_connect_failure, was_asked
 
 logger = logging.getLogger(__name__)
 
@@ -207,7 +207,7 @@ class Failover:
                 if is_connect_failure(error):
                     failures[upstream] = error
                     continue
-                if failures or self._lost:  # an error is a response
+                if (failures or self._lost) and was_asked(error):  # an error is a response
                     self._log(upstream, failures)
                 elsewhere = has_task and home is not None and upstream is not home
                 if elsewhere and error.reason is Reason.TASK_NOT_FOUND:
@@ -240,7 +240,7 @@ class Failover:
             result = await attempt(upstream, call)
             works = True
         except A2AError as error:
-            works = not is_connect_failure(error)
+            works = not is_connect_failure(error) if was_asked(error) else None
             raise
         finally:
             circuits.end(key, works)

@@ -18,6 +18,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import GET_TASK
 from a2a_bridge.gateway.failover import Failover
+from a2a_bridge.gateway.upstream import QUESTION
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: seconds between two questions, and for the response to one
@@ -34,7 +35,7 @@ def rejection(failover: Failover) -> A2AError | None:
 
 def question() -> Call[Any, Any]:
     """A harmless call, for a task that nobody has: any response, even an error, shows an agent."""
-    return Call(GET_TASK, hub.GetTaskRequest(id=str(uuid4())), CallContext())
+    return Call(GET_TASK, hub.GetTaskRequest(id=str(uuid4())), CallContext(origin=QUESTION))
 
 
 async def ask_while_gone(current: Callable[[], Failover], pause: float = PAUSE) -> None:

@@ -23,7 +23,7 @@ from weakref import ref
 
 from a2a_bridge.bindings import IMPERSONAL, DialOptions, find
 from a2a_bridge.cards.select import Candidate
-from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.event import Event, Events, HandedOver, innermost, open_stream
 from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE, Req, Res
@@ -35,6 +35,11 @@ logger = logging.getLogger(__name__)
 QUIET = 10.0
 #: answers of a working agent never have these reasons; callers get them without the cause
 _FAULTS = frozenset({Reason.INTERNAL_ERROR, Reason.INVALID_AGENT_RESPONSE, Reason.UNAVAILABLE})
+
+#: the value of `phase` in the metadata of an error for want of credentials
+CREDENTIALS = "credentials"
+#: the origin of a question whether the agent is there, which needs no credentials
+QUESTION = Origin("question")
 
 Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
 
@@ -63,6 +68,11 @@ async def _wrap(
 def is_connect_failure(error: A2AError) -> bool:
     """True if a call failed before it reached any agent, so that another interface may be tried."""
     return error.reason is Reason.UNAVAILABLE and error.metadata.get("phase") == "connect"
+
+
+def was_asked(error: A2AError) -> bool:
+    """False if a call failed for want of credentials, so that nothing is known about the agent."""
+    return error.metadata.get("phase") != CREDENTIALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +218,11 @@ class Upstream:
         return self._service
 
     def _note(self, error: A2AError | None, call: Call[Any, Any] | None = None) -> None:
-        """Updates `health`. Any response, even an error, shows that the agent is reachable."""
+        """Updates `health`. Any response of the agent, even an error, shows that it is reachable."""
         reachable = error is None or not is_connect_failure(error)
         if reachable and error is not None and call is not None:
             self._report(error, call)
-        if reachable and self.health.reachable:
+        if (reachable and self.health.reachable) or (error is not None and not was_asked(error)):
             return
         self.health = Health(reachable, self._clock(), "" if reachable else str(error))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import grpc.aio
@@ -12,11 +13,17 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from a2a_bridge import connect, interface, serve
-from a2a_bridge.bindings import names
+from a2a_bridge.bindings import DialOptions, names
 from a2a_bridge.cards.select import select
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.call import CallContext, Principal
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.gateway import Failover, Upstream
+from a2a_bridge.gateway.credentials import add_credentials
+from a2a_bridge.gateway.reachability import question
 from a2a_bridge.hosting import Agent, Run
 from a2a_bridge.runtime import ServeOptions, serve_gateway
+from tests.gateway.test_upstream import Agent as Upstreamed
+from tests.gateway.test_upstream import agents_by_url, candidates, get_task, no_connection
 from tests.patience import PATIENCE
 
 
@@ -55,3 +62,49 @@ async def test_readiness_follows_the_agent(monkeypatch: pytest.MonkeyPatch) -> N
             while (await http.get("/readyz")).status_code != 200:
                 pass
             assert await health(gateway.grpc) == health_pb2.HealthCheckResponse.SERVING
+
+
+class OnBehalf:
+    """Credentials that only a known caller has."""
+
+    names = made_from = frozenset({"authorization"})
+    is_own = False
+
+    async def of(self, context: CallContext, /) -> Mapping[str, str]:
+        if context.principal is None:
+            raise A2AError(Reason.UNAUTHENTICATED)
+        return {"authorization": "Bearer x"}
+
+    def invalidate(self, rejected: Mapping[str, str], _context: CallContext, /) -> bool:
+        return bool(rejected["authorization"])
+
+    def fits(self, _scheme: Any) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("rejects", [False, True])
+async def test_only_what_the_agent_says_shows_that_it_is_back(rejects: bool) -> None:
+    far = Upstreamed("far", no_connection())
+    dial = add_credentials(OnBehalf(), agents_by_url(far))
+    failover = Failover([Upstream(one, DialOptions(), dial=dial) for one in candidates(far)])
+    known = get_task()
+    known.context.principal = Principal("ann")
+    with pytest.raises(A2AError):
+        await failover.unary(known)
+    assert failover.is_gone
+    # A caller without credentials: the agent is not asked.
+    with pytest.raises(A2AError) as caught:
+        await failover.unary(get_task())
+    assert caught.value.reason is Reason.UNAUTHENTICATED
+    assert failover.is_gone
+    assert len(far.calls) == 1
+    # The question of the gateway needs none, and any response counts.
+    with pytest.raises(A2AError):
+        await failover.unary(question())
+    assert failover.is_gone
+    assert len(far.calls) == 2
+    far.failure = A2AError(Reason.UNAUTHENTICATED, blame=Blame.PEER) if rejects else None
+    with suppress(A2AError):
+        await failover.unary(question())
+    assert not failover.is_gone
+    await failover.aclose()

@@ -6,6 +6,8 @@ Rules:
 3. A call that the agent rejects as unauthenticated has not been processed. It is repeated once, with fresh
    credentials, if there are any.
 4. If the agent rejects credentials of the gateway, that is no fault of the caller: it gets UNAVAILABLE.
+5. A call without credentials is marked, because it says nothing about the agent. Only the gateway's question
+   whether the agent is there is sent without them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
-from a2a_bridge.gateway.upstream import Dial
+from a2a_bridge.gateway.upstream import CREDENTIALS, QUESTION, Dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _AUTHORIZATION = frozenset({"authorization"})
@@ -103,20 +105,31 @@ class _Sending:
 
     async def _attempt(self, call: Call[Req, Res], send: Callable[[Call[Req, Res]], Awaitable[T]]) -> T:
         """The result of a call with credentials, repeated once if fresh ones can help."""
-        sent = await self._credentials.of(call.context)
+        sent = await self._parameters(call.context)
         try:
             return await send(_with(call, sent))
         except A2AError as error:
             if not self._can_repeat(error, sent, call):
                 raise self._told(error) from None
-        sent = await self._credentials.of(call.context)
+        sent = await self._parameters(call.context)
         try:
             return await send(_with(call, sent))
         except A2AError as error:
             raise self._told(error) from None
 
+    async def _parameters(self, context: CallContext) -> Mapping[str, str]:
+        try:
+            return await self._credentials.of(context)
+        except A2AError as error:
+            if context.origin == QUESTION:
+                return {}
+            error.metadata["phase"] = CREDENTIALS
+            raise
+
     def _can_repeat(self, error: A2AError, sent: Mapping[str, str], call: Call[Any, Any]) -> bool:
-        return error.reason is Reason.UNAUTHENTICATED and self._credentials.invalidate(sent, call.context)
+        if error.reason is not Reason.UNAUTHENTICATED or not sent:
+            return False
+        return self._credentials.invalidate(sent, call.context)
 
     def _told(self, error: A2AError) -> A2AError:
         """The error for the caller."""
