@@ -99,7 +99,7 @@ class StreamSharing:
         self._memory = memory or MemoryAccount()
         self._service = service
         self._forward = tuple(forward)
-        self._personal = tuple(sorted(set(self._forward) - IMPERSONAL - {"authorization"}))
+        self._personal = tuple(sorted(set(self._forward) - IMPERSONAL))
         self._is_final = is_final
         self._older = is_final is not None
         self._resumes = resumes
@@ -423,15 +423,18 @@ class StreamSharing:
     # ------------------------------------------------------------------ callers and their parameters
 
     def _scope_of(self, call: Call[Any, Any]) -> Scope:
-        scope = visible_to(call.request, call.context)
-        parameters = call.context.parameters
-        if not self._personal or not parameters:
+        context = call.context
+        scope = visible_to(call.request, context)
+        given = [
+            (name, value)
+            for name in self._personal
+            # Without a principal, the scope is made of the authorization already.
+            if (name != "authorization" or context.principal is not None)
+            and (value := context.parameters.get(name)) is not None
+        ]
+        if not given:
             return scope
-        values = [value for name in self._personal if (value := parameters.get(name)) is not None]
-        if not values:
-            return scope
-        words = repr([(name, parameters.get(name)) for name in self._personal])
-        digest = hashlib.blake2b(words.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+        digest = hashlib.blake2b(repr(given).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
         return Scope(scope.tenant, f"{scope.owner} {digest}")
 
     def _upstream_context(self, context: CallContext) -> CallContext:

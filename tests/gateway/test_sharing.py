@@ -82,6 +82,7 @@ async def test_subscribers_share_one_subscription() -> None:
         (context(tenant="a"), context(tenant="b"), False),
         (context(owner="a"), context(owner="b"), False),
         (context(owner="a", authorization="x"), context(owner="a", authorization="x"), True),
+        (context(owner="a", authorization="x"), context(owner="a", authorization="y"), False),
         (context(x_api_key="a"), context(x_api_key="b"), False),
         (context(x_api_key="a"), context(x_api_key="a"), True),
         (context(x_api_key="a"), context(), False),
