@@ -13,13 +13,12 @@ from a2a_bridge.gateway.polyfill import REMEMBERED, add_polyfill
 from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.router import Route, Router
 from a2a_bridge.gateway.stream_sharing import StreamSharing
-from a2a_bridge.gateway.upstream import Dial, Health, Upstream, is_connect_failure
+from a2a_bridge.gateway.upstream import Dial, Upstream, is_connect_failure
 
 __all__ = [
     "REMEMBERED",
     "Dial",
     "Failover",
-    "Health",
     "ReplayOptions",
     "Route",
     "Router",

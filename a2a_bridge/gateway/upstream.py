@@ -83,8 +83,6 @@ class Health:
     reachable: bool | None
     #: when it became reachable, or last failed; seconds on the clock of the upstream
     since: float
-    #: why it is not reachable
-    failure: str = ""
 
 
 class Upstream:
@@ -224,7 +222,7 @@ class Upstream:
             self._report(error, call)
         if (reachable and self.health.reachable) or (error is not None and not was_asked(error)):
             return
-        self.health = Health(reachable, self._clock(), "" if reachable else str(error))
+        self.health = Health(reachable, self._clock())
 
     def _report(self, error: A2AError, call: Call[Any, Any]) -> None:
         """Logs a response that shows a fault of the agent."""
