@@ -125,7 +125,7 @@ class Connections:
             gone = await before.failover.replace(offered)
             spare = [one for one in offered if one not in before.failover.upstreams]
             if gone or spare:
-                self._close_later(gone, _closing([*gone, *spare]))
+                self._close_later(lambda: any(one.is_busy for one in gone), _closing([*gone, *spare]))
             return
         self._current = self._above(failover, shape)
 
@@ -133,7 +133,7 @@ class Connections:
             await before.sharing.aclose()
             await before.failover.aclose()
 
-        self._close_later(before.failover.upstreams, close)
+        self._close_later(lambda: before.sharing.is_read or before.failover.is_busy, close)
 
     async def aclose_streams(self) -> None:
         """Ends the streams."""
@@ -192,9 +192,11 @@ class Connections:
     def _doubt(self) -> None:
         self.on_doubt()
 
-    def _close_later(self, used: Sequence[Upstream], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _close_later(
+        self, is_used: Callable[[], bool], close: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         """Closes connections after the last call that uses them."""
-        task = asyncio.create_task(_close_idle(used, close), name="close connections of an older card")
+        task = asyncio.create_task(_close_idle(is_used, close), name="close connections of an older card")
         self._closing[task] = close
         task.add_done_callback(self._close)
 
@@ -204,8 +206,8 @@ class Connections:
             logger.error("connections of an older card cannot be closed", exc_info=error)
 
 
-async def _close_idle(used: Sequence[Upstream], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    while any(one.is_busy for one in used):  # noqa: ASYNC110  the end of a stream is no event here
+async def _close_idle(is_used: Callable[[], bool], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    while is_used():  # noqa: ASYNC110  the end of a stream is no event here
         await asyncio.sleep(_LOOK)
     await close()
 

@@ -95,6 +95,8 @@ class Failover:
         self._sleep = sleep
         #: the interfaces whose loss has been logged; all of them while the agent cannot be reached
         self._lost: set[Upstream] = set()
+        #: calls that wait for their repetition
+        self._pausing = 0
 
     @property
     def retried(self) -> int:
@@ -109,6 +111,11 @@ class Failover:
     def is_gone(self) -> bool:
         """True while the last call reached none of the interfaces."""
         return len(self._lost) == len(self.upstreams)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call or a stream is running, or waits for its repetition."""
+        return self._pausing > 0 or any(one.is_busy for one in self.upstreams)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if self._retries is not None:
@@ -192,7 +199,11 @@ class Failover:
             pause = None if self._retries is None else self._retries.pause(call, failure, number)
             if pause is None:
                 raise _told(failure) if self._discreet else failure
-            await self._sleep(pause)
+            self._pausing += 1
+            try:
+                await self._sleep(pause)
+            finally:
+                self._pausing -= 1
             failures, failure = {}, None
 
     async def _anywhere(

@@ -113,6 +113,11 @@ class StreamRegistry:
         """Approximate bytes of the streams without readers."""
         return sum(stream.size for stream in self._idle)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether a stream has readers."""
+        return any(stream.log.readers for stream in self._all)
+
     def give_up(self, wanted: int, /) -> None:
         """Evicts streams without readers, in LRU order, to free that many bytes."""
         until = self._held - wanted

@@ -116,6 +116,11 @@ class StreamSharing:
         """Approximate bytes of all stored streams."""
         return self._streams.held
 
+    @property
+    def is_read(self) -> bool:
+        """Whether a shared stream has readers, also while the agent's stream is interrupted."""
+        return self._streams.is_read
+
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         if call.operation is ops.SEND_MESSAGE and (full := self._memory.rejection()) is not None:
             return reject(full)

@@ -17,7 +17,9 @@ import pytest
 from a2a_bridge import connect, interface
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import select
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.gateway import ReplayOptions, UpstreamOptions
 from a2a_bridge.gateway.card_refresh import LEAST, MOST, CardReading, CardRefresh
 from a2a_bridge.gateway.connections import Connections
@@ -26,8 +28,10 @@ from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering, holding
+from tests.gateway.sharing_scene import Shaky, sending
 from tests.gateway.test_gateway import card
 from tests.patience import PATIENCE
+from tests.resume.scripted import Log, whole
 from tests.runtime.scene import BINDINGS
 
 
@@ -274,6 +278,63 @@ async def test_a_card_without_usable_interfaces_keeps_the_last_one(caplog: pytes
             assert (await peer.send("hi")).text == "old"
             assert server.card.description == "old"
     assert len([line for line in lines(caplog) if "cannot be read again" in line]) == 1
+
+
+@asynccontextmanager
+async def connections(agent: Any, upstream: UpstreamOptions | None = None) -> AsyncIterator[Connections]:
+    """To an agent at each address."""
+
+    @asynccontextmanager
+    async def dial(_candidate: Any, _options: DialOptions) -> AsyncIterator[Any]:
+        yield agent
+
+    replay = ReplayOptions(attempts=10**6, pause=0.001, longest_pause=0.001)
+    made = Connections(
+        DialOptions(), upstream or UpstreamOptions(), replay, dial=dial, memory=MemoryAccount()
+    )
+    await made.open(reading(shown()).candidates, resumes=False)
+    try:
+        yield made
+    finally:
+        await made.aclose_streams()
+        await made.aclose()
+
+
+async def test_a_stream_that_is_being_resumed_finishes_where_it_began() -> None:
+    """The card changes while the agent is not there, as it is when it is installed anew."""
+    events = whole(2)
+    agent = Shaky(Log(*events, numbered=False), 2)
+    async with connections(agent) as service, asyncio.timeout(PATIENCE):
+        stream = service.stream(sending())
+        seen = [(await anext(stream)).message]
+        agent.rejected = 10**6
+        seen.append((await anext(stream)).message)
+        while len(agent.streams) < 3:  # noqa: ASYNC110  nothing tells that
+            await asyncio.sleep(0)
+        await service.replace(reading(shown("http://b")).candidates, resumes=True)
+        agent.rejected = 0
+        seen += [event.message async for event in stream]
+    assert seen[:2] == events[:2]
+    assert seen[-1].task.status.state == hub.TASK_STATE_COMPLETED
+
+
+async def test_a_call_that_is_to_be_repeated_finishes_where_it_began() -> None:
+    failures = [A2AError(Reason.UNAVAILABLE, blame=Blame.PEER, retry_after=0.05)]
+    asked = asyncio.Event()
+
+    class Starting(Probe):
+        async def unary(self, call: Any, /) -> Any:
+            if failures:
+                asked.set()
+                raise failures.pop()
+            return hub.Task(id=call.request.id)
+
+    async with connections(Starting()) as service, asyncio.timeout(PATIENCE):
+        call = Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), CallContext())
+        reads = asyncio.create_task(service.unary(call))
+        await asked.wait()
+        await service.replace(reading(shown("http://b")).candidates, resumes=True)
+        assert (await reads).id == "t"
 
 
 async def test_cards_that_change_leave_nothing() -> None:
