@@ -88,14 +88,13 @@ class StreamSharing:
     def __init__(
         self,
         service: Service,
-        options: ReplayOptions | None = None,
+        options: ReplayOptions,
         *,
         forward: Iterable[str] = (),
         is_final: Finality | None = None,
         resumes: bool = False,
         memory: MemoryAccount | None = None,
     ) -> None:
-        options = options or ReplayOptions()
         self._memory = memory or MemoryAccount()
         self._service = service
         self._forward = tuple(forward)
