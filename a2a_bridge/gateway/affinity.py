@@ -2,7 +2,7 @@
 
 Rules:
 1. The endpoint that answered with a task has it, and the context of it. At most `most` of each are kept, in
-   LRU order.
+   LRU order. Each tenant has ids of its own.
 2. It holds ids only, and endpoints that exist no more are forgotten with their connections.
 """
 
@@ -26,25 +26,25 @@ class Affinity:
     """See above."""
 
     def __init__(self, most: int = MOST) -> None:
-        self._tasks: LRUCache[str, ReferenceType[Upstream]] = LRUCache(most)
-        self._contexts: LRUCache[str, ReferenceType[Upstream]] = LRUCache(most)
+        self._tasks: LRUCache[tuple[str, str], ReferenceType[Upstream]] = LRUCache(most)
+        self._contexts: LRUCache[tuple[str, str], ReferenceType[Upstream]] = LRUCache(most)
 
     def home(self, call: Call[Any, Any]) -> tuple[Upstream | None, bool]:
         """The endpoint to ask, None if any may be; and whether it has the task of the call."""
         request = call.request
         task_id = read_task_id(request)
         context_id = request.message.context_id if isinstance(request, hub.SendMessageRequest) else ""
-        found = self._tasks.get(task_id) if task_id else None
+        found = self._tasks.get((request.tenant, task_id)) if task_id else None
         if found is not None:
             return found(), True
-        found = self._contexts.get(context_id) if context_id else None
+        found = self._contexts.get((request.tenant, context_id)) if context_id else None
         return (None, False) if found is None else (found(), False)
 
-    def learn(self, answer: Any, upstream: Upstream) -> None:
+    def learn(self, call: Call[Any, Any], answer: Any, upstream: Upstream) -> None:
         """Notes the task and the context of a response, or of the first event of a stream."""
         task_id, context_id = task_id_of(answer), context_id_of(answer)
-        place = ref(upstream)
+        tenant, place = call.request.tenant, ref(upstream)
         if task_id:
-            self._tasks[task_id] = place
+            self._tasks[tenant, task_id] = place
         if context_id:
-            self._contexts[context_id] = place
+            self._contexts[tenant, context_id] = place

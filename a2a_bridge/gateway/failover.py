@@ -229,7 +229,7 @@ class Failover:
             if failures and self._on_doubt is not None:
                 self._on_doubt()
             if self._affinity is not None:
-                self._affinity.learn(_content(result), upstream)
+                self._affinity.learn(call, _content(result), upstream)
             return result
         raise self._unreachable(failures)
 

@@ -272,7 +272,10 @@ def test_affinity_knows_the_ids_of_every_operation_and_forgets() -> None:
     def home(operation: Any, **members: Any) -> tuple[Upstream | None, bool]:
         return affinity.home(Call(operation, operation.request(**members), CallContext()))
 
-    affinity.learn(hub.SendMessageResponse(task=hub.Task(id="t", context_id="c")), upstream)
+    def learn(answer: Any) -> None:
+        affinity.learn(Call(ops.SEND_MESSAGE, hub.SendMessageRequest(), CallContext()), answer, upstream)
+
+    learn(hub.SendMessageResponse(task=hub.Task(id="t", context_id="c")))
     known = (upstream, True)
     for operation in (ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK):
         assert home(operation, id="t") == known
@@ -289,9 +292,23 @@ def test_affinity_knows_the_ids_of_every_operation_and_forgets() -> None:
         assert home(operation, message=hub.Message()) == (None, False)
     assert home(ops.LIST_TASKS) == (None, False)
     update = hub.TaskStatusUpdateEvent(task_id="u", context_id="d")
-    affinity.learn(hub.StreamResponse(status_update=update), upstream)
-    affinity.learn(hub.SendMessageResponse(message=hub.Message(context_id="e")), upstream)
-    affinity.learn(hub.Task(id="v", context_id="e"), upstream)
-    affinity.learn(None, upstream)
+    learn(hub.StreamResponse(status_update=update))
+    learn(hub.SendMessageResponse(message=hub.Message(context_id="e")))
+    learn(hub.Task(id="v", context_id="e"))
+    learn(None)
     assert home(ops.GET_TASK, id="u") == home(ops.GET_TASK, id="v") == known
     assert home(ops.GET_TASK, id="t") == (None, False)
+
+
+def test_tenants_may_have_tasks_with_the_same_ids() -> None:
+    one, other = (
+        Upstream(Candidate(interface("JSONRPC", url), V1_0), DialOptions())
+        for url in ("http://a:1", "http://b:1")
+    )
+    affinity = Affinity()
+    for tenant, upstream in (("x", one), ("y", other)):
+        call = Call(ops.SEND_MESSAGE, hub.SendMessageRequest(tenant=tenant), CallContext())
+        affinity.learn(call, hub.Task(id="1", context_id="c"), upstream)
+    for tenant, upstream in (("x", one), ("y", other)):
+        asked = Call(ops.GET_TASK, hub.GetTaskRequest(id="1", tenant=tenant), CallContext())
+        assert affinity.home(asked) == (upstream, True)
