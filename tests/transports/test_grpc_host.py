@@ -219,6 +219,29 @@ async def test_a_caller_that_reads_nothing_does_not_hold_a_drain(
     assert not caplog.records
 
 
+def _read_too_much(address: object, path: str) -> None:
+    """Calls with a client that takes no message above 4 MiB, which is the default."""
+    with grpc.insecure_channel(str(address)) as raw:
+        make = raw.unary_unary if path.endswith("SendMessage") else raw.unary_stream
+        for _ in range(10):
+            with pytest.raises(grpc.RpcError, match="larger than max"):
+                list(make(path)(b"", timeout=PATIENCE))
+
+
+@pytest.mark.parametrize("name", ["SendMessage", "SendStreamingMessage"])
+async def test_a_caller_that_rejects_what_it_gets_is_no_defect(
+    probe: Probe, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    large = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="x" * 5_000_000)])
+    probe.on_unary = answering(hub.SendMessageResponse(message=large))
+    probe.on_stream = yielding(hub.StreamResponse(message=large), EVENT)
+    async with hosting(probe) as host:
+        # In a thread: a client of this loop would not be as fast as the server.
+        await asyncio.to_thread(_read_too_much, host.address, f"/{SERVICE}/{name}")
+        await probe.wait_running(0)
+    assert not caplog.records
+
+
 async def test_on_an_application_server(probe: Probe) -> None:
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     add_to_server(probe, server, [V1_0], max_body=1000, health=True, reflection=True)

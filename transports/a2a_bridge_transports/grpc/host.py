@@ -29,6 +29,10 @@ log = logging.getLogger("a2a_bridge.grpc")
 _FAREWELL = 2.0
 #: accepted calls that wait for a handler
 _MOST_PENDING = 20_000
+#: grpcio cannot send to the caller of a call, because it has left or has rejected a message as too large
+_LEFT = (grpc.aio.InternalError,)
+#: grpcio's logger of failed calls
+_FAILED_CALLS = logging.getLogger("grpc._cython.cygrpc")
 
 
 class GrpcHost:
@@ -60,6 +64,7 @@ class GrpcHost:
             max_values=self._options.max_values,
             running=self._running,
             authenticate=self._options.authenticate,
+            left=_LEFT,
         )
         taken = [path for other in self._handlers for path in other.methods.keys() & handlers.methods.keys()]
         if taken:
@@ -69,6 +74,7 @@ class GrpcHost:
     async def start(self) -> None:
         """Opens the socket. Raises OSError if the address is taken or not local."""
         await _check_bindable(self._address, shared=self._options.reuse_port)
+        _FAILED_CALLS.addFilter(_is_no_departure)
         server = grpc.aio.server(options=_options(self._options))
         names = tuple(name for handlers in self._handlers for name in handlers.services)
         if self._handlers:
@@ -129,7 +135,7 @@ def add_to_server(
         name = f"{type(server).__module__}.{type(server).__qualname__}"
         raise TypeError(f"handlers are coroutines and need a server of grpc.aio.server(), not {name}")
     handlers = Handlers(
-        service, dialects, max_body=max_body, max_values=max_values, authenticate=authenticate
+        service, dialects, max_body=max_body, max_values=max_values, authenticate=authenticate, left=_LEFT
     )
     methods = dict(handlers.methods)
     if health:
@@ -137,6 +143,13 @@ def add_to_server(
     server.add_generic_rpc_handlers((_Rpcs(methods, (handlers,)),))
     if reflection:
         server.add_generic_rpc_handlers((_Reflection(handlers.services),))
+
+
+def _is_no_departure(record: logging.LogRecord) -> bool:
+    """False for a caller that left while its response was sent, which grpcio logs as an error, with a
+    traceback, unless it has noticed that before.
+    """
+    return record.exc_info is None or not isinstance(record.exc_info[1], _LEFT)
 
 
 _STATUS = {int(code.value[0]): code for code in grpc.StatusCode}

@@ -90,7 +90,9 @@ class Exchange(Protocol):
         ...
 
     async def write(self, message: bytes) -> None:
-        """Sends a message of a stream, and waits while the caller does not read."""
+        """Sends a message of a stream, and waits while the caller does not read. Raises an exception of the
+        host if the caller has left.
+        """
         ...
 
 
@@ -138,6 +140,8 @@ class Handlers:
     """All rows of some dialects, found by full path; unknown operations of their services get an A2A error.
 
     Dialects may share a package: then the caller's declared version decides; without one, the newest.
+
+    left: the exceptions of the host that mean that the caller has left. They are passed on to it.
     """
 
     def __init__(
@@ -149,6 +153,7 @@ class Handlers:
         max_values: int = REQUEST_VALUES,
         running: Running | None = None,
         authenticate: Authenticate | None = None,
+        left: tuple[type[Exception], ...] = (),
     ) -> None:
         #: the operations by full path, such as `/lf.a2a.v1.A2AService/SendMessage`
         self.methods: dict[str, Method] = {}
@@ -160,7 +165,7 @@ class Handlers:
         offered = tuple(dialect for dialect, _ in forms)
         claims: dict[str, list[tuple[_Side, Row[str, bytes]]]] = {}
         for dialect, form in forms:
-            side = _Side(service, dialect, form, offered, max_body, max_values, running, authenticate)
+            side = _Side(service, dialect, form, offered, max_body, max_values, running, authenticate, left)
             self._side = self._side or side
             for row in form.rows:
                 claims.setdefault(row.address, []).append((side, row))
@@ -238,6 +243,7 @@ class _Side:
     max_values: int
     running: Running
     authenticate: Authenticate | None
+    left: tuple[type[Exception], ...]
     variants: set[str | None] = field(default_factory=set)
 
     def guard(self, row: Row[str, bytes]) -> Handler:
@@ -409,6 +415,8 @@ class _Side:
                 else:
                     log.exception("a service raised CancelledError although nobody cancelled it")
                     error, reply = internal_error(), NO_PARAMETERS
+            except self.left:
+                raise
             except Exception:
                 if getattr(context, "left", False):
                     raise  # a writer learned that the caller has left
