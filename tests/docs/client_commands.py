@@ -43,7 +43,9 @@ def row(option: Any, declared: Any) -> str:
     plain = "" if value in (None, False, "") or callable(value) else f"`{getattr(value, 'value', value)}`"
     variable = f"`{option.envvar}`" if option.envvar else ""
     help_ = declared.described.help.replace("|", "\\|")
-    return f"| {names} | {variable} | {plain} | {help_[0].lower()}{help_[1:].removesuffix('.')} |"
+    # An acronym such as URL keeps its first letter.
+    first = help_[0] if help_[1].isupper() else help_[0].lower()
+    return f"| {names} | {variable} | {plain} | {first}{help_[1:].removesuffix('.')} |"
 
 
 HEAD = ["| flag | variable | default | meaning |", "|---|---|---|---|"]

@@ -57,6 +57,10 @@ def test_the_client_commands_are_as_they_are_generated() -> None:
     assert written(page) == page
 
 
+def test_acronyms_are_written_as_such() -> None:
+    assert re.findall(r"\| [a-z][A-Z]{2}\w*", PAGE.read_text()) == ["| gRPC"]  # the only one that begins so
+
+
 def test_the_verbs() -> None:
     said = [row[0] for row in table(PAGE.read_text(), "verb")]
     assert [re.findall(r"\[(?:([a-z -]+?))(?: [A-Z]|\])", cell)[0] for cell in said] == list(VERBS)
