@@ -238,6 +238,17 @@ FAULTS = [
     _list("token of other base64", ("pageToken",), page_token="AAAA"),  # noqa: S106
     _list("negative history in lists", ("historyLength",), history_length=-5),
     Fault(
+        "several wrong types in a list",
+        Reason.INVALID_PARAMS,
+        ("pageSize", "status", "historyLength", "includeArtifacts"),
+        rpc(
+            "ListTasks",
+            {"pageSize": "x", "status": "NOPE", "historyLength": "1.5", "includeArtifacts": "yes"},
+        ),
+        ("GET", "/tasks?pageSize=x&status=NOPE&historyLength=1.5&includeArtifacts=yes", None),
+        excluded="json",
+    ),
+    Fault(
         "status unknown by name",
         Reason.INVALID_PARAMS,
         ("status",),

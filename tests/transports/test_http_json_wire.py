@@ -166,6 +166,7 @@ def test_an_id_that_is_missing_is_no_list(path: str) -> None:
         ("pageSize=%EF%BC%95", "pageSize"),
         ("includeArtifacts=1", "includeArtifacts"),
         ("includeArtifacts=True", "includeArtifacts"),
+        ("status=NOPE", "status"),
         ("pageSize=1&pageSize=2", "pageSize"),
         ("lastUpdatedAfter=x&statusTimestampAfter=y", "statusTimestampAfter"),
         ("contextId=%ff", ""),
@@ -173,8 +174,10 @@ def test_an_id_that_is_missing_is_no_list(path: str) -> None:
     ],
 )
 def test_bad_queries_name_the_field(query: str, field: str) -> None:
+    match = ROUTES.match("GET", "/tasks")
+    assert isinstance(match, wire.Match)
     with pytest.raises(A2AError) as caught:
-        exploded("GET", "/tasks", query)
+        match.route.row.decode_request(wire.explode(match, query, None))
     assert caught.value.reason is Reason.INVALID_PARAMS
     assert [violation.field for violation in caught.value.violations] == [field]
 
