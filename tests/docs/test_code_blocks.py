@@ -69,6 +69,16 @@ async def test_the_python_blocks_of_a_page_are_programs(page: Path, tmp_path: Pa
         await run(path, place)
 
 
+@pytest.mark.parametrize(("page", "agent"), [("resume.md", "counter"), ("durability.md", "report")])
+async def test_only_the_last_piece_of_an_artifact_is_marked_as_such(page: str, agent: str) -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(blocks(ROOT / "docs" / page, "python")[0].body, names)  # noqa: S102
+    async with connect(names[agent]) as peer:
+        events = [event async for event in peer.stream("go")]
+    pieces = [event.artifact_update for event in events if event.WhichOneof("payload") == "artifact_update"]
+    assert [piece.last_chunk for piece in pieces] == [False, False, True]
+
+
 async def test_the_agents_of_expose_answer() -> None:
     page = ROOT / "docs" / "expose.md"
     names: dict[str, Any] = {"__name__": "page"}
