@@ -92,7 +92,7 @@ ROWS = [
     Mistake("dead letters of no store", "push list --store sqlite:///{folder}/absent.db", ("there is no file",), "--store sqlite:///PATH"),
     Mistake("a store of a gateway without notifications", GATEWAY + "--store sqlite:///{folder}/x.db", ("needs --push-relay",), "--push-relay"),
     # ---------------------------------------------------------------- the agent behind a gateway
-    Mistake("nobody listens at the agent's address", GATEWAY, ("no connection to the agent", "Connect call failed"), "--card FILE", code=3),
+    Mistake("nobody listens at the agent's address", GATEWAY, ("no connection to the agent", "Connection refused"), "--card FILE", code=3),
     Mistake("the agent's host does not exist", "gateway http://agent.invalid {any}", ("no connection to the agent", "agent.invalid"), "--card FILE", code=3),
     Mistake("a card that is no card", "gateway {folder}/list.json {any}", ("is not an agent card",), "a2a-bridge card", code=1),
     Mistake("an authority that is missing", GATEWAY + "--cacert {folder}/absent.pem", ("absent.pem cannot be read: No such file",), "--cacert"),

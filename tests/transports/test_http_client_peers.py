@@ -48,8 +48,15 @@ async def test_no_listener(kind: str, unused_tcp_port: int) -> None:
         "connect",
         Blame.PEER,
     )
+    assert error.message == f"no connection to the agent: 127.0.0.1:{unused_tcp_port}: Connection refused"
     [error] = await subscribe(url, kind)
     assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
+
+
+async def test_a_host_that_does_not_exist() -> None:
+    error = await failure(send("http://agent.invalid:9", "JSONRPC"))
+    assert error.message.startswith("no connection to the agent: agent.invalid:9: ")
+    assert "ssl" not in error.message
 
 
 @both

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import socket
 import ssl
@@ -48,7 +49,6 @@ SMALL_ANSWER = 4096
 _HTTP_2 = re.compile(r"\\x00\\x00.{1,4}\\x04\\x00\\x00\\x00\\x00\\x00")
 
 _NOT_CONNECTED = (
-    aiohttp.ClientConnectorError,
     aiohttp.ConnectionTimeoutError,
     aiohttp.ClientHttpProxyError,
     aiohttp.InvalidURL,
@@ -479,6 +479,9 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
     if isinstance(error, aiohttp.ClientConnectorError) and error.ssl and _is_reset(error.os_error):
         text = f"{error.host}:{error.port} ended the TLS handshake, as it does where {_WANTED}"
         raise _unavailable(text, "connect") from error
+    if isinstance(error, aiohttp.ClientConnectorError):
+        text = f"no connection to the agent{through}: {_unconnected(error)}"
+        raise _unavailable(text, "connect") from error
     if isinstance(error, _NOT_CONNECTED):
         raise _unavailable(f"no connection to the agent{through}: {error}", "connect") from error
     if isinstance(error, aiohttp.SocketTimeoutError):
@@ -498,6 +501,17 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
             f" before an answer came, as it does where {_WANTED if secure else 'TLS is wanted (https://)'}"
         )
     raise _unavailable(text, phase) from error
+
+
+def _unconnected(error: aiohttp.ClientConnectorError) -> str:
+    """The address and the reason of the system, for messages: aiohttp names its settings of TLS also where
+    none is spoken, and asyncio says of every reason that a call failed.
+    """
+    host = f"[{error.host}]" if ":" in error.host else error.host
+    number = error.os_error.errno
+    # Numbers of the resolver are negative; its text is the reason.
+    reason = os.strerror(number) if number is not None and number > 0 else error.strerror
+    return f"{host}:{error.port}: {reason or error.os_error}"
 
 
 def _is_reset(error: BaseException | None) -> bool:
