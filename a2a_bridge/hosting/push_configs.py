@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError, Reason, invalid_params, task_not_found
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.dialects import is_older
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.ports import PushConfigStore, PushSender, Registered, Scope, scope_of
@@ -116,9 +116,9 @@ class PushConfigs:
         await self._task(scope, request.task_id)
         registered = await self._configs.get(scope, request.task_id, request.id)
         if registered is None:
-            error = task_not_found(request.task_id)
-            error.metadata["configId"] = request.id
-            raise error
+            text = "the task has no push notification config of this id"
+            metadata = {"taskId": request.task_id, "configId": request.id}
+            raise A2AError(Reason.TASK_NOT_FOUND, text, metadata=metadata)
         return _for_caller(registered, context)
 
     async def list_task_push_notification_configs(

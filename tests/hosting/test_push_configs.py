@@ -94,8 +94,10 @@ async def test_deleting_may_be_repeated(talk: Talk, task: hub.Task) -> None:
     await configs.create(task.id, "p")
     await configs.delete(task.id, "p")
     await configs.delete(task.id, "p")
-    with rejected(Reason.TASK_NOT_FOUND):
+    with pytest.raises(A2AError, match="no push notification config") as caught:
         await configs.get(task.id, "p")
+    assert caught.value.reason is Reason.TASK_NOT_FOUND
+    assert caught.value.metadata == {"taskId": task.id, "configId": "p"}
 
 
 async def test_without_the_capability_everything_is_rejected() -> None:
