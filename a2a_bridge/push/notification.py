@@ -129,16 +129,8 @@ def task_of(event: hub.StreamResponse) -> hub.Task:
 
 def deliverable(config: hub.TaskPushNotificationConfig) -> A2AError | None:
     """Why a config cannot receive notifications: INVALID_PARAMS with the member at fault; None if it can."""
-    try:
-        parts = urlsplit(config.url)
-        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        fine = fine and parts.username is None  # user info would be a second Authorization
-        # Some parsers take a backslash as a slash, others as a part of the host.
-        fine = fine and "\\" not in config.url
-    except ValueError:
-        fine = False
-    if not fine or not config.url.isprintable() or " " in config.url:
-        return invalid_params("url", "is not an http or https URL")
+    if problem := _url_problem(config.url):
+        return invalid_params("url", problem)
     login = config.authentication
     for name, text, most in (
         ("url", config.url, 2048),
@@ -154,3 +146,22 @@ def deliverable(config: hub.TaskPushNotificationConfig) -> A2AError | None:
         if not text.isascii() or (text and not text.isprintable()):
             return invalid_params(name, "cannot stand in an HTTP header")
     return None
+
+
+def _url_problem(url: str) -> str:
+    """Why nothing can be posted to a URL; empty if it can be."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            return "is not an http or https URL"
+        port = parts.port
+    except ValueError:
+        return "is not a valid URL: its host or its port cannot be read"
+    if port == 0:
+        return "has no valid port"
+    if parts.username is not None:
+        return "has a user, which would be a second Authorization: credentials go into `authentication`"
+    # Some parsers take a backslash as a slash, others as a part of the host.
+    if "\\" in url or " " in url or not url.isprintable():
+        return "has a backslash, a blank or a control character"
+    return ""

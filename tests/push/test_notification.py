@@ -80,6 +80,23 @@ def test_only_http_urls_can_be_sent_to(url: str, fine: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("ftp://hook.example/", "not an http or https URL"),
+        ("http://user:pass@hook.example/", "has a user"),
+        ("http://host:99999/", "port"),
+        ("http://host:0/", "port"),
+        ("http://hook.example/a b", "a blank"),
+        ("http://hook.example\\x/", "a backslash"),
+    ],
+)
+def test_the_text_says_what_is_wrong_with_a_url(url: str, words: str) -> None:
+    rejection = deliverable(config(url))
+    assert rejection is not None
+    assert words in rejection.violations[0].description
+
+
+@pytest.mark.parametrize(
     ("members", "field"),
     [
         ({"token": "a\r\nb"}, "token"),
