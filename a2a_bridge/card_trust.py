@@ -48,7 +48,8 @@ class CardTrust:
         if not keys and not jku_hosts:
             raise ValueError("signatures of cards cannot be checked without keys or allowed hosts of keys")
         self._ca = ca
-        self._sources = [KeySetSource(one, one, ca=ca) for one in keys]
+        hint = "--card-keys says where they are"
+        self._sources = [KeySetSource(one, one, ca=ca, hint=hint) for one in keys]
         self._required = required
         self._jku_hosts = frozenset(one.lower() for one in jku_hosts)
         self._named: LRUCache[str, KeySetSource] = LRUCache(_MOST_SETS)
@@ -104,7 +105,8 @@ class CardTrust:
             return self._sources
         known = self._named.get(one.jku)
         if known is None:
-            known = self._named[one.jku] = KeySetSource(one.jku, one.jku, ca=self._ca)
+            hint = "the signature of a card names them"
+            known = self._named[one.jku] = KeySetSource(one.jku, one.jku, ca=self._ca, hint=hint)
         return [*self._sources, known]
 
     def _is_allowed(self, url: str) -> bool:

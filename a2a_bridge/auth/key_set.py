@@ -39,11 +39,18 @@ class KeySetSource:
     """The keys of one issuer. Raises ValueError for a source that is no URL and no file.
 
     issuer: its identifier, where the discovery document is found without `source`. source: URL or path of a
-    JWKS. ca: PEM file of trusted authorities for https; empty: those of the system. clock: seconds.
+    JWKS. ca: PEM file of trusted authorities for https; empty: those of the system. clock: seconds. hint:
+    where the source is configured, for the log.
     """
 
     def __init__(
-        self, issuer: str, source: str = "", *, ca: str = "", clock: Callable[[], float] = time.monotonic
+        self,
+        issuer: str,
+        source: str = "",
+        *,
+        ca: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        hint: str = "--jwt-issuer and --jwt-jwks say where they are",
     ) -> None:
         self._jwk = load("joserfc.jwk", "auth")
         self._issuer = issuer
@@ -55,6 +62,7 @@ class KeySetSource:
             )
         self._ca = ca
         self._clock = clock
+        self._hint = hint
         self._keys: tuple[Any, ...] = ()
         #: grows with each change of the keys; what was verified with older keys is verified again
         self.generation = 0
@@ -128,8 +136,9 @@ class KeySetSource:
         except (A2AError, OSError, ValueError) as error:
             if not self._is_failing:
                 also = "the last good ones count" if self._keys else "no signature can be checked"
-                text = "the keys of %s cannot be read, %s: %s; --jwt-issuer and --jwt-jwks say where they are"
-                _log.warning(text, self._issuer, also, error)
+                _log.warning(
+                    "the keys of %s cannot be read, %s: %s; %s", self._issuer, also, error, self._hint
+                )
             self._is_failing = True
 
     async def _document(self) -> bytes:

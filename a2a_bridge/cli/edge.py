@@ -23,7 +23,7 @@ from a2a_bridge.cli.upstream_flags import TaskAccess, UpstreamAuth
 from a2a_bridge.cli.workers import Worker
 
 if TYPE_CHECKING:
-    from a2a_bridge.auth import Authentication, KeySetSource, Method
+    from a2a_bridge.auth import Authentication, Method
     from a2a_bridge.cli.gateway_flags import GatewayFlags
     from a2a_bridge.core.service import Middleware
     from a2a_bridge.hosting import Agent
@@ -174,11 +174,12 @@ def _tokens(flags: ServerFlags) -> list[Method]:
         text = "is required: without it, tokens that were made for other services would be accepted here"
         raise typer.BadParameter(text, param_hint="--jwt-audience")
     from a2a_bridge.auth import ALGORITHMS, BearerTokens, KeySetSource
+    from a2a_bridge.cli.signing_options import check_key_file
 
     try:
         ca = "" if flags.jwt_cacert is None else str(flags.jwt_cacert)
         keys = KeySetSource(flags.jwt_issuer, flags.jwt_jwks, ca=ca)
-        _check_file(keys, flags.jwt_jwks)
+        check_key_file(keys, flags.jwt_jwks, "--jwt-jwks")
         names = [name.strip() for name in flags.jwt_algorithms.split(",") if name.strip()]
         return [
             BearerTokens(
@@ -192,17 +193,6 @@ def _tokens(flags: ServerFlags) -> list[Method]:
         ]
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--jwt-issuer") from None
-
-
-def _check_file(keys: KeySetSource, source: str) -> None:
-    """Raises typer.BadParameter if keys are in a file that has none."""
-    try:
-        keys.check_file()
-    except (OSError, ValueError) as error:
-        reason = (
-            f"cannot be read: {error.strerror}" if isinstance(error, OSError) else f"has no keys: {error}"
-        )
-        raise typer.BadParameter(f"{source} {reason}", param_hint="--jwt-jwks") from None
 
 
 def _proxy(flags: ServerFlags) -> Method:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from a2a_bridge.auth import KeySetSource
 from a2a_bridge.bindings import CheckCard
 from a2a_bridge.card_trust import CardTrust
 from a2a_bridge.cards.build import WILDCARDS
@@ -57,6 +58,19 @@ def check_card(flags: CardTrustFlags, ca: Path | None) -> CheckCard | None:
         return None
     try:
         trust = CardTrust(keys, required=flags.require_signed_card, jku_hosts=hosts, ca=str(ca or ""))
+        for source in keys:
+            check_key_file(KeySetSource(source, source), source, "--card-keys")
     except (ValueError, ImportError) as error:
         raise typer.BadParameter(str(error), param_hint="--card-keys") from None
     return trust.check
+
+
+def check_key_file(keys: KeySetSource, source: str, flag: str) -> None:
+    """Raises typer.BadParameter if keys are in a file that has none."""
+    try:
+        keys.check_file()
+    except (OSError, ValueError) as error:
+        reason = (
+            f"cannot be read: {error.strerror}" if isinstance(error, OSError) else f"has no keys: {error}"
+        )
+        raise typer.BadParameter(f"{source} {reason}", param_hint=flag) from None

@@ -75,6 +75,9 @@ async def test_a_signed_agent_behind_a_gateway_that_signs(workers: str, target: 
         (("serve", "{target}", "--card-signing-key", "{key}", "--no-http"), "the card is served over HTTP"),
         (("serve", "{target}", "--card-signing-key", "{key}", "--http", "0.0.0.0:0"), "needs --public-url"),
         (("gateway", "http://127.0.0.1:1", "--require-signed-card"), "needs --card-keys FILE|URL"),
+        (("gateway", "http://127.0.0.1:1", "--card-keys", "absent.json"), "absent.json cannot be read"),
+        (("gateway", "http://127.0.0.1:1", "--card-keys", "{target}"), "has no keys"),
+        (("card", "get", "-a", "{target}", "--card-keys", "absent.json"), "absent.json cannot be read"),
         (("gateway", "127.0.0.1:1", "--card-keys", "{keys}"), "where its signature cannot be checked"),
     ],
 )

@@ -197,13 +197,18 @@ async def test_what_is_not_signed_by_the_right_key(
             caplog.clear()
 
 
-async def test_without_readable_keys_nothing_is_believed(tmp_path: Path) -> None:
+async def test_without_readable_keys_nothing_is_believed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     trust = CardTrust([str(tmp_path / "absent.json")], required=True)
     async with serve(weather, options=signing(new_key())) as server:
         document = await fetched(server)
     with pytest.raises(A2AError, match="cannot be read now") as caught:
         await trust.check(document, "here")
     assert caught.value.reason is Reason.UNAVAILABLE
+    (warning,) = [one.getMessage() for one in caplog.records if "absent.json" in one.getMessage()]
+    assert "--card-keys" in warning
+    assert "--jwt" not in warning
     with pytest.raises(ValueError, match="without keys"):
         CardTrust([])
 
