@@ -14,7 +14,7 @@ import typer.main
 from a2a_bridge.cli import app
 from a2a_bridge.cli.options import Exit
 from tests.docs.client_commands import CLIENT, flat, written
-from tests.docs.pages import DOCS, TEXTS, blocks, name, section, table
+from tests.docs.pages import DOCS, PAGES, TEXTS, blocks, name, prose, section, table
 
 PAGE = DOCS / "cli.md"
 ROOT_COMMAND: Any = typer.main.get_command(app)
@@ -59,6 +59,24 @@ def test_the_client_commands_are_as_they_are_generated() -> None:
 
 def test_acronyms_are_written_as_such() -> None:
     assert re.findall(r"\| [a-z][A-Z]{2}\w*", PAGE.read_text()) == ["| gRPC"]  # the only one that begins so
+
+
+def test_flags_that_the_pages_name_exist() -> None:
+    known = {name for one in VERBS.values() for option in one.params for name in option.opts}
+    known |= {name for one in VERBS.values() for option in one.params for name in option.secondary_opts}
+    # Those of Click, and of the programs that the Makefile runs.
+    known |= {"--help", "--help-all", "--version", "--install-completion", "--show-completion"}
+    known |= {"--seed", "--schedules", "--minutes", "--folder"}
+    tools = {DOCS / "benchmarks.md", DOCS / "sdks.md"}
+    unknown = [
+        (name(page), flag)
+        for page in PAGES
+        if page not in tools
+        for code in re.findall(r"`([^`\n]+)`", prose(page))
+        for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", code)
+        if flag not in known
+    ]
+    assert unknown == []
 
 
 def test_the_verbs() -> None:
