@@ -58,6 +58,12 @@ def test_deadlines_that_are_none(text: str) -> None:
     assert caught.value.reason is Reason.INVALID_REQUEST
 
 
+def test_several_deadlines_are_none() -> None:
+    with pytest.raises(A2AError) as caught:
+        parameters.deadline_of(headers(("Request-Timeout", "5"), ("request-timeout", "6")), 0.0)
+    assert caught.value.reason is Reason.INVALID_REQUEST
+
+
 @pytest.mark.parametrize(
     "media",
     ["application/json", "Application/JSON; charset=UTF-8", "application/a2a+json", "application/x+json;v=1"],

@@ -158,11 +158,12 @@ def read_version(headers: MultiMapping[str], query: str) -> str:
     return ",".join(value for name, value in pairs if name.lower() == VERSION_PARAMETER)
 
 
-def deadline_of(headers: Mapping[str, str], now: float) -> float | None:
-    """The caller's deadline, on the clock of `now`. Raises INVALID_REQUEST if it is no number."""
-    text = headers.get(DEADLINE)
-    if text is None:
+def deadline_of(headers: MultiMapping[str], now: float) -> float | None:
+    """The caller's deadline, on the clock of `now`. Raises INVALID_REQUEST if it is not one number."""
+    found = headers.getall(DEADLINE, [])
+    if not found:
         return None
+    text = found[0] if len(found) == 1 else ",".join(found)
     if not _SECONDS.fullmatch(text.strip()):
         raise A2AError(Reason.INVALID_REQUEST, f"{DEADLINE} is a decimal number of seconds")
     return now + float(text)
