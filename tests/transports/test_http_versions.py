@@ -161,6 +161,14 @@ async def test_a_new_address_of_a_caller_that_declares_an_old_version(binding: V
     assert await spoken(binding, ALL, old=False, version="0.3", lenient=True) == "1.0"
 
 
+async def test_the_error_names_the_versions_that_have_a_method() -> None:
+    async with hosting(Scripted(), dialects=ALL) as host:
+        for old, declared, versions in ((False, "0.3", "1.0"), (True, "1.0", "0.3 and 0.2.5")):
+            answer = await ask(host, RPC.send(old=old, version=declared))
+            text = f"this is a method of {versions}, and the request declares version {declared}"
+            assert answer.json()["error"]["message"] == text
+
+
 @both
 @pytest.mark.parametrize("lenient", [False, True])
 async def test_an_unknown_version(binding: Variant, lenient: bool) -> None:

@@ -51,12 +51,19 @@ def _by_method(form: Form[Any, Any]) -> Rows:
     return {row.address: row for row in form.rows if wire.document(row.address) is None}
 
 
-def _find_row(row: Row[str, Any] | None, params: Json) -> Row[str, Any]:
+def _find_row(
+    row: Row[str, Any] | None, params: Json, table: Table[Rows], having: Sequence[Table[Rows]]
+) -> Row[str, Any]:
     """The row of a method. Raises METHOD_NOT_FOUND, and INVALID_PARAMS if params is no object: separate from
     the frame, because other checks come before it.
+
+    table: the version of the request. having: the versions that have the method.
     """
     if row is None:
-        raise A2AError(Reason.METHOD_NOT_FOUND)
+        versions = " and ".join(known.dialect.version for known in having)
+        declared = table.dialect.version
+        text = f"this is a method of {versions}, and the request declares version {declared}"
+        raise A2AError(Reason.METHOD_NOT_FOUND, text if having else "")
     if params is not None and type(params) is not dict:
         raise invalid_params("", "params has to be an object")
     return row
@@ -132,7 +139,7 @@ class JsonRpcServer(ServerSide[Rows]):
                 candidate = self.table(request, having)
                 row = candidate.index.get(name)
             table = candidate
-            row = _find_row(row, params)
+            row = _find_row(row, params, table, having)
             if row.extras.variant is not None:
                 row = row.extras.variant(params, request.headers)
             if apart:
