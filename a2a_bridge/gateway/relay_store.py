@@ -32,8 +32,6 @@ _GROUP = "a2a-bridge relay "
 _SECRET = "a2a-bridge relay secret"  # noqa: S105  the name of its entry
 #: letters of an address that name its group: 256 groups
 _GROUP_LETTERS = 2
-#: attempts to make room in a full group
-_ATTEMPTS = 10
 
 
 class Configs(Protocol):
@@ -58,27 +56,27 @@ class Groups:
 
     async def put(self, made: Registered) -> None:
         """Stores an entry, in place of the oldest one of its group if that is full. Raises UNAVAILABLE."""
+        if await self._rejection(made) is None:
+            return
+        group = made.config.task_id
+        async with self._making_room:
+            # Possibly several: a group grows when a notification brings an evicted entry back, and another
+            # gateway may take the room.
+            while (error := await self._rejection(made)) is not None:
+                known = await self._configs.list(self._scope, group)
+                if not known:
+                    raise error
+                await self._configs.delete(self._scope, group, known[0].config.id)
+
+    async def _rejection(self, made: Registered) -> A2AError | None:
+        """Stores an entry. Returns the error of a full group."""
         try:
             await self._configs.put(self._scope, made)
         except A2AError as error:
             if error.reason is not Reason.RESOURCE_EXHAUSTED:
                 raise
-            async with self._making_room:
-                await self._replace_oldest(made)
-
-    async def _replace_oldest(self, made: Registered) -> None:
-        group = made.config.task_id
-        for left in reversed(range(_ATTEMPTS)):
-            for oldest in (await self._configs.list(self._scope, group))[:1]:
-                await self._configs.delete(self._scope, group, oldest.config.id)
-            try:
-                await self._configs.put(self._scope, made)
-            except A2AError as error:
-                # Another gateway, or another call, has taken the room.
-                if error.reason is not Reason.RESOURCE_EXHAUSTED or not left:
-                    raise
-            else:
-                return
+            return error
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -399,6 +399,24 @@ async def test_so_many_configs_are_kept(tmp_path: Path) -> None:
         assert await one.relay_store.recall(addresses[-1]) == kept[-1]
 
 
+async def test_a_config_is_kept_when_others_have_come_back(tmp_path: Path) -> None:
+    """A notification brings the config back that was evicted for another one, as long as it is remembered."""
+    async with gateway(tmp_path, Agent(), delivers=False) as one:
+        configs: Any = one.store.push_configs
+        configs._most = 2
+        registration = RelayedConfig(
+            Scope("", "ann"), "", hub.TaskPushNotificationConfig(url="https://hook.example")
+        )
+        for number in range(4):
+            await one.relay_store.keep(f"ab{number}", registration)
+        for number in range(2):
+            event = hub.StreamResponse(task=hub.Task(id="t"))
+            await one.relay_store.post(f"ab{number}", registration, event)
+        await one.relay_store.keep("ab4", registration)
+        assert await one.relay_store.recall("ab4") == registration
+        assert await one.relay_store.recall("ab2") is None
+
+
 async def test_configs_that_come_at_once_find_room_in_a_full_group(tmp_path: Path) -> None:
     async with gateway(tmp_path, Agent(), delivers=False) as one:
         what = RelayedConfig(Scope(), "", hub.TaskPushNotificationConfig(url="https://x.example"))
