@@ -100,6 +100,11 @@ class LiveTask:
         return self._last if self.writer is None else self.writer.last
 
     @property
+    def stored(self) -> int:
+        """The number of the last event that is durable here. A later one in the store is of a new owner."""
+        return self._last if self.writer is None else self.writer.stored
+
+    @property
     def pending(self) -> bool:
         """True if any change is not durable yet."""
         writer = self.writer

@@ -113,6 +113,11 @@ class TaskWriter(Protocol):
         ...
 
     @property
+    def stored(self) -> int:
+        """The number of the last durable event."""
+        ...
+
+    @property
     def pending(self) -> bool:
         """True if any change is not durable yet. Always False in stores that are not durable."""
         ...

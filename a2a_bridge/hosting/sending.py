@@ -51,15 +51,14 @@ class Accepted(NamedTuple):
     #: the following events, for a stream; the receiver closes it
     reading: EventReader | None = None
 
-    @property
-    def begun_at(self) -> int | None:
+    def begun_before(self, number: int, /) -> bool:
         """See QueuePosition. A new owner of the task resumes with the newest message, and its events follow
-        those that were stored here.
+        those that were stored here. They may be read before this process knows that it has lost the task.
         """
-        begun, live = self.send.begun_at, self.task_run.live
-        if not live.lost:
-            return begun
-        return live.last if begun is None else min(begun, live.last)
+        begun, stored = self.send.begun_at, self.task_run.live.stored
+        if number > stored:
+            begun = stored if begun is None else min(begun, stored)
+        return begun is not None and number > begun
 
     @property
     def has_question(self) -> bool:

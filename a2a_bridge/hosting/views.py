@@ -26,9 +26,8 @@ class TaskSnapshot(NamedTuple):
 class QueuePosition(Protocol):
     """The position of a message in the queue of its task."""
 
-    @property
-    def begun_at(self) -> int | None:
-        """The number of the task's last event when its run began; None while it is queued."""
+    def begun_before(self, number: int, /) -> bool:
+        """True if its run had begun before the event of this number."""
         ...
 
 
@@ -39,9 +38,7 @@ def rests(event: hub.StreamResponse, number: int, ticket: QueuePosition | None) 
     state = state_of(event)
     if state in TERMINAL:
         return True
-    return state == hub.TASK_STATE_INPUT_REQUIRED and (
-        ticket is None or (ticket.begun_at is not None and number > ticket.begun_at)
-    )
+    return state == hub.TASK_STATE_INPUT_REQUIRED and (ticket is None or ticket.begun_before(number))
 
 
 async def histories_cut(events: Events, limit: int) -> Events:

@@ -134,6 +134,10 @@ class LateWriter:
     def pending(self) -> bool:
         return bool(self.given) and not self.lost
 
+    @property
+    def stored(self) -> int:
+        return self._writer.stored
+
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
         self.last += 1
         self._give(event, task)

@@ -40,9 +40,13 @@ _LOOKS = 3
 class _ForwardedPosition(NamedTuple):
     """The queue position of a message that was forwarded."""
 
-    #: None if only another replica knows it: as far as known here, its turn has not come. 0 if its run is
-    #: over, or was taken over
-    begun_at: int | None
+    #: True if its run is over, or was taken over. Otherwise only another replica knows it: as far as known
+    #: here, its turn has not come
+    over: bool
+
+    def begun_before(self, _: int, /) -> bool:
+        """See QueuePosition."""
+        return self.over
 
 
 class ForwardingService:
@@ -112,7 +116,7 @@ class ForwardingService:
             if taken is None:
                 return None
             scope = scope_of(call.request, call.context)
-            return await open_stream(self._readers.from_snapshot(scope, taken, _ForwardedPosition(0)))
+            return await open_stream(self._readers.from_snapshot(scope, taken, _ForwardedPosition(over=True)))
 
         return await _at_owner(other, remote, local, accepted)
 
@@ -128,7 +132,7 @@ class ForwardingService:
         reading = self._readers.begin(scope_of(call.request, call.context), task.id, last)
         try:
             yield first
-            async for event in reading.events(_ForwardedPosition(None)):
+            async for event in reading.events(_ForwardedPosition(over=False)):
                 yield event
                 asks = state_of(event.message) == hub.TASK_STATE_INPUT_REQUIRED
                 if asks and not await replica.continues_after(call_id, number_of(event.id) or 0):

@@ -291,6 +291,10 @@ class MemoryWriter:
         self._table: TaskTable | None = None
         self._log = store.log(entry.task_id) if entry.version else None
 
+    @property
+    def stored(self) -> int:
+        return self.last
+
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
         entry, log, store = self._entry, self._log, self._store
         if self._lost:
