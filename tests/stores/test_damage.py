@@ -23,7 +23,7 @@ from a2a_bridge.hosting.stores.sql.database import Database, parse
 from a2a_bridge.hosting.stores.sql.schema import bodies, outbox, push_configs, segments, sends, tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions
-from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, Author
+from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, INPUT, WORKING, Author, found
 from tests.limits.scene import Waiting, agent, named, peers, served
 
 
@@ -287,6 +287,29 @@ async def test_a_damaged_index_does_not_lead_to_another_task(sqlite_url: str) ->
             await store.get(HERE, "bad")
         assert damaged.value.reason is Reason.DATA_LOSS
     _checked(sqlite_url, ["bodies"])
+
+
+async def test_a_task_whose_log_has_a_hole_is_damaged(url: str) -> None:
+    async with open_store(url) as store:
+        # So large that its events are not worth a new body.
+        task = hub.Task(id="bad", status={"state": WORKING}, metadata={"text": 1000 * "x"})
+        author = Author(store).begin(task)
+        for piece in ("a", "b", "c"):
+            await author.sync()
+            author.chunk(piece)
+        author.status(INPUT)
+        await author.release()
+        assert (await found(store, "bad")).applied == 1
+    database = Database(parse(url))
+    with database.connect(writes=True) as connection, connection.begin():
+        connection.execute(segments.delete().where(segments.c.task == "bad", segments.c.first == 3))
+    database.close()
+    async with open_store(url) as store:
+        with pytest.raises(A2AError) as damaged:
+            await store.get(HERE, "bad")
+        assert damaged.value.reason is Reason.DATA_LOSS
+        assert (await store.list(HERE, TaskQuery())).left_out == 1
+    _checked(url, ["tasks"])
 
 
 def _found(url: str) -> list[dict[str, str]]:

@@ -432,6 +432,8 @@ def _fold(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
             except IllegalTransitionError:
                 # Events were checked when they were written, perhaps by weaker rules.
                 task.status.CopyFrom(event.status_update.status)
+    if number != row.last:  # a segment is missing
+        raise DamagedError(task_id)
     return task
 
 

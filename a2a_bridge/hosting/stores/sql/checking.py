@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
-from sqlalchemy import Connection, Select, Table, select
+from sqlalchemy import Connection, Select, Table, and_, func, select
 
 from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.stores.checksums import DamagedError, intact
@@ -30,14 +30,16 @@ class Damaged(NamedTuple):
 
 
 def find_damaged(connection: Connection) -> Iterator[Damaged]:
-    """All rows whose content does not match its checksum or cannot be decoded; and tasks without a body."""
+    """All rows whose content does not match its checksum or cannot be decoded; and tasks without a body, or
+    without some of the events that it lacks.
+    """
     for table, rows, sound in _CHECKS:
         for row in connection.execution_options(stream_results=True).execute(rows):
             if not sound(row):
                 key = "/".join(str(getattr(row, column.name)) for column in table.primary_key)
                 yield Damaged(table.name, original(key), original(row.task))
     bodiless = select(tasks.c.id).where(tasks.c.id.not_in(select(bodies.c.task)))
-    for name in connection.scalars(bodiless):
+    for name in connection.scalars(bodiless.union(_INCOMPLETE)):
         yield Damaged(tasks.name, name, name)
 
 
@@ -86,6 +88,16 @@ def _decodes(parse: Callable[[bytes], Any], data: bytes) -> bool:
 _BODIES = select(
     tasks.c.tenant, tasks.c.owner, tasks.c.id.label("task"), bodies.c.data, bodies.c.checksum
 ).outerjoin_from(tasks, bodies, bodies.c.task == tasks.c.id)
+
+_INCOMPLETE = (
+    select(tasks.c.id)
+    .outerjoin_from(tasks, segments, and_(segments.c.task == tasks.c.id, segments.c.first > tasks.c.applied))
+    .where(tasks.c.applied < tasks.c.last)
+    .group_by(tasks.c.id, tasks.c.applied, tasks.c.last)
+    .having(
+        func.coalesce(func.sum(segments.c.last - segments.c.first + 1), 0) < tasks.c.last - tasks.c.applied
+    )
+)
 
 _CHECKS: tuple[tuple[Table, Select[Any], Callable[[Any], bool]], ...] = (
     (bodies, _BODIES, _body),
