@@ -220,8 +220,8 @@ class SimulatedRecords:
             rows = sorted(self._tables.rows.values(), key=lambda row: (-row.place.time, row.task_id))
             replicas = self._world.database.replicas
             found = [row for row in rows if row.holder and row.holder not in replicas][:limit]
-            found = found or [row for row in rows if row.holder == self.me]
-            return [(row.scope, row.task_id) for row in found]
+            found += [row for row in rows if row.holder == self.me] if len(found) < limit else []
+            return list(dict.fromkeys((row.scope, row.task_id) for row in found))
 
         found: list[tuple[Scope, str]] = await self._run(look)
         return found

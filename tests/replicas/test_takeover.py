@@ -14,7 +14,7 @@ from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.hosting.stores.sql.opened import open_sql_store
 from a2a_bridge.testing.agents import ScriptedAgent
-from a2a_bridge.testing.store_scene import Author
+from a2a_bridge.testing.store_scene import HERE, INPUT, Author
 from tests.hosting.scene import FAILED, Talk
 from tests.patience import PATIENCE
 
@@ -52,6 +52,18 @@ async def test_each_replica_takes_its_share_of_the_orphans(postgres_url: str, id
             assert min(map(len, read)) > COUNT / 6
         # The lease comes with the failure.
         assert {(await store.get(Scope(), f"t{number}")).version for number in range(COUNT)} == {2}
+
+
+async def test_a_task_that_nobody_can_take_over_hides_no_other(postgres_url: str) -> None:
+    async with open_sql_store(postgres_url, OPTIONS) as store:
+        for name in ("damaged", "given up"):
+            await Author(store).begin(name, state=INPUT).release()
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            # The caller that opened it did not wait long enough to know.
+            connection.execute("UPDATE tasks SET holder = %s WHERE id = 'given up'", [store.me()])
+            assert await store.orphans(9) == [(HERE, "given up")]
+            connection.execute("UPDATE tasks SET holder = 'dead' WHERE id = 'damaged'")
+        assert await store.orphans(9) == [(HERE, "damaged"), (HERE, "given up")]
 
 
 def _note_reads(store: Any, ids: list[str]) -> None:

@@ -177,12 +177,13 @@ class SharedSqlRecords(SqlRecords):
         return self._beside.me
 
     async def held(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
-        """If there are no orphans, the tasks that this replica holds."""
+        """The orphans, and if they are few the tasks that this replica holds."""
         found = await super().held(limit)
-        if found:
+        if len(found) >= limit:
             return found
         me = self.me
-        return await self._database.read(lambda connection: reading.list_held(connection, me), snapshot=False)
+        own = await self._database.read(lambda connection: reading.list_held(connection, me), snapshot=False)
+        return list(dict.fromkeys([*found, *own]))  # both, if it was declared dead and does not know
 
     def _on_commit(self, group: SqlGroup) -> None:
         commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]
