@@ -159,16 +159,17 @@ class LiveTask:
         A2AError UNAVAILABLE.
 
         opened: called at the end of the attempt, which may be after the caller has left. wait: False to
-        acquire it with the first change, see `Store.open`.
+        acquire it with the first change, see `Store.open`. An attempt that has begun counts for all callers.
         """
         if self.writer is not None or self._stored is None:
             return
-        if self._opening is None and not (wait and self._store.durable):
+        if not self._store.durable:
             await self._open(self._stored, wait=wait)
             return
         if self._opening is None:
             # In a separate asyncio task, so that a caller that leaves does not leave an unknown lease behind.
-            self._opening = asyncio.create_task(self._open(self._stored), name=f"a2a open {self.task_id}")
+            work = self._open(self._stored, wait=wait)
+            self._opening = asyncio.create_task(work, name=f"a2a open {self.task_id}")
 
             def callback(done: asyncio.Task[None]) -> None:
                 if not done.cancelled():
@@ -178,7 +179,7 @@ class LiveTask:
             self._opening.add_done_callback(callback)
         await asyncio.shield(self._opening)
 
-    async def _open(self, stored: Stored, *, wait: bool = True) -> None:
+    async def _open(self, stored: Stored, *, wait: bool) -> None:
         self.writer = await self._store.open(self._scope, stored, self._lose, push=self._push, wait=wait)
 
     def part(self, *, release: bool) -> None:
