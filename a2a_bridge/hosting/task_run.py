@@ -402,7 +402,7 @@ class TaskRun:
         run.cancel()
         run.task = task_for_agent(self.live.snapshot().task)
         clean_up: CleanUp | None = getattr(self._engine.executor, "cancel", None)
-        if clean_up is not None and not self._phase.stopped:
+        if clean_up is not None and not self._phase.stopped and not self.live.ended:
             producer = self._producer
             self._phase.to(Phase.CANCELING)
             try:

@@ -594,3 +594,23 @@ async def test_a_call_that_comes_while_a_task_is_taken_over_has_the_same_lease(s
     assert (await talk.send("go on", task_id=task.id, message_id="m-2")).status.state == COMPLETED
     assert await taking
     await talk.rest()
+
+
+async def test_a_task_that_a_takeover_has_failed_is_not_canceled_after_that(store: LateStore) -> None:
+    lasting, cleaned = Lasting(), []
+    task = await killed(lasting, store, resumes=False)
+    lasting.gate.open()
+
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        cleaned.append(run.task_id)
+        yield run.status("canceled")
+
+    talk = Talk(agent_of(lasting.execute, cancel), store=store)
+    known = await store.get(Scope(), task.id)
+    taking = asyncio.create_task(talk.engine._sending.recover(Scope(), task.id, known))
+    await asyncio.sleep(0)  # it opens the task
+    with rejected(Reason.TASK_NOT_CANCELABLE):
+        await talk.cancel(task.id)
+    assert await taking
+    assert cleaned == []
+    await talk.rest()
