@@ -42,18 +42,12 @@ _SLOW = 3
 _LAST_GROUP = 10.0
 
 
-class Job(NamedTuple):
-    """A change that is no task's, and who waits for its result."""
-
-    change: Any
-    answer: asyncio.Future[Any]
-
-
 class Group(NamedTuple):
     """What one call of the driver writes."""
 
     pending: Sequence[Pending]
-    jobs: Sequence[Job]
+    #: who waits for the result of a change that is no task's
+    answers: Sequence[asyncio.Future[Any]]
     #: of both, for the driver
     changes: Sequence[Any]
 
@@ -95,8 +89,9 @@ class GroupWriter:
         self._on_lost = on_lost
         self._delay = commit_delay
         self._dirty: list[TaskLease] = []
-        #: in the order of their arrival; a caller that stops waiting removes its job
-        self._jobs: dict[asyncio.Future[Any], Job] = {}
+        #: changes that are no task's, by who waits for the result, in the order of their arrival. A caller
+        #: that stops waiting removes its own
+        self._jobs: dict[asyncio.Future[Any], Any] = {}
         self._group: Group | None = None
         self._writing: asyncio.Task[None] | None = None
         self._sent = 0.0
@@ -145,7 +140,7 @@ class GroupWriter:
         if self.closed:
             raise unavailable()
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._jobs[answer] = Job(change, answer)
+        self._jobs[answer] = change
         self.commit_soon()
         timer = self._loop.call_later(self.ack_timeout, _give_up, answer)
         try:
@@ -162,7 +157,7 @@ class GroupWriter:
             return
         answer: asyncio.Future[Any] = self._loop.create_future()
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._jobs[answer] = Job(change, answer)
+        self._jobs[answer] = change
         self.commit_soon()
 
     def rejection(self) -> A2AError | None:
@@ -270,18 +265,18 @@ class GroupWriter:
             self._timer = None
         me = self._me()
         dirty = [lease for lease in self._dirty if lease.dirty]
-        jobs = [job for job in self._jobs.values() if not job.answer.done()]
+        jobs = [job for job in self._jobs.items() if not job[0].done()]
         taken = weight = 0
         while taken < min(len(dirty), _MOST) and weight < _MOST_BYTES:
             weight += dirty[taken].weight
             taken += 1
-        self._dirty, self._jobs = dirty[taken:], {job.answer: job for job in jobs[_MOST:]}
+        self._dirty, self._jobs = dirty[taken:], dict(jobs[_MOST:])
         self._urgent = self._urgent and bool(self._dirty)
         pending = [lease.collect(me) for lease in dirty[:taken]]
         del jobs[_MOST:]
         if pending or jobs:
-            changes = [*(one.change for one in pending), *(job.change for job in jobs)]
-            self._send(Group(pending, jobs, changes))
+            changes = [*(one.change for one in pending), *(change for _, change in jobs)]
+            self._send(Group(pending, [answer for answer, _ in jobs], changes))
         else:
             self._take_turns()
 
@@ -328,12 +323,12 @@ class GroupWriter:
             lease.settle(one)
             if lease.released and not lease.pending:
                 self.forget(lease)
-        for job, result in zip(group.jobs, results[len(group.pending) :], strict=True):
-            if not job.answer.done():
+        for answer, result in zip(group.answers, results[len(group.pending) :], strict=True):
+            if not answer.done():
                 if isinstance(result, Exception):
-                    job.answer.set_exception(result)
+                    answer.set_exception(result)
                 else:
-                    job.answer.set_result(result)
+                    answer.set_result(result)
         self._take_turns()
         if self._urgent or self._jobs:
             self._collect()
