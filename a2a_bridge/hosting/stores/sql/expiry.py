@@ -52,7 +52,7 @@ async def _each(
     after = ""
     while found := await database.read(partial(following, after=after)):
         after = found[-1]
-        # The deletion checks again whether they have ended; here most are only read.
+        # What has ended does not change: the deletion need not check that again.
         due = await database.read(partial(_list_ended, task_ids=found, before=before))
         if due:
             await write(SqlJob(partial(remove, task_ids=due)))
