@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.ports import Scope, Stored
+from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.hosting.stores.checksums import checksum_of
+from a2a_bridge.hosting.stores.records import Place, TaskChange, TaskRow
 from a2a_bridge.hosting.stores.segments import Segment, pack, unpack
+from a2a_bridge.hosting.stores.sql.opened import open_sql_store
 from a2a_bridge.hosting.stores.terminal_cache import TerminalTaskCache
 from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.store_scene import ELSEWHERE, HERE, made
+from a2a_bridge.testing.store_scene import ELSEWHERE, HERE, WORKING, ids, made, pages
+from tests.patience import PATIENCE
 from tests.push.test_fair_queue import Clock
 
 
@@ -116,3 +122,20 @@ def test_the_cache_is_bounded() -> None:
     finally:
         tracemalloc.stop()
     assert after - before < most * 1.5
+
+
+async def test_a_body_too_large_for_any_database_does_not_block_others(url: str) -> None:
+    async with open_sql_store(url, StoreOptions(ack_timeout=PATIENCE)) as store:
+        place, me = Place("c", WORKING, 0), store.me()
+        # The system gives memory when it is used, and this is not.
+        bodies = {"bad": bytes(1 << 31), "good": hub.Task(id="good").SerializeToString()}
+        changes = [
+            TaskChange(TaskRow(HERE, name, place, 1, 0, 0, me, body, None), (), None, by=me)
+            for name, body in bodies.items()
+        ]
+        async with asyncio.timeout(PATIENCE):
+            rejected, stored = await store.records.write(changes)
+        assert isinstance(rejected, A2AError)
+        assert rejected.reason is Reason.INTERNAL_ERROR
+        assert stored is None
+        assert ids(await pages(store)) == ["good"]

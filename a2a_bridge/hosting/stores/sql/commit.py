@@ -34,7 +34,7 @@ from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
 from a2a_bridge.hosting.stores.sql.database import Database, is_database_error
 from a2a_bridge.hosting.stores.sql.push import post_events
 from a2a_bridge.hosting.stores.sql.schema import bodies, segments, task_counts, tasks
-from a2a_bridge.hosting.stores.sql.statements import insert
+from a2a_bridge.hosting.stores.sql.statements import TooLargeError, insert
 from a2a_bridge.hosting.stores.text import storable
 
 log = logging.getLogger("a2a_bridge.store")
@@ -415,7 +415,8 @@ def _poison(error: BaseException) -> bool:
     """True if the database rejects the values, and always will."""
     # Some errors come from the drivers' cursors directly; they have the same names as SQLAlchemy's (PEP 249).
     names = {one.__name__ for one in type(error).__mro__}
-    return is_database_error(error) and (bool(names & _REJECTIONS) or _too_large(error))
+    rejected = bool(names & _REJECTIONS) or isinstance(error, TooLargeError)
+    return is_database_error(error) and (rejected or _too_large(error))
 
 
 def _is_deadlock(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 from sqlalchemy import Table
+from sqlalchemy.exc import SQLAlchemyError
 
 from a2a_bridge.hosting.stores.sql.schema import bodies, segments, task_counts, tasks
 
@@ -22,6 +23,8 @@ _MOST = 64
 #: the column that may be large, per table, and the bytes from which a row counts as large
 _CONTENT = {bodies.name: 1, segments.name: 3}
 _LARGE = 4096
+#: bytes of a value that both databases accept
+_LARGEST = 1_000_000_000
 
 #: a write names the version before it, so a row that another process has written is not changed
 _TAILS = {
@@ -42,6 +45,10 @@ _TAILS = {
 }
 
 
+class TooLargeError(SQLAlchemyError):
+    """A value that no database accepts. Drivers report one as if the database were lost, or as a defect."""
+
+
 def insert(
     driver: Any, mark: str, table: Table, rows: Sequence[Sequence[Any]], *, returning: str = ""
 ) -> list[Any]:
@@ -54,7 +61,10 @@ def insert(
     cursors = []
     column = _CONTENT.get(table.name)
     if column is not None and any(len(row[column]) > _LARGE for row in rows):
-        _insert_large(driver, mark, table, [row for row in rows if len(row[column]) > _LARGE])
+        large = [row for row in rows if len(row[column]) > _LARGE]
+        if any(len(row[column]) > _LARGEST for row in large):
+            raise TooLargeError(f"a row of {table.name} has more than {_LARGEST} bytes")
+        _insert_large(driver, mark, table, large)
         rows = [row for row in rows if len(row[column]) <= _LARGE]
     for start in range(0, len(rows), _MOST):
         some = rows[start : start + _MOST]
