@@ -11,7 +11,6 @@ import pytest
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Event, Run, recovery
-from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.hosting.late import LateStore, out_of_order
@@ -581,36 +580,3 @@ async def test_a_take_over_that_took_too_long_is_tried_again(
     assert (await talk.get(task.id)).status.state == FAILED
     await talk.close()
     lasting.gate.open()
-
-
-async def test_a_call_that_comes_while_a_task_is_taken_over_has_the_same_lease(store: LateStore) -> None:
-    lasting = Lasting("input-required")
-    task = await killed(lasting, store, resumes=False)
-    lasting.gate.open()
-    talk = Talk(ScriptedAgent(), store=store)
-    known = await store.get(Scope(), task.id)
-    taking = asyncio.create_task(talk.engine._sending.recover(Scope(), task.id, known))
-    await asyncio.sleep(0)  # it opens the task
-    assert (await talk.send("go on", task_id=task.id, message_id="m-2")).status.state == COMPLETED
-    assert await taking
-    await talk.rest()
-
-
-async def test_a_task_that_a_takeover_has_failed_is_not_canceled_after_that(store: LateStore) -> None:
-    lasting, cleaned = Lasting(), []
-    task = await killed(lasting, store, resumes=False)
-    lasting.gate.open()
-
-    async def cancel(run: Run) -> AsyncIterator[Event]:
-        cleaned.append(run.task_id)
-        yield run.status("canceled")
-
-    talk = Talk(agent_of(lasting.execute, cancel), store=store)
-    known = await store.get(Scope(), task.id)
-    taking = asyncio.create_task(talk.engine._sending.recover(Scope(), task.id, known))
-    await asyncio.sleep(0)  # it opens the task
-    with rejected(Reason.TASK_NOT_CANCELABLE):
-        await talk.cancel(task.id)
-    assert await taking
-    assert cleaned == []
-    await talk.rest()
