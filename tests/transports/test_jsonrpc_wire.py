@@ -50,6 +50,7 @@ def test_ids_that_are_none(token: str) -> None:
         b"\xef\xbb\xbf{}",
         b"[" * 100_000,
         b'{"a":' * 100_000,
+        b'{"jsonrpc":"2.0","id":1.5,"method":"M","params":{"a":' + b"[" * 600 + b"]" * 600 + b"}}",
     ],
 )
 def test_invalid_json(body: bytes) -> None:

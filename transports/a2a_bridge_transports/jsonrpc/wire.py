@@ -147,7 +147,10 @@ def _is_unicode(text: str) -> bool:
 
 def _token(value: object, body: bytes) -> bytes:
     if isinstance(value, float):  # a fraction, or an integer beyond 64 bits
-        value = cast("JsonObject", loads_exact(body))["id"]
+        try:
+            value = cast("JsonObject", loads_exact(body))["id"]
+        except JsonSyntaxError as error:  # it takes fewer levels than `loads`
+            raise MalformedRequestError(A2AError(Reason.PARSE_ERROR, str(error))) from None
     if isinstance(value, str) and (value.isascii() or _is_unicode(value)):
         token = dumps(value)
         if len(token) <= MAX_ID:
