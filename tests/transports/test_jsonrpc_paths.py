@@ -83,6 +83,15 @@ async def test_a_tenant_behind_the_path(path: str, given: str | None, found: str
         assert service.calls[0].request.tenant == found
 
 
+async def test_a_tenant_that_is_not_utf_8_is_rejected() -> None:
+    """Replaced bytes would make one tenant of several."""
+    service = Scripted()
+    async with hosting(service) as host:
+        answer = await ask(host, request("POST", "/%FF", rpc()))
+    assert answer.reason == "INVALID_REQUEST"
+    assert not service.calls
+
+
 async def test_two_tenants_are_rejected() -> None:
     service = Scripted()
     async with hosting(service) as host:

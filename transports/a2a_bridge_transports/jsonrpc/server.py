@@ -88,10 +88,14 @@ def _reject_notification(message: Any) -> None:
     raise missing_members_error(missing) if missing else wire.not_a_request()
 
 
-def _place(message: Any, tenant: str) -> None:
-    """Puts the tenant of the path into a request. Raises INVALID_PARAMS for a request that names another
-    one.
+def _place(message: Any, encoded: str) -> None:
+    """Puts the tenant of the path into a request. Raises INVALID_REQUEST if the path is not UTF-8,
+    INVALID_PARAMS for a request that names another tenant.
     """
+    try:
+        tenant = unquote(encoded, errors="strict")
+    except UnicodeDecodeError:
+        raise A2AError(Reason.INVALID_REQUEST, "the path is not UTF-8") from None
     if message.tenant and message.tenant != tenant:
         raise invalid_params("tenant", "is not the tenant in the path")
     message.tenant = tenant
@@ -114,10 +118,10 @@ class JsonRpcServer(ServerSide[Rows]):
 
     async def handle_below(self, request: Request) -> Reply | StreamReply:
         """Answers one POST to the URL followed by a tenant, the form that the SDK for Java uses."""
-        return await self.handle(request, unquote(request.path.rstrip("/").rpartition("/")[2]))
+        return await self.handle(request, request.path.rstrip("/").rpartition("/")[2])
 
     async def handle(self, request: Request, tenant: str = "") -> Reply | StreamReply:
-        """Answers one POST. tenant: from the path, if any; params may repeat it."""
+        """Answers one POST. tenant: from the path as sent, if any; params may repeat it."""
         table: Table[Rows] | None = None
         token = wire.NULL
         name = A_REQUEST
