@@ -146,6 +146,11 @@ class HttpStatusError(A2AError):
         self.headers = headers
 
 
+def error_status(error: A2AError, encoded: int) -> int:
+    """The HTTP status of an error whose form says `encoded`."""
+    return error.status if isinstance(error, HttpStatusError) else encoded
+
+
 def error_headers(error: A2AError) -> Headers:
     """Headers that belong to an error: Allow, Retry-After, WWW-Authenticate."""
     headers: Headers = error.headers if isinstance(error, HttpStatusError) else ()
@@ -158,11 +163,9 @@ def error_headers(error: A2AError) -> Headers:
 
 def reject(error: A2AError) -> Reply:
     """The response to a request without a binding, in the HTTP+JSON format of the newest version."""
-    form = KNOWN[0].forms[HTTP_JSON]
-    encoded = form.encode_error(error)
-    if isinstance(error, HttpStatusError):
-        return Reply(error.status, JSON + error.headers, dumps(with_status(encoded.body, error.status)))
-    return Reply(encoded.status, JSON, dumps(encoded.body))
+    encoded = KNOWN[0].forms[HTTP_JSON].encode_error(error)
+    status = error_status(error, encoded.status)
+    return Reply(status, JSON + error_headers(error), dumps(with_status(encoded.body, status)))
 
 
 def reject_logged(request: Request, error: A2AError) -> Reply:

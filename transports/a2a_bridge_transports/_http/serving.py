@@ -44,7 +44,6 @@ from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,
     ClientLeftError,
     Headers,
-    HttpStatusError,
     Request,
     StreamReply,
 )
@@ -277,11 +276,6 @@ async def _with_short_tasks(events: Events, longest: int) -> Events:
                 yield Event(short, event.id, event.gap)
             else:
                 yield event
-
-
-def error_status(error: A2AError, encoded: int) -> int:
-    """The HTTP status of an error whose form says `encoded`."""
-    return error.status if isinstance(error, HttpStatusError) else encoded
 
 
 @lru_cache(maxsize=1024)

@@ -26,6 +26,7 @@ from a2a_bridge_transports._http.exchange import (
     Request,
     StreamReply,
     error_headers,
+    error_status,
     not_allowed,
     not_found,
     with_status,
@@ -38,7 +39,6 @@ from a2a_bridge_transports._http.serving import (
     CallStream,
     ServerSide,
     Table,
-    error_status,
 )
 from a2a_bridge_transports.http_json import wire
 

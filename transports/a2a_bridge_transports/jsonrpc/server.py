@@ -32,6 +32,7 @@ from a2a_bridge_transports._http.exchange import (
     Request,
     StreamReply,
     error_headers,
+    error_status,
 )
 from a2a_bridge_transports._http.parameters import check_content_type, read_version
 from a2a_bridge_transports._http.rows import read_request, write_response
@@ -40,7 +41,6 @@ from a2a_bridge_transports._http.serving import (
     CallStream,
     ServerSide,
     Table,
-    error_status,
 )
 from a2a_bridge_transports.jsonrpc import wire
 
