@@ -67,6 +67,16 @@ async def test_invalid_urls(kind: str, url: str) -> None:
 
 
 @both
+@pytest.mark.parametrize("host", ["a..b", ".example.com", f"{'a' * 64}.example.com"])
+async def test_a_host_that_is_no_name(kind: str, host: str) -> None:
+    url = f"http://{host}/"
+    [streamed] = await subscribe(url, kind)
+    for error in (await failure(send(url, kind)), streamed):
+        assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
+        assert "idna" not in error.message
+
+
+@both
 async def test_host_and_port_are_enough(kind: str) -> None:
     async with hosting(Scripted()) as host:
         assert await send(str(host.address), kind) == reply()

@@ -48,6 +48,9 @@ SMALL_ANSWER = 4096
 #: the first frame of an HTTP/2 server, SETTINGS, as aiohttp quotes an invalid status line
 _HTTP_2 = re.compile(r"\\x00\\x00.{1,4}\\x04\\x00\\x00\\x00\\x00\\x00")
 
+_FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
+#: the same for a request; UnicodeError is that of the system's resolver for a host that is no name
+_REQUEST_FAILURES = (*_FAILURES, UnicodeError)
 _NOT_CONNECTED = (
     aiohttp.ConnectionTimeoutError,
     aiohttp.ClientHttpProxyError,
@@ -185,7 +188,7 @@ class Exchanger:
                 self._show_heads(response, body)
                 data = await self._read(response)
                 return Fetched(response.status, response.headers, data)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _REQUEST_FAILURES as error:
             _raise(error, "call", self._proxy(url), secure=url.scheme == "https")
 
     async def post_unread(
@@ -215,7 +218,7 @@ class Exchanger:
                 else:
                     response.close()  # the body is not needed
                 return Fetched(response.status, response.headers, b"")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _REQUEST_FAILURES as error:
             _raise(error, "call")
 
     @asynccontextmanager
@@ -240,7 +243,7 @@ class Exchanger:
                 timeout=limits,
                 proxy=self._proxy(url),
             )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _REQUEST_FAILURES as error:
             _raise(error, "call", self._proxy(url), secure=url.scheme == "https")
         self._show_heads(response, body)
         try:
@@ -252,7 +255,7 @@ class Exchanger:
         """The body of a response that is no stream."""
         try:
             return await self._read(response)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _FAILURES as error:
             _raise(error, "call")
 
     async def events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[list[sse.Event], None]:
@@ -276,7 +279,7 @@ class Exchanger:
             if not self._session.closed:
                 raise
             raise A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF) from None
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _FAILURES as error:
             _raise(error, "stream")
         if decoder.pending:
             raise _unavailable("the agent's stream ended in the middle of an event", "stream")
@@ -481,6 +484,9 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
         raise _unavailable(text, "connect") from error
     if isinstance(error, aiohttp.ClientConnectorError):
         text = f"no connection to the agent{through}: {_unconnected(error)}"
+        raise _unavailable(text, "connect") from error
+    if isinstance(error, UnicodeError):
+        text = f"no connection to the agent{through}: its host is not a valid name"
         raise _unavailable(text, "connect") from error
     if isinstance(error, _NOT_CONNECTED):
         raise _unavailable(f"no connection to the agent{through}: {error}", "connect") from error
