@@ -379,6 +379,7 @@ class _Served(AsgiRequest):
             except BaseException as error:
                 if self.left:
                     raise
+                self._timer.cancel()  # a keep-alive beside the error would begin a second response
                 failure = reply.fail(error)
                 await self._after_beat()
                 if self._head is None:
