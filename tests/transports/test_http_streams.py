@@ -153,6 +153,41 @@ async def test_silence_starts_the_stream_and_is_filled(asked: bytes) -> None:
 
 
 @both
+async def test_no_keep_alive_after_the_end(asked: bytes) -> None:
+    """It would be in the next answer. The writer may still wait for its reader when nothing is left to send."""
+    written: list[bytes] = []
+    ended = asyncio.Event()
+
+    class Unread(asyncio.Transport):
+        def get_write_buffer_size(self) -> int:
+            return 0
+
+        def get_extra_info(self, name: str, default: Any = None) -> Any:
+            return default
+
+        def is_closing(self) -> bool:
+            return False
+
+        def write(self, data: Any) -> None:
+            written.append(data)
+            if data.endswith(b"0\r\n\r\n"):
+                connection.pause_writing()
+                ended.set()
+
+    async with hosting(Scripted(), options=HostOptions(keep_alive=0.01)) as host:
+        connection = Connection(host)
+        connection.connection_made(Unread())
+        connection.data_received(asked)
+        async with asyncio.timeout(PATIENCE):
+            await ended.wait()
+            asyncio.get_running_loop().call_later(0.1, connection.resume_writing)
+            while connection.request is not None:  # noqa: ASYNC110  a connection has no event
+                await asyncio.sleep(0.001)
+        connection.connection_lost(None)
+    assert written[-1].endswith(b"0\r\n\r\n")
+
+
+@both
 async def test_an_error_after_silence_is_an_event(asked: bytes) -> None:
     go = asyncio.Event()
 

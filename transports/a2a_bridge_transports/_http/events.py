@@ -105,6 +105,9 @@ class EventWriter:
             if self._head is not None:
                 return failure.reply
             parts.append(failure.event)
+        finally:
+            # Now, because a keep-alive after the last chunk would be part of the next response.
+            self._timer.cancel()
         self._send(last=True)
         await self._drain()
         return None
@@ -128,10 +131,6 @@ class EventWriter:
             await self._connection.drain()
         finally:
             in_work.add(-waiting)
-
-    def release(self) -> None:
-        """Stops the timer."""
-        self._timer.cancel()
 
     def _start(self, *, gap: bool) -> None:
         head = self._head

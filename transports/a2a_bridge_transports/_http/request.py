@@ -238,7 +238,6 @@ class HostRequest(HoldsInWork):
                 try:
                     failure = await run_flushing(writer.run(reply), writer)
                 finally:
-                    writer.release()
                     await reply.source.aclose()
                 if failure is not None:
                     self._send(failure)
