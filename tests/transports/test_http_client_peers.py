@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from a2a_bridge.testing.probe import Probe
 from a2a_bridge_transports._http import session
 from a2a_bridge_transports._http.proxy import is_loopback
 from a2a_bridge_transports._http.session import KEEP_CONNECTION
+from tests.patience import PATIENCE
 from tests.transports.grpc_scene import hosting as hosting_grpc
 from tests.transports.http_peer import (
     EVENT,
@@ -88,6 +90,49 @@ async def test_a_connection_that_breaks(kind: str, data: bytes) -> None:
     async with peering(data) as peer:
         error = await failure(send(peer.url, kind))
     assert (error.reason, error.metadata["phase"], error.blame) == (Reason.UNAVAILABLE, "call", Blame.PEER)
+
+
+@both
+async def test_a_closed_client_is_not_used(kind: str) -> None:
+    async with hosting(Scripted()) as host:
+        async with dialling(f"http://{host.address}", kind) as service:
+            pass
+        stream = Client(service).subscribe_to_task(hub.SubscribeToTaskRequest(id="7"))
+        for call in (Client(service).send_message(REQUEST), anext(stream)):
+            error = await failure(call)
+            assert (error.reason, error.metadata, error.blame) == (
+                Reason.UNAVAILABLE,
+                {"phase": "connect"},
+                Blame.SELF,
+            )
+
+
+@both
+@pytest.mark.parametrize("data", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nabc"])
+async def test_closing_a_client_ends_its_calls(kind: str, data: bytes) -> None:
+    async with peering(data) as peer:
+        async with dialling(peer.url, kind, DialOptions(timeout=None)) as service:
+            call = asyncio.ensure_future(Client(service).send_message(REQUEST))
+            async with asyncio.timeout(PATIENCE):
+                while not peer.requests or (data and not service.exchanger._reading):  # type: ignore[attr-defined]  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+        async with asyncio.timeout(PATIENCE):
+            error = await failure(call)
+    assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.SELF)
+    assert error.metadata.get("phase") != "connect"
+
+
+@both
+async def test_closing_a_client_ends_its_streams(kind: str) -> None:
+    async with peering(sse(f"data: {result(kind, EVENT)}\n\n", end=False).removesuffix(b"<hang up>")) as peer:
+        async with dialling(peer.url, kind) as service:
+            stream = Client(service).subscribe_to_task(hub.SubscribeToTaskRequest(id="7"))
+            await anext(stream)
+            reading = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)  # until it reads
+        async with asyncio.timeout(PATIENCE):
+            error = await failure(reading)
+    assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.SELF)
 
 
 @both

@@ -48,9 +48,9 @@ SMALL_ANSWER = 4096
 #: the first frame of an HTTP/2 server, SETTINGS, as aiohttp quotes an invalid status line
 _HTTP_2 = re.compile(r"\\x00\\x00.{1,4}\\x04\\x00\\x00\\x00\\x00\\x00")
 
-_FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
-#: the same for a request; UnicodeError is that of the system's resolver for a host that is no name
-_REQUEST_FAILURES = (*_FAILURES, UnicodeError)
+#: UnicodeError is that of the system's resolver for a host that is no name, RuntimeError that of aiohttp for
+#: the use of a session or connection that this side has closed
+_FAILURES = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError, RuntimeError)
 _NOT_CONNECTED = (
     aiohttp.ConnectionTimeoutError,
     aiohttp.ClientHttpProxyError,
@@ -73,10 +73,12 @@ def url_of(address: str, tls: Any) -> str:
 
 
 @asynccontextmanager
-async def open_session(
+async def open_exchanger(
     options: DialOptions, resolver: AbstractResolver | None = None
-) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session, not connected yet. resolver: called for every connection, instead of the system's."""
+) -> AsyncIterator[Exchanger]:
+    """An exchanger over a session of its own, not connected yet. resolver: called for every connection,
+    instead of the system's.
+    """
     connector = aiohttp.TCPConnector(
         limit=0,
         keepalive_timeout=KEEP_CONNECTION,
@@ -93,8 +95,12 @@ async def open_session(
         max_line_size=64 * 1024,
         max_field_size=64 * 1024,
     )
-    async with session:
-        yield session
+    exchanger = Exchanger(session, options)
+    try:
+        async with session:
+            yield exchanger
+    finally:
+        exchanger.end_reads()
 
 
 def _context(tls: Any) -> ssl.SSLContext | bool:
@@ -147,7 +153,7 @@ class Checked(AbstractResolver):
 
 
 def build_resolver(resolve: Resolve | None) -> Checked | None:
-    """A resolver for `open_session` that calls `resolve`; None for the system's."""
+    """A resolver for `open_exchanger` that calls `resolve`; None for the system's."""
     return None if resolve is None else Checked(resolve)
 
 
@@ -158,6 +164,13 @@ class Exchanger:
         self._session = session
         self._options = options
         self._proxies: dict[tuple[str, str], URL | None] = {}
+        #: the responses that are being read
+        self._reading: set[aiohttp.ClientResponse] = set()
+
+    def end_reads(self) -> None:
+        """Ends the reads that wait. aiohttp lets the readers of a closed session wait for ever."""
+        for response in self._reading:
+            response.content.set_exception(aiohttp.ClientConnectionError("the session is closed"))
 
     def remaining_time(self, context: CallContext, default: float | None) -> float | None:
         """Seconds until the deadline; `default` without one. Raises DEADLINE_EXCEEDED if it has passed."""
@@ -175,6 +188,7 @@ class Exchanger:
         INVALID_AGENT_RESPONSE.
         """
         limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
+        answered = False
         try:
             async with self._session.request(
                 method,
@@ -185,11 +199,12 @@ class Exchanger:
                 timeout=limits,
                 proxy=self._proxy(url),
             ) as response:
+                answered = True
                 self._show_heads(response, body)
                 data = await self._read(response)
                 return Fetched(response.status, response.headers, data)
-        except _REQUEST_FAILURES as error:
-            _raise(error, "call", self._proxy(url), secure=url.scheme == "https")
+        except _FAILURES as error:
+            self._fail(error, "call", url, answered=answered)
 
     async def post_unread(
         self, url: URL, headers: Mapping[str, str], body: bytes, limit: float | None, resolver: Checked
@@ -213,13 +228,13 @@ class Exchanger:
                     and "Content-Encoding" not in response.headers
                 ):
                     # Only so that the connection can be reused. The response counts, even if this fails.
-                    with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                    with contextlib.suppress(*_FAILURES):
                         await response.read()
                 else:
                     response.close()  # the body is not needed
                 return Fetched(response.status, response.headers, b"")
-        except _REQUEST_FAILURES as error:
-            _raise(error, "call")
+        except _FAILURES as error:
+            self._fail(error, "call", answered=False)
 
     @asynccontextmanager
     async def stream(
@@ -243,8 +258,8 @@ class Exchanger:
                 timeout=limits,
                 proxy=self._proxy(url),
             )
-        except _REQUEST_FAILURES as error:
-            _raise(error, "call", self._proxy(url), secure=url.scheme == "https")
+        except _FAILURES as error:
+            self._fail(error, "call", url, answered=False)
         self._show_heads(response, body)
         try:
             yield response
@@ -256,7 +271,7 @@ class Exchanger:
         try:
             return await self._read(response)
         except _FAILURES as error:
-            _raise(error, "call")
+            self._fail(error, "call")
 
     async def events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[list[sse.Event], None]:
         """The events of a response, in groups as they arrive.
@@ -265,6 +280,7 @@ class Exchanger:
         """
         decoder = sse.Decoder(self._options.max_message)
         content = response.content
+        self._reading.add(response)
         try:
             while chunk := await content.readany():
                 if self._options.frame_observer is not None:
@@ -274,15 +290,30 @@ class Exchanger:
                     yield found
         except sse.EventTooLargeError as error:
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
-        except RuntimeError:
-            # aiohttp's error for reading from a connection that this side has closed.
-            if not self._session.closed:
-                raise
-            raise A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF) from None
         except _FAILURES as error:
-            _raise(error, "stream")
+            self._fail(error, "stream")
+        finally:
+            self._reading.discard(response)
         if decoder.pending:
             raise _unavailable("the agent's stream ended in the middle of an event", "stream")
+
+    def _fail(
+        self, error: Exception, phase: str, url: URL | None = None, *, answered: bool = True
+    ) -> NoReturn:
+        """Raises the A2AError for a failure of the session; see `_raise`. Runs inside `except`.
+
+        url: of the request, if the failure may be that of its connection. answered: a response has begun.
+        """
+        if self._session.closed:
+            if answered or not isinstance(error, RuntimeError):
+                raise A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF) from None
+            text, metadata = "this client is closed", {"phase": "connect"}
+            raise A2AError(Reason.UNAVAILABLE, text, metadata=metadata, blame=Blame.SELF) from None
+        if isinstance(error, RuntimeError) or (answered and isinstance(error, UnicodeError)):
+            raise error  # a defect
+        if url is None:
+            _raise(error, phase)
+        _raise(error, phase, self._proxy(url), secure=url.scheme == "https")
 
     def _proxy(self, url: URL) -> URL | None:
         """The proxy for a URL, determined once per origin. Raises UNAVAILABLE for an unusable one."""
@@ -300,13 +331,17 @@ class Exchanger:
         limit = self._options.max_message
         parts: list[bytes] = []
         size = 0
-        while chunk := await response.content.readany():
-            size += len(chunk)
-            if size > limit:
-                response.close()
-                text = f"the agent's answer is larger than {limit} bytes"
-                raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
-            parts.append(chunk)
+        self._reading.add(response)
+        try:
+            while chunk := await response.content.readany():
+                size += len(chunk)
+                if size > limit:
+                    response.close()
+                    text = f"the agent's answer is larger than {limit} bytes"
+                    raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+                parts.append(chunk)
+        finally:
+            self._reading.discard(response)
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         if self._options.frame_observer is not None and data:
             self._options.frame_observer(Frame(False, body=data))
@@ -391,8 +426,7 @@ async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
     """
     limit = DOCUMENT_TIME if options.timeout is None else min(options.timeout, DOCUMENT_TIME)
     resolver = build_resolver(options.resolve)
-    async with open_session(options, resolver) as session:
-        exchanger = Exchanger(session, options)
+    async with open_exchanger(options, resolver) as exchanger:
 
         async def fetch(url: str, headers: Mapping[str, str]) -> Fetched:
             sent = {**options.parameters, **headers}
@@ -416,8 +450,7 @@ async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
 async def open_exchange(options: DialOptions) -> AsyncIterator[Exchange]:
     """An Exchange with a session of its own."""
     resolver = build_resolver(options.resolve)
-    async with open_session(options, resolver) as session:
-        exchanger = Exchanger(session, options)
+    async with open_exchanger(options, resolver) as exchanger:
 
         async def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
             target = parse_url(url)
@@ -435,8 +468,7 @@ async def poster(options: DialOptions, resolve: Resolve | None = None) -> AsyncI
     """A Post with a session of its own. resolve: see bindings.http_post."""
     receiver = build_resolver(resolve)
     resolver = receiver or build_resolver(options.resolve)
-    async with open_session(options, resolver) as session:
-        exchanger = Exchanger(session, options)
+    async with open_exchanger(options, resolver) as exchanger:
 
         async def post(url: str, headers: Mapping[str, str], body: bytes) -> Fetched:
             target = parse_url(url)

@@ -26,7 +26,7 @@ from a2a_bridge_transports._http.parameters import begins_with_gap
 from a2a_bridge_transports._http.session import (
     Exchanger,
     build_resolver,
-    open_session,
+    open_exchanger,
     parse_url,
     redirect_error,
     text_of,
@@ -167,5 +167,5 @@ async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
     """A client side with a separate session."""
-    async with open_session(options, build_resolver(options.resolve)) as session:
-        yield JsonRpcClient(interface, dialect, options, Exchanger(session, options))
+    async with open_exchanger(options, build_resolver(options.resolve)) as exchanger:
+        yield JsonRpcClient(interface, dialect, options, exchanger)
