@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge_transports.grpc import BINDING
 from a2a_bridge_transports.grpc.redial import place_of
+from tests.patience import PATIENCE
 from tests.transports.grpc_scene import dialling, hosting
 
 REQUEST = hub.GetTaskRequest(id="t")
@@ -73,6 +75,29 @@ async def test_only_checked_addresses_are_dialled_and_looked_at_again_after_a_fa
                 assert (await client.get_task(REQUEST)).id == "two"
             finally:
                 await second.drain(0)
+
+
+async def test_a_client_that_is_closed_while_it_resolves_does_not_dial() -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        asked.set()
+        await go.wait()
+        return ["127.0.0.1"]
+
+    async with hosting(agent("one")) as host, asyncio.timeout(PATIENCE):
+        async with dialling(f"agent.example:{host.address.port}", resolve=resolve) as client:
+            call = asyncio.create_task(client.get_task(REQUEST))
+            await asked.wait()
+        go.set()
+        with pytest.raises(A2AError) as caught:
+            await call
+    error = caught.value
+    assert (error.reason, error.metadata, error.blame) == (
+        Reason.UNAVAILABLE,
+        {"phase": "connect"},
+        Blame.SELF,
+    )
 
 
 async def test_nothing_is_dialled_without_an_address() -> None:

@@ -57,6 +57,7 @@ from a2a_bridge_transports.grpc.wire import (
     Pairs,
     begins_with_gap,
     broken_error,
+    closed_error,
     describe_unconnected,
     error_reply,
     first_event,
@@ -257,9 +258,7 @@ class _Client:
         if method is None:
             raise A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
         if self._closed:
-            raise A2AError(
-                Reason.UNAVAILABLE, "this client is closed", metadata={"phase": "connect"}, blame=Blame.SELF
-            )
+            raise closed_error()
         request = add_tenant(call.request, self._tenant) if self._tenant else call.request
         row = method.row
         if row.extras.for_agent is not None:

@@ -19,6 +19,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
+from a2a_bridge_transports.grpc.wire import closed_error
 
 _NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")
 
@@ -53,6 +54,7 @@ class Redialled:
         self._client: Client | None = None
         self._target = ""
         self._stale = True
+        self._closed = False
         self._dialling = asyncio.Lock()
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
@@ -75,7 +77,8 @@ class Redialled:
             raise
 
     async def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connection. Calls that wait for addresses dial none."""
+        self._closed = True
         if self._client is not None:
             await self._client.close()
 
@@ -90,6 +93,8 @@ class Redialled:
         async with self._dialling:
             if self._client is None or self._stale:
                 target = await self._check()
+                if self._closed:
+                    raise closed_error()
                 if target != self._target or self._client is None:
                     former, self._client, self._target = self._client, self._make(target), target
                     if former is not None:

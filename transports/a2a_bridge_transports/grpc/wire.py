@@ -284,6 +284,12 @@ def broken_error(reply: ErrorReply[bytes]) -> A2AError | None:
     return error
 
 
+def closed_error() -> A2AError:
+    """UNAVAILABLE for a call of a client side that is closed: it is not sent."""
+    text, metadata = "this client is closed", {"phase": "connect"}
+    return A2AError(Reason.UNAVAILABLE, text, metadata=metadata, blame=Blame.SELF)
+
+
 def too_large(reply: ErrorReply[bytes]) -> A2AError | None:
     """The error for a message that gRPC itself rejected for its size, on either side; else None.
 
