@@ -343,6 +343,44 @@ async def test_a_caller_that_leaves_is_no_error(caplog: pytest.LogCaptureFixture
     assert left == ["a client left before its answer was complete"] * 6
 
 
+@pytest.mark.parametrize(
+    ("method", "headers", "starts"),
+    [
+        ("OPTIONS", {"access-control-request-method": "POST"}, True),
+        ("POST", {"content-type": "application/grpc"}, True),
+        ("POST", {"content-type": WEB}, True),
+        ("POST", {"content-type": WEB}, False),
+    ],
+)
+async def test_a_caller_that_leaves_before_an_error_is_none(
+    method: str, headers: dict[str, str], starts: bool
+) -> None:
+    """Servers raise OSError where a caller has left."""
+
+    async def start() -> None:
+        if not starts:
+            raise ValueError("no start")
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": framed(b"")}
+
+    async def send(_: Any) -> None:
+        raise ConnectionResetError
+
+    app = AsgiHost(HostOptions(), startup=start)
+    find("GRPC").mount(app, "", Scripted(), KNOWN)
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": SEND,
+        "query_string": b"",
+        "headers": [(b"host", b"x"), *((name.encode(), value.encode()) for name, value in headers.items())],
+    }
+    async with asyncio.timeout(PATIENCE):
+        await app(scope, receive, send)
+    assert not app.running
+
+
 def _options() -> Any:
     from a2a_bridge.bindings import DialOptions
 

@@ -231,7 +231,8 @@ class AsgiHost(Mounts):
         text = "the agent has not started; its log says why"
         rejection = A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
         request = _Served(self, scope, receive, send, *split(scope))
-        await request.reply(reject_logged(request, rejection))
+        with suppress(OSError):  # the client has left
+            await request.reply(reject_logged(request, rejection))
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -361,12 +362,10 @@ class _Served(AsgiRequest):
             body = b"" if self.method == "HEAD" else body
         if self._is_late:
             headers += self.last_headers()
-        try:
-            await self.send({"type": "http.response.start", "status": reply.status, "headers": headers})
-            await self.send({"type": "http.response.body", "body": body})
-        except OSError:  # how servers tell a writer that the client has left
-            self.left = True
-            raise
+        await self.put(
+            {"type": "http.response.start", "status": reply.status, "headers": headers},
+            {"type": "http.response.body", "body": body},
+        )
 
     async def _stream(self, reply: StreamReply) -> None:
         loop = asyncio.get_running_loop()
@@ -429,11 +428,8 @@ class _Served(AsgiRequest):
         try:
             if not self.started:
                 self.started = True
-                await self.send({"type": "http.response.start", "status": 200, "headers": self._head})
-            await self.send({"type": "http.response.body", "body": data, "more_body": more})
-        except OSError:
-            self.left = True
-            raise
+                await self.put({"type": "http.response.start", "status": 200, "headers": self._head})
+            await self.put({"type": "http.response.body", "body": data, "more_body": more})
         finally:
             self._sending = False
             self._last = asyncio.get_running_loop().time()

@@ -117,6 +117,15 @@ class AsgiRequest(HoldsInWork):
         """Sends `parts` and empties it."""
         raise NotImplementedError
 
+    async def put(self, *messages: Message) -> None:
+        """Sends messages of the response. Raises OSError if the client has left, as servers tell a writer."""
+        try:
+            for message in messages:
+                await self.send(message)
+        except OSError:
+            self.left = True
+            raise
+
     async def next_part(self) -> Message:
         """The next part of the body. Raises ClientLeftError; A2AError if a watched body is too slow."""
         self._reading = True

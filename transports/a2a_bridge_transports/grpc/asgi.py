@@ -169,8 +169,10 @@ class _Preflight(AsgiRequest):
             (b"access-control-allow-headers", b"*, authorization"),
             (b"access-control-max-age", b"86400"),
         ]
-        await self.send({"type": "http.response.start", "status": 204, "headers": headers})
-        await self.send({"type": "http.response.body", "body": b""})
+        await self.put(
+            {"type": "http.response.start", "status": 204, "headers": headers},
+            {"type": "http.response.body", "body": b""},
+        )
 
 
 class _Call(AsgiRequest):
@@ -364,18 +366,16 @@ class _Call(AsgiRequest):
         """Sends the response of a unary call."""
         kind = self._kind
         data = prefix.pack(0, len(message)) + message
-        try:
-            await self.send(self._start())
-            if kind.web:
-                data += _OK_FRAME
-                data = b64encode(data) if kind.text else data
-                await self.send({"type": "http.response.body", "body": data})
-                return
-            await self.send({"type": "http.response.body", "body": data, "more_body": False})
-            await self.send({"type": TRAILERS, "headers": [_OK], "more_trailers": False})
-        except OSError:
-            self.left = True
-            raise
+        if kind.web:
+            data += _OK_FRAME
+            data = b64encode(data) if kind.text else data
+            await self.put(self._start(), {"type": "http.response.body", "body": data})
+            return
+        await self.put(
+            self._start(),
+            {"type": "http.response.body", "body": data, "more_body": False},
+            {"type": TRAILERS, "headers": [_OK], "more_trailers": False},
+        )
 
     def take(self) -> bytes:
         parts, pack = self.parts, prefix.pack
@@ -386,37 +386,33 @@ class _Call(AsgiRequest):
 
     async def flush(self) -> None:
         data = self.take()
-        try:
-            if not self.started:
-                await self.send(self._start())
-            data = b64encode(data) if self._kind.text else data
-            await self.send({"type": "http.response.body", "body": data, "more_body": True})
-        except OSError:
-            self.left = True
-            raise
+        if not self.started:
+            await self.put(self._start())
+        data = b64encode(data) if self._kind.text else data
+        await self.put({"type": "http.response.body", "body": data, "more_body": True})
 
     async def _end(self, status: int, text: str, trailing: Trailing = ()) -> None:
         """Sends the status, after the written data."""
         trailers = status_headers(status, text) + (self._trailing or []) + headers_of_metadata(trailing)
         data = self.take() if self.parts else b""
-        try:
-            if not self.started:
-                await self.send(self._start())
-            if self._kind.web:
-                data += web_trailers(trailers)
-                data = b64encode(data) if self._kind.text else data
-                await self.send({"type": "http.response.body", "body": data})
-                return
-            await self.send({"type": "http.response.body", "body": data, "more_body": False})
-            await self.send({"type": TRAILERS, "headers": trailers, "more_trailers": False})
-        except OSError:
-            self.left = True
-            raise
+        if not self.started:
+            await self.put(self._start())
+        if self._kind.web:
+            data += web_trailers(trailers)
+            data = b64encode(data) if self._kind.text else data
+            await self.put({"type": "http.response.body", "body": data})
+            return
+        await self.put(
+            {"type": "http.response.body", "body": data, "more_body": False},
+            {"type": TRAILERS, "headers": trailers, "more_trailers": False},
+        )
 
     async def _reject_without_trailers(self) -> None:
         headers = [*self._kind.head, *status_headers(GrpcStatus.UNIMPLEMENTED, _NO_TRAILERS)]
-        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self.send({"type": "http.response.body", "body": b""})
+        await self.put(
+            {"type": "http.response.start", "status": 200, "headers": headers},
+            {"type": "http.response.body", "body": b""},
+        )
 
 
 def _only(frames: Unframer, body: bytes) -> bytes:
