@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
 
-from a2a_bridge.bindings import DialOptions, http_fetch
+from a2a_bridge.bindings import DialOptions, http_exchange, http_fetch, http_post
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -76,6 +77,30 @@ async def test_a_host_that_is_no_name(kind: str, host: str) -> None:
     for error in (await failure(send(url, kind)), streamed):
         assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
         assert "idna" not in error.message
+
+
+async def test_a_number_that_is_no_address() -> None:
+    """No connector resolves it, so that it is checked before."""
+
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        raise OSError("no such host")
+
+    options = DialOptions(resolve=resolve)
+    url = "http://999.999.999.999/"
+    async with (
+        http_fetch(options) as fetch,
+        http_exchange(options) as exchange,
+        http_post(options) as post,
+        http_post(DialOptions(), resolve) as post_unread,
+    ):
+        for call in (
+            fetch(url, {}),
+            exchange("GET", url, {}, None),
+            post(url, {}, b""),
+            post_unread(url, {}, b""),
+        ):
+            error = await failure(call)
+            assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
 
 
 @both

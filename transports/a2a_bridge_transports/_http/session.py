@@ -142,11 +142,14 @@ class Checked(AbstractResolver):
 
     async def check_literal(self, url: URL) -> None:
         """Checks a host that is an address, or a number that stands for one: connectors do not
-        resolve those.
+        resolve those. Raises UNAVAILABLE (phase=connect), and A2AError to reject it.
         """
         host = url.host or ""
         if ":" in host or host.replace(".", "").isdigit():
-            await self._resolve(host, url.port or 0)
+            try:
+                await self._resolve(host, url.port or 0)
+            except (OSError, UnicodeError) as error:
+                raise _unavailable(f"no connection to the agent: {host} is no address", "connect") from error
 
     async def close(self) -> None:
         """Nothing to close."""
