@@ -58,7 +58,14 @@ class Rule:
         if self.scopes and (principal is None or not principal.scopes.issuperset(self.scopes)):
             return False
         name = "" if principal is None else principal.name
-        return not self.principals or any(fnmatchcase(name, pattern) for pattern in self.principals)
+        return not self.principals or _fits(name, self.principals)
+
+
+def _fits(name: str, patterns: Collection[str]) -> bool:
+    """Whether a name fits one of the patterns. Of `fnmatch`, sets in brackets do not count: names may have
+    brackets, and a rule for such a name must not allow another one.
+    """
+    return any(fnmatchcase(name, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
 def authorise(rules: Sequence[Rule], agent: str = "") -> Middleware:
@@ -66,7 +73,7 @@ def authorise(rules: Sequence[Rule], agent: str = "") -> Middleware:
 
     agent: the name of the agent on a server with several.
     """
-    own = [one for one in rules if not one.agents or any(fnmatchcase(agent, name) for name in one.agents)]
+    own = [one for one in rules if not one.agents or _fits(agent, one.agents)]
 
     def wrap(service: Service) -> Service:
         return _Authorised(service, own) if rules else service

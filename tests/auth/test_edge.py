@@ -34,6 +34,7 @@ from a2a_bridge.auth import (
 )
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cards.select import select
+from a2a_bridge.core.call import Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -289,6 +290,13 @@ async def test_a_missing_scope_is_named_to_http_callers(edge: Edge) -> None:
         answer = await http.post(f"http://{server.http}/message:send", json=body, headers=head)
     assert answer.status_code == 403
     assert 'error="insufficient_scope", scope="send"' in answer.headers["www-authenticate"]
+
+
+def test_only_stars_and_question_marks_make_a_pattern_of_a_name() -> None:
+    rule = Rule(principals=("ci[1]", "bot-?"), agents=("*",))
+    assert rule.allows("GetTask", Principal("ci[1]"))
+    assert rule.allows("GetTask", Principal("bot-7"))
+    assert not rule.allows("GetTask", Principal("ci1"))
 
 
 def test_rules_name_operations_that_exist() -> None:
