@@ -197,7 +197,9 @@ class ApiKeys:
         self._parameter = header.lower()
         self._now = now
         self._clock = clock
-        self._known = _Known(file.read(), self._stamp(), clock())
+        # Before the keys, so that a change between the two is seen at the next look.
+        stamp = self._stamp()
+        self._known = _Known(file.read(), stamp, clock())
         self.parameters = frozenset({self._parameter})
         self.challenge = f'ApiKey realm="a2a", header="{header}"'
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_bridge.auth import ApiKeys, KeyFile
+from a2a_bridge.auth import ApiKeys, KeyFile, KeyRecord
 from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Principal
 
@@ -93,6 +93,25 @@ async def test_expired_and_revoked_keys(file: KeyFile) -> None:
     assert await rejection(keys, other.text) == "The API key is not valid"
     with pytest.raises(LookupError, match="no key 'nobody'"):
         file.revoke("nobody")
+
+
+class Overtaken(KeyFile):
+    """A key is revoked right after the file has been read for the first time."""
+
+    def read(self) -> dict[str, KeyRecord]:
+        found = super().read()
+        if not found["first"].revoked:
+            KeyFile(self.path).revoke("first")
+        return found
+
+
+async def test_a_change_while_the_file_is_read_for_the_first_time_counts(tmp_path: Path) -> None:
+    clock = Clock()
+    path = tmp_path / "overtaken.json"
+    text = KeyFile(path).create("first").text
+    keys = ApiKeys(Overtaken(path), clock=clock)
+    clock.now += 2
+    assert await rejection(keys, text) == "The API key is not valid"
 
 
 async def test_the_file_is_read_again_and_the_last_good_one_counts(
