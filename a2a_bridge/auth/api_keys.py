@@ -231,8 +231,9 @@ class ApiKeys:
         try:
             stamp = self._stamp()
             if stamp != known.stamp:
-                known.records, known.stamp, known.is_broken = self._file.read(), stamp, False
+                known.records, known.stamp = self._file.read(), stamp
                 _log.info("read %d API keys from %s", len(known.records), self._file.path)
+            known.is_broken = False
         except (OSError, ValueError) as error:
             if not known.is_broken:
                 _log.error(

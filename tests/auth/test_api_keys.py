@@ -131,6 +131,19 @@ async def test_the_file_is_read_again_and_the_last_good_one_counts(
             clock.now += 2
             assert await identified(keys, key.text) is not None
     assert [record.message.count("last good") for record in caplog.records] == [1]
+    # It comes back as it was, and is lost once more.
+    file.path.write_bytes(good)
+    clock.now += 2
+    away = file.path.with_name("away")
+    for _ in range(2):
+        assert await identified(keys, key.text) is not None
+        file.path.rename(away)
+        with caplog.at_level(logging.ERROR, "a2a_bridge.auth"):
+            clock.now += 2
+            assert await identified(keys, key.text) is not None
+        away.rename(file.path)
+        clock.now += 2
+    assert len(caplog.records) == 3
     file.path.write_bytes(good)
     file.revoke("new")
     clock.now += 2
