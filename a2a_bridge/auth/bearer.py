@@ -130,6 +130,7 @@ class BearerTokens:
             return None
         if len(entries_of(header)) > 1 or len(token) > _LONGEST or not token.isascii():
             raise self._rejection("not one token")
+        self._keys.refresh()
         # The digest of it, so that a dump of the memory has no tokens.
         name = hashlib.sha256(token.encode()).digest()
         known = self._verified.get(name)

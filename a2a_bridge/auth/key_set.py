@@ -2,8 +2,9 @@
 
 Rules:
 1. The last good keys count while the provider is down or sends nonsense.
-2. Keys are read again after `REFRESH` seconds, beside the calls; for an unknown key id at once, but at most
-   once in `UNKNOWN_INTERVAL` seconds, so that callers cannot make us ask the provider as often as they like.
+2. Keys are read again after `REFRESH` seconds, or `_RETRY` after a failure, beside the calls; for an unknown
+   key id at once, but at most once in `UNKNOWN_INTERVAL` seconds. So callers cannot make us ask the provider
+   as often as they like.
 3. The operator named the issuer or the URL of the keys; for a `jwks_uri` see `a2a_bridge.discovery`.
 """
 
@@ -29,7 +30,7 @@ _log = logging.getLogger("a2a_bridge.auth")
 REFRESH = 300.0
 #: seconds between two requests because of unknown key ids
 UNKNOWN_INTERVAL = 60.0
-#: seconds between two attempts while no keys are known
+#: seconds between two attempts while the keys cannot be read
 _RETRY = 2.0
 #: keys of one set
 _MOST_KEYS = 100
@@ -67,7 +68,6 @@ class KeySetSource:
         #: grows with each change of the keys; what was verified with older keys is verified again
         self.generation = 0
         self._raw = b""
-        self._read_at: float | None = None
         self._tried_at: float | None = None
         self._asked_unknown: float | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -78,21 +78,28 @@ class KeySetSource:
 
         Raises UNAVAILABLE while no keys are known.
         """
-        now = self._clock()
+        self.refresh()
         if not self._keys:
-            if self._tried_at is None or now - self._tried_at >= _RETRY or self._reading is not None:
+            if self._reading is not None:
                 await self._read()
             if not self._keys:
                 text = "The keys of the identity provider are not available"
                 raise A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=_RETRY)
-        elif self._read_at is None or now - self._read_at >= REFRESH:
-            self._start_reading()
+        now = self._clock()
         found = self._select(kid, usable)
         if not found and (self._asked_unknown is None or now - self._asked_unknown >= UNKNOWN_INTERVAL):
             self._asked_unknown = now
             await self._read()
             found = self._select(kid, usable)
         return found
+
+    def refresh(self) -> None:
+        """Begins to read the keys again if it is time for that; does not wait. For every call, also one that
+        needs no key: its caller may be the only one, and its key may have been withdrawn.
+        """
+        pause = _RETRY if self._is_failing or not self._keys else REFRESH
+        if self._tried_at is None or self._clock() - self._tried_at >= pause:
+            self._start_reading()
 
     async def open(self) -> None:
         """Reads the keys for the first time. A failure is logged, and tried again by calls."""
@@ -132,7 +139,6 @@ class KeySetSource:
             elif self._is_failing:
                 _log.info("the keys of %s can be read again", self._issuer)
             self._is_failing = False
-            self._read_at = self._clock()
         except (A2AError, OSError, ValueError) as error:
             if not self._is_failing:
                 also = "the last good ones count" if self._keys else "no signature can be checked"

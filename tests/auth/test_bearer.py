@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import json
@@ -13,10 +14,12 @@ import pytest
 from joserfc import jws
 
 from a2a_bridge.auth import BearerTokens, KeySetSource
+from a2a_bridge.auth.key_set import REFRESH
 from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Joined, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running
+from tests.patience import PATIENCE
 
 
 class Clock:
@@ -40,6 +43,12 @@ def tokens_of(provider: Provider, clock: Any = time.monotonic, **options: Any) -
 
 async def identified(tokens: BearerTokens, token: str) -> Principal | None:
     return await tokens.identify(Presented({"authorization": f"Bearer {token}"}))
+
+
+async def keys_are_read() -> None:
+    """Waits for the keys that are being read."""
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(one for one in asyncio.all_tasks() if one.get_name() == "read JWKS"))
 
 
 async def is_rejected(tokens: BearerTokens, token: str) -> bool:
@@ -221,6 +230,31 @@ async def test_rotation(provider: Provider) -> None:
     clock.now += 61
     assert not await is_rejected(tokens, provider.token())
     assert await is_rejected(tokens, before)
+
+
+async def test_a_remembered_token_ends_with_its_key_without_other_callers(provider: Provider) -> None:
+    clock = Clock()
+    tokens = tokens_of(provider, clock)
+    token = provider.token()
+    assert not await is_rejected(tokens, token)
+    provider.keys = [new_key()]
+    clock.now += REFRESH
+    await identified(tokens, token)  # the keys are read beside this call
+    await keys_are_read()
+    assert await is_rejected(tokens, token)
+
+
+async def test_a_provider_that_is_down_is_not_asked_by_each_call(provider: Provider) -> None:
+    clock = Clock()
+    tokens = tokens_of(provider, clock)
+    assert not await is_rejected(tokens, provider.token())
+    provider.answers = {"/keys": (500, b"")}
+    provider.asked.clear()
+    clock.now += REFRESH
+    for number in range(5):
+        assert not await is_rejected(tokens, provider.token(sub=f"s{number}"))
+        await keys_are_read()
+    assert provider.asked.count("/keys") == 1
 
 
 async def test_unknown_ids_do_not_ask_the_provider_each_time(provider: Provider) -> None:
