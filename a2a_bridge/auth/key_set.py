@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.extras import load
 from a2a_bridge.discovery import endpoint, fetch, json_object
-from a2a_bridge.signing.keys import SMALLEST_RSA
+from a2a_bridge.signing.keys import ALGORITHMS, SMALLEST_RSA, suits
 
 _log = logging.getLogger("a2a_bridge.auth")
 
@@ -167,10 +167,8 @@ class KeySetSource:
         return tuple(keys)
 
     def _key(self, row: Any) -> Any:
-        """A public key of an accepted kind; None for any other: sets have keys for other purposes, too."""
+        """A public key that verifies signatures; None for any other: sets have keys for other uses, too."""
         if not isinstance(row, dict) or row.get("kty") not in ("RSA", "EC", "OKP"):
-            return None
-        if row.get("use", "sig") != "sig" or "verify" not in row.get("key_ops", ["verify"]):
             return None
         try:
             with warnings.catch_warnings():
@@ -180,8 +178,7 @@ class KeySetSource:
                 _log.warning(
                     "a key of %s is not used: RSA with less than %d bits", self._issuer, SMALLEST_RSA
                 )
-                return None
+            return key if any(suits(key, algorithm) for algorithm in ALGORITHMS) else None
         except Exception as error:  # noqa: BLE001  the library reports bad keys with many exceptions
             _log.warning("a key of %s is not used: %s", self._issuer, type(error).__name__)
             return None
-        return key

@@ -308,6 +308,8 @@ async def test_a_provider_that_lies(provider: Provider, answer: bytes) -> None:
         {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"},
         {"kty": "XX"},
         {"kty": "RSA", "n": "AQAB", "e": "AQAB"},
+        {"kty": "EC", "key_ops": None},
+        {"kty": "EC", "key_ops": 5},
         "text",
     ],
     ids=str,
