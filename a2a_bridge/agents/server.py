@@ -177,7 +177,7 @@ class Agents:
         member.grace = grace
         member.leaving.set()
         if member.task is not None:
-            if not member.served.is_set():  # it may wait for hosts that never start
+            if member.server is None:  # it may wait for hosts that never start, or for an agent that is lost
                 member.task.cancel()
             await asyncio.wait({member.task})
             if not member.task.cancelled() and (error := member.task.exception()) is not None:

@@ -292,6 +292,27 @@ async def test_an_agent_that_cannot_be_reached_at_the_start_is_tried_again(
     ]
 
 
+async def test_an_agent_that_is_still_tried_again_does_not_hold_its_removal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("a2a_bridge.agents.server._FIRST_PAUSE", 0.01)
+    attempts, hanging = 0, asyncio.Event()
+
+    @asynccontextmanager
+    async def opening(_: Shared) -> AsyncIterator[Any]:
+        nonlocal attempts
+        attempts += 1
+        if attempts > 1:
+            hanging.set()
+            await asyncio.Event().wait()
+        raise A2AError(Reason.UNAVAILABLE, "refused the connection")
+        yield
+
+    async with asyncio.timeout(PATIENCE), serve_agents([AgentEntry("late", opening)]) as server:
+        await hanging.wait()
+        await server.remove("late", 0)
+
+
 async def test_a_slow_agent_does_not_hold_the_start(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
