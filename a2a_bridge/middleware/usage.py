@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -153,8 +154,9 @@ class _Counted:
                 async for event in events:
                     yield event
             failed = False
-        except GeneratorExit:
-            # Callers usually hang up on streams of long tasks: that is not a failure.
+        except (GeneratorExit, CancelledError):
+            # Callers usually hang up on streams of long tasks: that is not a failure. The stream is closed
+            # then, or cancelled if it waits for an event.
             failed = False
             raise
         finally:

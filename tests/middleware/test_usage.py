@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from typing import Any
 
@@ -12,7 +13,7 @@ from a2a_bridge.core.call import CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.middleware import Usage, usage
 from a2a_bridge.middleware.usage import OTHERS, counts_of
-from a2a_bridge.testing.probe import Probe, answering, yielding
+from a2a_bridge.testing.probe import Probe, answering, holding, yielding
 from tests.middleware.scene import TASK, ask, get, subscribe
 
 OLD = Origin("JSONRPC", "0.3")
@@ -121,6 +122,19 @@ async def test_a_caller_that_hangs_up_on_a_stream_has_not_failed(probe: Probe) -
     table = Usage()
     async with aclosing(usage(table)(probe).stream(subscribe(caller("a")))) as events:
         assert (await anext(events)).message == TASK
+    assert [(one.calls, one.errors) for one in table] == [(1, 0)]
+
+
+async def test_neither_has_one_that_hangs_up_while_it_waits_for_an_event(probe: Probe) -> None:
+    probe.on_stream = holding(TASK)
+    table = Usage()
+    async with aclosing(usage(table)(probe).stream(subscribe(caller("a")))) as events:
+        await anext(events)
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)  # so that it waits
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
     assert [(one.calls, one.errors) for one in table] == [(1, 0)]
 
 
