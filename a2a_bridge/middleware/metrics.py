@@ -114,12 +114,17 @@ def label(agent: str) -> str:
 
 
 def merge(metrics: Iterable[Metric]) -> list[Metric]:
-    """Metrics of several sources, each name once with all its samples."""
+    """Metrics of several sources, each name once with all its samples. Of two samples with the same labels
+    the last counts: an agent that is replaced and its successor are both there for a moment.
+    """
     found: dict[str, Metric] = {}
+    samples: dict[str, dict[object, Any]] = {}
     for metric in metrics:
-        known = found.setdefault(metric.name, metric)
-        if known is not metric:
-            known.samples.extend(metric.samples)
+        found.setdefault(metric.name, metric)
+        labelled = samples.setdefault(metric.name, {})
+        labelled.update({(one.name, frozenset(one.labels.items())): one for one in metric.samples})
+    for name, metric in found.items():
+        metric.samples = list(samples[name].values())
     return list(found.values())
 
 

@@ -15,7 +15,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import Unary
-from a2a_bridge.middleware.metrics import Metrics, merge
+from a2a_bridge.middleware.metrics import Gather, Metrics, merge
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from tests.middleware.scene import TASK, ask, get, send, subscribe
@@ -149,6 +149,24 @@ async def test_gauges_are_read_at_each_scrape_and_a_broken_one_hides_no_other(
     stop()
     _, text = await metrics.exposition()
     assert "a2a_bridge_level" not in text.decode()
+
+
+async def test_an_agent_and_its_successor_have_one_sample_together() -> None:
+    metrics = Metrics()
+
+    def reading(value: float) -> Gather:
+        async def read() -> list[Metric]:
+            found = GaugeMetricFamily("a2a_bridge_level", "A level.", labels=("agent",))
+            found.add_metric(("Weather",), value)
+            return [found]
+
+        return read
+
+    metrics.watch(reading(1.0))
+    metrics.watch(reading(2.0))
+    _, text = await metrics.exposition()
+    samples = [line for line in text.decode().splitlines() if line.startswith("a2a_bridge_level")]
+    assert samples == ['a2a_bridge_level{agent="Weather"} 2.0']
 
 
 async def test_a_registry_of_the_application_is_used_and_scrapers_choose_the_format() -> None:
