@@ -409,38 +409,6 @@ async def test_silence_is_filled(kind: str) -> None:
         await stream.aclose()
 
 
-@pytest.mark.parametrize("path", ["/", "/message:stream"])
-async def test_no_keep_alive_after_an_error(path: str) -> None:
-    """Its head would be a second one. A server may take long to send the error to a slow client."""
-
-    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        raise A2AError(Reason.TASK_NOT_FOUND)
-        yield
-
-    heads: list[Any] = []
-    sendable = asyncio.Event()
-    data = json.dumps(STREAM if path == "/" else {"message": MESSAGE}).encode()
-    messages: asyncio.Queue[Any] = asyncio.Queue()
-    messages.put_nowait({"type": "http.request", "body": data})
-
-    async def put(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            heads.append(message["status"])
-            asyncio.get_running_loop().call_later(0.1, sendable.set)
-            await sendable.wait()
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": path,
-        "query_string": b"",
-        "headers": [(b"host", b"x"), (b"content-type", b"application/json"), (b"a2a-version", b"1.0")],
-    }
-    async with asyncio.timeout(PATIENCE):
-        await application(Scripted(on_stream=script), HostOptions(keep_alive=0.01))(scope, messages.get, put)
-    assert len(heads) == 1
-
-
 async def test_an_endless_producer_does_not_starve_other_calls() -> None:
     async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         while True:
