@@ -43,7 +43,7 @@ from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.errors import DecodeError, Irregular, Violation
 from a2a_bridge.codec.inspect import findings
 from a2a_bridge.codec.long_texts import LONG, LongText, LongTextError, assign, is_text, without_long_texts
-from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, MessagePlan, plan_of
+from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, MessagePlan, plan_of, variants
 from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.structs import rounded
 from a2a_bridge.codec.text import Json, loads
@@ -415,8 +415,3 @@ class _Generator:
     def utf8(self, name: str) -> None:
         with self.source.block(f"if not {name}.isascii():"):
             self.source.line(f'{name} = {name}.encode().decode("latin-1")')
-
-
-def variants(plan: MessagePlan) -> dict[str, FieldPlan]:
-    """The fields of a message by all their accepted JSON names."""
-    return {field.name: field for field in plan.fields} | {field.json_name: field for field in plan.fields}

@@ -13,7 +13,7 @@ from typing import Any
 
 from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.errors import Irregular
-from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan
+from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, variants
 from a2a_bridge.codec.text import Json
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
@@ -73,7 +73,7 @@ def _inspect(field: FieldPlan, value: Json, path: str, levels: int) -> Iterator[
 
 
 def _members(plan: MessagePlan, tree: dict[str, Any], path: str, levels: int) -> Iterator[Finding]:
-    names = {field.name: field for field in plan.fields} | {field.json_name: field for field in plan.fields}
+    names = variants(plan)
     encoded_as: dict[str, str] = {}
     oneofs: dict[str, str] = {}
     for name, value in tree.items():

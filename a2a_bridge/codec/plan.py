@@ -219,6 +219,11 @@ def _enum(descriptor: EnumDescriptor) -> EnumPlan:
     return EnumPlan({value.name: value.number for value in values}, names)
 
 
+def variants(plan: MessagePlan) -> dict[str, FieldPlan]:
+    """The fields of a message by all their accepted JSON names."""
+    return {field.name: field for field in plan.fields} | {field.json_name: field for field in plan.fields}
+
+
 def is_repeated(descriptor: Any) -> bool:
     """Whether a field holds a list."""
     # `label` is deprecated from protobuf 6 on and warns; `is_repeated` does not exist before.

@@ -18,7 +18,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from a2a_bridge.codec.budget import json_bound
 from a2a_bridge.codec.meter import spend
-from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, plan_of
+from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, plan_of, variants
 from a2a_bridge.codec.text import Json, JsonObject, dumps, loads
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, tag
 
@@ -52,7 +52,7 @@ def restore_members(plan: MessagePlan, message: Message, tree: JsonObject) -> Js
             spend(json_bound(text))
             found: Any = loads(text)
             # Names that have a field are of an older release, which stored the message.
-            known = _known(plan)
+            known = variants(plan)
             tree |= {name: value for name, value in found.items() if name not in known}
     for field, place, one in _inside(plan, message):
         below = tree[field.json_name]
@@ -72,10 +72,6 @@ def drop_members(message: Message) -> None:
     for one, raw_bytes in others:
         if raw_bytes:
             one.MergeFromString(raw_bytes)
-
-
-def _known(plan: MessagePlan) -> set[str]:
-    return {name for field in plan.fields for name in (field.name, field.json_name)}
 
 
 def _messages(plan: MessagePlan, message: Any) -> Iterator[Any]:

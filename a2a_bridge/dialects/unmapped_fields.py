@@ -19,8 +19,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import JsonObject, dumps_ascii
-from a2a_bridge.codec.decode import variants
-from a2a_bridge.codec.plan import FieldKind, MessagePlan, is_repeated, plan_of
+from a2a_bridge.codec.plan import FieldKind, MessagePlan, is_repeated, plan_of, variants
 from a2a_bridge.codec.unknown import bytes_of
 from a2a_bridge.dialects.scalars import round_integers
 from a2a_bridge.dialects.unmapped import (
