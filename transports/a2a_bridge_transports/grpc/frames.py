@@ -108,11 +108,6 @@ class Unframer:
         return message
 
 
-def frame_message(message: bytes, flags: int = 0) -> bytes:
-    """A message with its prefix."""
-    return prefix.pack(flags, len(message)) + message
-
-
 def timeout_of(text: bytes) -> float:
     """The seconds in a value of `grpc-timeout`. Raises FrameError."""
     found = _TIMEOUT.fullmatch(text)
@@ -155,7 +150,8 @@ def status_headers(status: int, text: str) -> Headers:
 
 def web_trailers(headers: Headers) -> bytes:
     """Trailers as the last frame of a gRPC-Web body."""
-    return frame_message(b"".join([name + b": " + value + b"\r\n" for name, value in headers]), TRAILERS)
+    block = b"".join([name + b": " + value + b"\r\n" for name, value in headers])
+    return prefix.pack(TRAILERS, len(block)) + block
 
 
 def from_web_text(data: bytes) -> bytes:
