@@ -168,7 +168,7 @@ class AsgiRequest(HoldsInWork):
         return body
 
     async def write(self, data: bytes) -> None:
-        """Writes a message of a stream; see the rules above."""
+        """Writes a message of a stream; see `batches`."""
         parts = self.parts
         if not parts:
             self._began = monotonic()

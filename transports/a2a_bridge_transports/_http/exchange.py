@@ -111,7 +111,7 @@ class StreamReply(ABC):
 
     @abstractmethod
     def encode(self, event: Event) -> bytes:
-        """The bytes of one event in the stream; awaitable if the event is long."""
+        """The bytes of one event in the stream. Raises LengthyError within a budget (codec.meter)."""
 
     @abstractmethod
     def headers(self, *, gap: bool) -> Headers:

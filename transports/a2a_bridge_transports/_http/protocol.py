@@ -60,7 +60,7 @@ class Answering(Protocol):
     task: asyncio.Task[Any] | None
 
     async def answer(self) -> None:
-        """Writes the response, and calls `Connection.answered`."""
+        """Writes the response, and calls `Connection.on_answered`."""
         ...
 
     def body_came(self) -> None:
