@@ -144,8 +144,8 @@ class Resolver:
             headers |= entry.validators
         reply = await self._fetch(location, headers)
         if reply.status == 304 and entry is not None:
-            if self._check is not None:  # its keys may have changed
-                await self._check_body(entry.body, location)
+            if self._check is not None:  # its keys may have changed, and with them what may be read
+                entry.card = parse_bytes(await self._check_body(entry.body, location), location)
             entry.fresh_until = self._clock() + _max_age(reply.headers)
             return entry.card, entry.profile
         if reply.status in (401, 403):

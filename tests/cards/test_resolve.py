@@ -218,6 +218,20 @@ async def test_renewing_one_card_forgets_no_other() -> None:
     assert set(resolver._entries) == {host + WELL_KNOWN for host in hosts}
 
 
+async def test_of_an_unchanged_document_what_is_covered_now_is_read() -> None:
+    covered = card("all of it")
+
+    async def check(_raw: bytes, _location: str) -> bytes:
+        return covered
+
+    web = Web({HERE: page(etag='"1"')})
+    resolver = web.resolver(check=check)
+    assert (await resolver.resolve("http://a.example")).name == "all of it"
+    covered = card("a part of it")  # the key that covers all of it has expired
+    web.pages[HERE] = Fetched(304, {}, b"")
+    assert (await resolver.resolve("http://a.example")).name == "a part of it"
+
+
 async def test_a_failure_keeps_the_cached_card() -> None:
     web = Web({HERE: page(etag='"1"')})
     resolver = web.resolver()
