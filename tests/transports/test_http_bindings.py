@@ -265,6 +265,16 @@ async def test_reply_parameters_are_headers(binding: Variant) -> None:
 
 
 @both
+async def test_each_401_has_a_challenge(binding: Variant) -> None:
+    async def deny(_: Call[Any, Any]) -> Any:
+        raise A2AError(Reason.UNAUTHENTICATED)
+
+    async with hosting(Scripted(on_unary=deny)) as host:
+        denied = await ask(host, binding.get("7"))
+    assert (denied.status, denied.headers["www-authenticate"]) == (401, 'Bearer realm="a2a"')
+
+
+@both
 @pytest.mark.parametrize("bad", [{"x": "a\r\nb"}, {"x": "\0"}, {"a b": "c"}, {"content-length": "5"}])
 @pytest.mark.parametrize("failing", [False, True])
 async def test_reply_parameters_that_cannot_be(

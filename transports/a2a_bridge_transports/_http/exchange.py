@@ -151,11 +151,20 @@ def error_status(error: A2AError, encoded: int) -> int:
     return error.status if isinstance(error, HttpStatusError) else encoded
 
 
-def error_headers(error: A2AError) -> Headers:
-    """Headers that belong to an error: Allow, Retry-After, WWW-Authenticate."""
+#: of an error by middleware of the application or by an agent that names none: a 401 must have a challenge
+#: (RFC 9110, 15.5.2)
+_CHALLENGE: Headers = (("WWW-Authenticate", 'Bearer realm="a2a"'),)
+
+
+def error_headers(error: A2AError, given: Headers = ()) -> Headers:
+    """Headers that belong to an error: Allow, Retry-After, WWW-Authenticate. given: the response has them."""
     headers: Headers = error.headers if isinstance(error, HttpStatusError) else ()
     if isinstance(error, UnauthenticatedError | ScopeMissingError):
         headers += tuple(("WWW-Authenticate", challenge) for challenge in error.challenges)
+    elif error.reason is Reason.UNAUTHENTICATED and not any(
+        name.lower() == "www-authenticate" for name, _ in given
+    ):
+        headers += _CHALLENGE
     if error.retry_after is not None:
         headers += (("Retry-After", str(max(0, math.ceil(error.retry_after)))),)
     return headers

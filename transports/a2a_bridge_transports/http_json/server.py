@@ -123,7 +123,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         except A2AError as worse:
             error, parameters = worse, ()
         encoded = table.form.encode_error(error)
-        headers = _media(request, table) + error_headers(error) + parameters
+        headers = _media(request, table) + error_headers(error, parameters) + parameters
         status = error_status(error, encoded.status)
         body = dumps(with_status(encoded.body, status))
         sent_bytes[HTTP_JSON.name] += len(body)

@@ -232,7 +232,7 @@ class JsonRpcServer(ServerSide[Rows]):
             error, parameters = worse, ()
         encoded = table.form.encode_error(error)
         status = error_status(error, encoded.status)
-        headers = error_headers(error) + parameters
+        headers = error_headers(error, parameters) + parameters
         shape = table.form.shape_error
         body = wire.error(token, encoded.body if shape is None else shape(encoded.body, request.parameters()))
         sent_bytes[JSONRPC.name] += len(body)
