@@ -85,34 +85,43 @@ class _Changes:
 
     def entries(self, flags: Any) -> list[AgentEntry]:
         """The agents at the start. Raises typer.BadParameter."""
-        return [self._entry(flags, name) for name in flags.agents]
+        found = []
+        for name in flags.agents:
+            entry, self._open[name] = self._entry(flags, name)
+            found.append(entry)
+        return found
 
     async def apply(self, _old: Any, new: Any) -> None:
         """Adds, replaces and removes agents. Raises the errors of `Agents.add`."""
         server = self.server
         assert server is not None  # noqa: S101  set before the first change
+        same = {name for name, one in self._open.items() if name in new.agents and one.key == _key(new, name)}
+        # All before the first change: a file that is not valid changes nothing.
+        made = {name: self._entry(new, name) for name in new.agents if name not in same}
         for name in [name for name in self._open if name not in new.agents]:
             del self._open[name]
             await server.remove(name, self._grace)
         for name, settings in new.agents.items():
             before = self._open.get(name)
-            if before is not None and before.key == _key(new, name):
+            if before is not None and name in same:
                 before.limits.change(limits_of(flags_of(new, settings)))
                 continue
-            entry = self._entry(new, name)
+            entry, opened = made[name]
             if before is not None and self._kind.overlaps(flags_of(new, settings), settings):
                 await server.replace(entry, self._grace)
-                continue
-            if before is not None:
-                await server.remove(name, self._grace)
-            await server.add(entry)
+            else:
+                if before is not None:
+                    del self._open[name]
+                    await server.remove(name, self._grace)
+                await server.add(entry)
+            # Only now: an agent that could not be opened is tried again with the next file.
+            self._open[name] = opened
 
-    def _entry(self, flags: Any, name: str) -> AgentEntry:
+    def _entry(self, flags: Any, name: str) -> tuple[AgentEntry, _Open]:
         settings, only = flags.agents[name], len(flags.agents) == 1
         names = (settings.host.lower(),) if settings.host else ()
         entry, limits = self._kind.entry(name, settings, flags_of(flags, settings), names, only, self._launch)
-        self._open[name] = _Open(_key(flags, name), limits)
-        return entry
+        return entry, _Open(_key(flags, name), limits)
 
 
 def _key(flags: Any, name: str) -> object:

@@ -6,15 +6,19 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc.aio
 import httpx
 import pytest
+import typer
 
 from a2a_bridge import connect, interface
 from a2a_bridge.bindings import DialOptions
+from a2a_bridge.cli import agents as changing
 from a2a_bridge.core.errors import A2AError, Reason
 from tests.cli.commands import ANY_PORT, FILES, Running, command, logged, serving
 from tests.patience import PATIENCE
@@ -132,6 +136,53 @@ async def test_agents_change_with_the_file(folder: Path) -> None:
             done = await running.ended()
     assert done.code == 0
     assert "agent blue cannot be reached, it is tried again" in done.err
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One agent of a file. fails: "made" or "opened"; empty: it can be served."""
+
+    fails: str = ""
+    host: str = ""
+    given: frozenset[str] = frozenset()
+    max_calls: int | None = None
+    max_streams: int | None = None
+
+
+async def test_a_file_with_a_wrong_agent_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[str] = []
+
+    class Server:
+        async def add(self, name: str) -> None:
+            if name == "closed":
+                raise OSError("the address is in use")
+            served.append(name)
+
+        async def remove(self, name: str, _grace: float) -> None:
+            served.remove(name)
+
+    def entry(name: str, settings: Settings, *_: Any) -> Any:
+        if settings.fails == "made":
+            raise typer.BadParameter("there is no such file")
+        return ("closed" if settings.fails else name), SimpleNamespace(change=lambda _: None)
+
+    def file(**agents: Settings) -> Any:
+        return SimpleNamespace(agents=agents)
+
+    monkeypatch.setattr(changing, "flags_of", lambda flags, _: flags)
+    monkeypatch.setattr(changing, "limits_of", lambda _: None)
+    changes = changing._Changes(changing.AgentKind("agent", entry, lambda *_: False), 0, None)
+    server: Any = Server()
+    changes.server = server
+    known = file(red=Settings(), blue=Settings())
+    served += map(str, changes.entries(known))
+    with pytest.raises(typer.BadParameter):
+        await changes.apply(known, file(blue=Settings(), green=Settings("made")))
+    assert served == ["red", "blue"]
+    for _ in range(2):  # what could not be opened is tried again
+        with pytest.raises(OSError, match="in use"):
+            await changes.apply(known, file(red=Settings(), blue=Settings(), green=Settings("opened")))
+    assert served == ["red", "blue"]
 
 
 async def test_an_unreachable_agent_does_not_keep_the_others_from_their_start(folder: Path) -> None:
