@@ -42,9 +42,15 @@ def decode(body: JsonObject) -> hub.StreamResponse:
     return event
 
 
+def _newer(body: JsonObject) -> Any:
+    """The body as an event of 0.3. A task without artifacts, history and session looks like a status event of
+    a stream, but without its `final`.
+    """
+    is_task = "status" in body and not body.keys() & {"artifact", "final", "eventType"}
+    return events.decode_result(body) if is_task else events.decode_event(body)
+
+
 encode: Any = response_encoder(hub.StreamResponse, _encode)
-_decode = request_decoder(
-    Conversion(_encode, lambda body: newer_shapes.EVENT.decode(events.decode_event(body)))
-)
+_decode = request_decoder(Conversion(_encode, lambda body: newer_shapes.EVENT.decode(_newer(body))))
 
 FORM = PushForm("application/json", encode, decode, whole_tasks=True)

@@ -138,6 +138,15 @@ def test_a_notification_is_the_task_as_0_1_shows_it_and_is_read_again() -> None:
     assert push.FORM.whole_tasks
 
 
+def test_a_notification_of_a_task_with_nothing_but_a_status_is_read_as_a_task() -> None:
+    event = hub.StreamResponse(task=hub.Task(id="t"))
+    event.task.status.state = hub.TASK_STATE_WORKING
+    body = push.FORM.encode(event)
+    assert body == {"id": "t", "status": {"state": "working"}}
+    assert push.FORM.decode(body) == event
+    assert push.FORM.decode({**body, "final": False}).HasField("status_update")
+
+
 def test_a_notification_in_the_words_of_the_text_of_0_1_is_read() -> None:
     body = {
         "eventType": "task_completed",
