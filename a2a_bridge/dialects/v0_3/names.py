@@ -43,19 +43,19 @@ def encode_task(task_id: str) -> str:
     return f"tasks/{encode_segment(task_id)}" if task_id else ""
 
 
-def decode_task(name: str, field: str = "name") -> str:
-    """The task id in a name. Raises INVALID_PARAMS that names the field."""
+def decode_task(name: str) -> str:
+    """The task id in the field `name`. Raises INVALID_PARAMS."""
     match = _TASK.fullmatch(name)
     if match is None:
-        raise _unreadable(field, name, "tasks/{id}")
+        raise _unreadable("name", name, "tasks/{id}")
     return decode_segment(match[1])
 
 
-def decode_parent(name: str, field: str = "parent") -> str:
-    """The id of the task that owns configurations. Raises INVALID_PARAMS that names the field."""
+def decode_parent(name: str) -> str:
+    """The id of the task that owns configurations, in the field `parent`. Raises INVALID_PARAMS."""
     match = _PARENT.fullmatch(name)
     if match is None:
-        raise _unreadable(field, name, "tasks/{id}")
+        raise _unreadable("parent", name, "tasks/{id}")
     return decode_segment(match[1])
 
 
@@ -77,11 +77,11 @@ def decode_config(name: str, field: str = "name") -> tuple[str, str]:
     return decode_segment(match[1]), decode_segment(match[2] or "")
 
 
-def decode_whole_config(name: str, field: str = "name") -> tuple[str, str]:
+def decode_whole_config(name: str) -> tuple[str, str]:
     """As decode_config, but both ids are required, because the request is about one configuration."""
-    task_id, config_id = decode_config(name, field)
+    task_id, config_id = decode_config(name)
     if not config_id:
-        raise _unreadable(field, name, "tasks/{id}/pushNotificationConfigs/{id}")
+        raise _unreadable("name", name, "tasks/{id}/pushNotificationConfigs/{id}")
     return task_id, config_id
 
 

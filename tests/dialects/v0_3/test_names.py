@@ -65,7 +65,7 @@ def test_a_configuration_may_have_no_id_yet(name: str) -> None:
 )
 def test_an_invalid_task_name_is_rejected_as_a_whole(name: str) -> None:
     with pytest.raises(A2AError) as caught:
-        names.decode_task(name, "name")
+        names.decode_task(name)
     assert caught.value.reason is Reason.INVALID_PARAMS
     assert [violation.field for violation in caught.value.violations] == ["name"]
 
