@@ -18,9 +18,10 @@ from urllib.parse import urlsplit
 from a2a_bridge.codec import JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.scope import Scope
-from a2a_bridge.dialects import KNOWN, V1_0, by_version
+from a2a_bridge.dialects import KNOWN, by_version
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.dialects.signed_extras import dumps, loads
+from a2a_bridge.dialects.v1_0 import push as newest
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.signing import secret_of
 
@@ -52,11 +53,7 @@ def form_of(version: str) -> PushForm:
     """The notification format of a version; that of 1.0 for an unknown version or one without a format."""
     dialect = by_version(version) if version else None
     form = dialect.push if dialect is not None else None
-    if form is None:
-        form = V1_0.push
-    if form is None:
-        raise LookupError("1.0 has a form for push notifications")
-    return form
+    return form or newest.FORM
 
 
 def notification(
