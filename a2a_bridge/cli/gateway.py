@@ -68,7 +68,7 @@ def gateway(
             run_on(flags.loop, serve_all(GATEWAY, flags, reloader))
         return
     listening, options = gateway_options(flags)
-    listening.follow(reloader, lambda new: new)
+    listening.follow(reloader)
     with guard(target, advice=_advice(target, flags)):
         run_on(
             flags.loop,

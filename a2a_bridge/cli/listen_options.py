@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Any
 
 import typer
 
@@ -135,13 +134,11 @@ class ListenOptions:
         )
         return cls(mounted, options, http_address, grpc_address, counting)
 
-    def follow(self, reloader: Reloader | None, resolved: Callable[[Any], ServerFlags]) -> None:
-        """Takes new limits from a configuration that is read again. resolved: gives the flags that the
-        options were made of.
-        """
+    def follow(self, reloader: Reloader | None) -> None:
+        """Takes new limits from a configuration that is read again."""
         limits = self.options.limits
         if reloader is not None and isinstance(limits, LiveLimits):
-            reloader.on_change(lambda _, new: limits.change(limits_of(resolved(new))))
+            reloader.on_change(lambda _, new: limits.change(limits_of(new)))
 
 
 def limits_of(flags: ServerFlags) -> Limits:

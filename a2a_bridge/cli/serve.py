@@ -65,7 +65,7 @@ def serve(
         return
     with guard(target):
         agent, listening = load_agent(target, flags)
-        listening.follow(reloader, lambda new: new)
+        listening.follow(reloader)
         options, interfaces = listening.options, listening.interfaces
         opening = serve(
             lambda: runtime.serve_agent(agent, interfaces, options),
