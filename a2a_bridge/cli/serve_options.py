@@ -25,7 +25,7 @@ def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
     """
     listening = ListenOptions.of(flags)
     store = store_options(flags, keep_tasks=flags.keep_tasks, keep_events=flags.keep_events)
-    store = with_cluster(store, flags.store, flags)
+    store = with_cluster(store, flags)
     push = push_options(flags)
     parsed = parse(code)
     if not parsed.is_code:

@@ -57,8 +57,8 @@ def store_options(flags: ServerFlags, keep_tasks: float = 0.0, keep_events: floa
     )
 
 
-def with_cluster(options: StoreOptions, store: str, flags: ServeFlags) -> StoreOptions:
-    """The options with the NATS of `--cluster`. store: the URL of the store. Raises typer.BadParameter."""
+def with_cluster(options: StoreOptions, flags: ServeFlags) -> StoreOptions:
+    """The options with the NATS of `--cluster`. Raises typer.BadParameter."""
     if not flags.cluster:
         if flags.cluster_credentials or flags.cluster_ca:
             raise typer.BadParameter("the addresses of NATS are missing", param_hint="--cluster")
@@ -68,7 +68,7 @@ def with_cluster(options: StoreOptions, store: str, flags: ServeFlags) -> StoreO
             split_server(one.strip())
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--cluster") from None
-    if not store.startswith("postgresql:"):
+    if not flags.store.startswith("postgresql:"):
         raise typer.BadParameter("replicas need --store postgresql://…", param_hint="--cluster")
     for path, name in (
         (flags.cluster_credentials, "--cluster-credentials"),
