@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 from a2a_bridge.cli.advertised import ask
 from a2a_bridge.cli.check.inspection import REJECTIONS, Finding, Inspection
-from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.cli.client.credentials import list_required
 
 
 async def authentication(inspection: Inspection) -> AsyncGenerator[Finding, None]:
@@ -15,7 +15,7 @@ async def authentication(inspection: Inspection) -> AsyncGenerator[Finding, None
     asked = [one for one in inspection.dialled if one.works]
     if not asked:
         return
-    demanded = list_demanded_schemes(card)
+    demanded = list_required(card)
     open_to_all: list[str] = []
     closed: list[str] = []
     for one in asked:
@@ -48,10 +48,3 @@ async def authentication(inspection: Inspection) -> AsyncGenerator[Finding, None
         yield Finding("authentication", True, f"asks for {schemes}, as the card says")
     else:
         yield Finding("authentication", True, "asks for nothing, as the card says")
-
-
-def list_demanded_schemes(card: hub.AgentCard) -> list[str]:
-    """The names of the schemes that callers have to use; empty if calls without credentials are allowed."""
-    if not card.security_requirements or any(not one.schemes for one in card.security_requirements):
-        return []
-    return list(dict.fromkeys(name for one in card.security_requirements for name in one.schemes))
