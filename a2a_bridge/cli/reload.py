@@ -53,12 +53,6 @@ class Reloader:
         self._appliers: list[Applier] = []
         self._lock = asyncio.Lock()
 
-    @classmethod
-    def of(cls, context: typer.Context) -> Reloader | None:
-        """For the running command; None if it has no configuration file."""
-        reading = Reading.of_context(context)
-        return None if reading.path is None else cls(reading)
-
     @property
     def flags(self) -> Any:
         """The flags that are in effect."""

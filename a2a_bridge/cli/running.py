@@ -33,11 +33,12 @@ logger = logging.getLogger(__name__)
 
 def reloader_of(context: typer.Context) -> Reloader | None:
     """Follows the configuration file of the running command; None if it has none."""
-    if Reading.of_context(context).path is None:
+    reading = Reading.of_context(context)
+    if reading.path is None:
         return None
     from a2a_bridge.cli.reload import Reloader  # loads the parser of TOML
 
-    return Reloader.of(context)
+    return Reloader(reading)
 
 
 def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
