@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated
@@ -19,11 +18,6 @@ app = command_group("skill", "Install the Agent Skill, with which coding agents 
 PLACE = Path(".agents") / "skills" / "a2a-bridge"
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstallFlags(OutputFlags):
-    """The flags of `skill install`."""
-
-
 @app.command(cls=Command)
 @with_flags
 def install(
@@ -31,7 +25,7 @@ def install(
         Path, typer.Argument(help="The project, or a home; default: here.", metavar="DIR")
     ] = Path(),
     *,
-    flags: InstallFlags,
+    flags: OutputFlags,
 ) -> None:
     """Install the skill into DIR/.agents/skills/a2a-bridge, in place of an older one.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from a2a_bridge.cli.client.flags import ChatFlags
+from a2a_bridge.cli.client.flags import ContinueFlags
 from a2a_bridge.cli.flags import with_flags
 
 
 @with_flags
-def chat(context: typer.Context, *, flags: ChatFlags) -> None:
+def chat(context: typer.Context, *, flags: ContinueFlags) -> None:
     """Talk with an agent, message by message. It needs a terminal.
 
     The context goes along from message to message, and the task as long as it asks for something. An empty

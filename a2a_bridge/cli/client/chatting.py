@@ -14,7 +14,7 @@ from functools import partial
 
 import typer
 
-from a2a_bridge.cli.client.flags import ChatFlags
+from a2a_bridge.cli.client.flags import ContinueFlags
 from a2a_bridge.cli.client.reaching import Session, run
 from a2a_bridge.cli.client.results import show_events
 from a2a_bridge.cli.client.sending import request_with
@@ -26,14 +26,14 @@ from a2a_bridge.core.messages import INTERRUPTED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
-def talk(context: typer.Context, flags: ChatFlags) -> None:
+def talk(context: typer.Context, flags: ContinueFlags) -> None:
     """Talks until the end of the input. Raises typer.Exit."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise fail(Exit.USAGE, "chat needs a terminal", "a2a-bridge send, with --context-id and --task-id")
     run(context, flags, partial(_talk, flags=flags))
 
 
-async def _talk(session: Session, *, flags: ChatFlags) -> None:
+async def _talk(session: Session, *, flags: ContinueFlags) -> None:
     context_id, task_id = flags.context_id, flags.task_id
     while True:
         print_message(f"to {session.card.name or 'the agent'}" + (" (it asks)" if task_id else ""), "dim")

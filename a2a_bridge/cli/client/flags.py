@@ -312,11 +312,6 @@ class CompareFlags(ClientFlags):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChatFlags(ContinueFlags):
-    """The flags of `chat`."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ShowFlags(SendFlags):
     """The flags of `config show`."""
 
