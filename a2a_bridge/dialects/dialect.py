@@ -95,6 +95,8 @@ class RowExtras(Generic[Address, Wire]):
     #: a request without the members that strict readers of the version reject (client side, after
     #: encode_request, for agents with Quirks.strict_json)
     strict: Callable[[Wire], Wire] | None = None
+    #: an error of the service with the version's names of members (server side, before the form encodes it)
+    rename: Callable[[A2AError], A2AError] | None = None
     #: service parameters that the client side sends with the request
     parameters: Mapping[str, str] | None = None
 
@@ -120,6 +122,11 @@ class Row(Generic[Address, Wire]):
     decode_response: Callable[[Wire], Any]
     #: what else the version does for the operation
     extras: RowExtras[Address, Wire] = NO_EXTRAS
+
+    def renamed(self, error: A2AError) -> A2AError:
+        """An error of the service, in which members have the version's names."""
+        rename = self.extras.rename
+        return error if rename is None else rename(error)
 
     @property
     def streaming(self) -> bool:

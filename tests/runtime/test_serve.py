@@ -57,7 +57,7 @@ async def test_everything_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body"),
+    ("path", "body", "member"),
     [
         (
             "/",
@@ -67,15 +67,18 @@ async def test_everything_by_default() -> None:
                 "method": "message/send",
                 "params": {"message": {"kind": "message", "messageId": "m", "role": "user", "parts": []}},
             },
+            "message.parts",
         ),
-        ("/v1/message:send", {"message": {"messageId": "m", "role": "ROLE_USER"}}),
+        ("/v1/message:send", {"message": {"messageId": "m", "role": "ROLE_USER"}}, "message.content"),
     ],
 )
-async def test_a_message_of_0_3_without_parts_is_rejected_as_in_1_0(path: str, body: Any) -> None:
+async def test_a_message_of_0_3_without_parts_is_rejected_as_in_1_0(
+    path: str, body: Any, member: str
+) -> None:
     async with serve(agent()) as server, httpx.AsyncClient(base_url=f"http://{server.http}") as http:
         answer = (await http.post(path, json=body)).json()
     error = answer["error"]
-    assert error.get("message", "").startswith("message.parts: required")
+    assert error.get("message", "").startswith(f"{member}: required")
     assert answer.get("code", error["code"]) == -32602
 
 

@@ -6,15 +6,17 @@ between two pure functions per direction; field paths in errors are renamed as w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from a2a_bridge.codec import DecodeError
-from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation, invalid_params
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.dialects.dialect import Beside, Row, RowExtras
+from a2a_bridge.dialects.member_names import Rule, renaming
 from a2a_bridge.dialects.v0_1 import events, messages, params
 from a2a_bridge.dialects.v0_3 import requests as v0_3
+from a2a_bridge.dialects.v0_3.error_names import KIND_SEND
 
 Tree = Callable[[Any], Any]
 Trees = tuple[Tree, Tree]
@@ -26,13 +28,18 @@ _OF_0_3: Mapping[str, Row[str, Any]] = {row.address: row for row in v0_3.ROWS} |
 }
 
 #: members by their paths in 0.3 → in 0.1
-_RENAMED = (
-    (re.compile(r"^(?:message\.)?taskId\b"), "id"),
-    (re.compile(r"^(?:message\.)?contextId\b"), "sessionId"),
-    (re.compile(r"^configuration\.pushNotificationConfig\b"), "pushNotification"),
-    (re.compile(r"^configuration\.(?=historyLength|acceptedOutputModes)"), ""),
-    (re.compile(r"\.artifactId$"), ".index"),
-    (re.compile(r"(?<=\])\.kind$"), ".type"),
+_RENAMED: tuple[Rule, ...] = (
+    (r"^(?:message\.)?taskId\b", "id"),
+    (r"^(?:message\.)?contextId\b", "sessionId"),
+    (r"^configuration\.pushNotificationConfig\b", "pushNotification"),
+    (r"^configuration\.(?=historyLength|acceptedOutputModes)", ""),
+    (r"\.artifactId$", ".index"),
+    (r"(?<=\])\.kind$", ".type"),
+)
+_rename = renaming(*KIND_SEND, *_RENAMED)
+# `id` is that of the task here.
+_rename_config = renaming(
+    (r"^(?=(?:url|token|authentication)\b)", "pushNotificationConfig."), *KIND_SEND, *_RENAMED
 )
 
 
@@ -49,6 +56,7 @@ def _row(method: str, newer: str, requests: Trees, responses: Trees) -> Row[str,
         extras=RowExtras(
             Beside(request.extract, request.restore) if inner.extras.request is not None else None,
             Beside(response.extract, response.restore) if inner.extras.response is not None else None,
+            rename=_rename_config if inner.operation is ops.CREATE_PUSH_CONFIG else _rename,
         ),
     )
 
@@ -142,21 +150,6 @@ _TOO_DEEP = "is nested too deeply"
 
 def _deep_answer() -> A2AError:
     return A2AError(Reason.INVALID_AGENT_RESPONSE, f"the agent's answer {_TOO_DEEP}", blame=Blame.PEER)
-
-
-def _rename(error: A2AError) -> A2AError:
-    """The same error with the member names of 0.1. Changes it in place: no other code holds it."""
-    found = []
-    for one in error.violations:
-        name = one.field
-        for pattern, new in _RENAMED:
-            name = pattern.sub(new, name)
-        if name != one.field:
-            error.message = error.message.replace(f"{one.field}:", f"{name}:", 1)
-        found.append(Violation(name, one.description))
-    error.violations = tuple(found)
-    error.args = (error.message,)
-    return error
 
 
 def _require(decode: Tree, *names: str) -> Tree:

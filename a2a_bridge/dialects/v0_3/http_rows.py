@@ -28,6 +28,7 @@ from a2a_bridge.dialects.checks import an_array, an_object
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row, RowExtras
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_card, requests, shapes
+from a2a_bridge.dialects.v0_3.error_names import PROTO
 from a2a_bridge.dialects.v0_3.file_rows import choose_row, in_base64
 from a2a_bridge.dialects.v0_3.http_bodies import (
     CONFIG_CHANNEL,
@@ -170,7 +171,9 @@ def _null_or_empty(tree: Json) -> Empty:
 
 
 def _row(operation: ops.Operation[Any, Any], request: Coders, response: Coders, *rules: HttpRule) -> HttpRow:
-    extras: RowExtras[HttpAddress, Any] = RowExtras(strict=without_younger_members)
+    extras: RowExtras[HttpAddress, Any] = RowExtras(
+        strict=without_younger_members, rename=PROTO.get(operation)
+    )
     return row(operation, HttpAddress(rules), Conversion(*request), Conversion(*response), extras)
 
 

@@ -16,6 +16,7 @@ from a2a_bridge.dialects.boundary import Conversion, row
 from a2a_bridge.dialects.dialect import Row, RowExtras
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_card
+from a2a_bridge.dialects.v0_3.error_names import PROTO
 from a2a_bridge.dialects.v0_3.file_rows import choose_row
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_bytes, encode_bytes
 from a2a_bridge.dialects.v0_3.proto_requests import (
@@ -76,6 +77,7 @@ def _row(
     extras: RowExtras[str, bytes] = RowExtras(
         request=None if request is SEND else of_bytes(request).request(),
         response=None if channel is None else channel.response(),
+        rename=PROTO.get(operation),
     )
     return row(operation, SERVICE + name, _conversion(request, files), _conversion(response, files), extras)
 

@@ -22,6 +22,7 @@ from a2a_bridge.dialects.checks import an_array
 from a2a_bridge.dialects.dialect import CardForm, Row, RowExtras
 from a2a_bridge.dialects.members import Inline
 from a2a_bridge.dialects.v0_3 import card, params
+from a2a_bridge.dialects.v0_3.error_names import KIND
 from a2a_bridge.dialects.v0_3.push_configs import TASK_CONFIG
 from a2a_bridge.dialects.v0_3.shapes import EVENT, RESULT, TASK
 from a2a_bridge.dialects.v0_3.side_channel import Channel, of_kind, of_list
@@ -78,6 +79,7 @@ def _row(
         RowExtras(
             request=of_kind(request).request() if isinstance(request, Inline) else None,
             response=None if channel is None else channel.response(),
+            rename=KIND.get(operation),
         ),
     )
 

@@ -249,7 +249,7 @@ class _Side:
     def guard(self, row: Row[str, bytes]) -> Handler:
         """A handler of a row's calls that handles all errors."""
         answer = self._answer(row) if row.extras.variant is None else self._by_variant(row)
-        return self._guard(answer, row.address)
+        return self._guard(answer, row)
 
     def _answer(self, row: Row[str, bytes]) -> Answer:
         return self._stream(row) if row.streaming else self._unary(row)
@@ -382,10 +382,8 @@ class _Side:
             origin=Origin(GRPC.name, self.dialect.version, context.peer(), getattr(context, "base_url", "")),
         )
 
-    def _guard(self, answer: Answer, address: str) -> Handler:
-        """`answer` inside the error boundary: all its exceptions become a status with details. address: the
-        path of the method.
-        """
+    def _guard(self, answer: Answer, row: Row[str, bytes]) -> Handler:
+        """`answer` inside the error boundary: all its exceptions become a status with details."""
         running, tasks = self.running, self.running.tasks
 
         async def guard(wire: bytes, context: Exchange) -> bytes | Rejection | None:
@@ -404,9 +402,9 @@ class _Side:
                 accepted = True
                 return await answer(wire, context, call_context)
             except A2AError as raised:
-                error = raised
+                error = row.renamed(raised)
                 if not accepted:
-                    _note_rejected(address, context, error)
+                    _note_rejected(row.address, context, error)
             except asyncio.CancelledError:
                 if running.ended:
                     error = _going_away_error()

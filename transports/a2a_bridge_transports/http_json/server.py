@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from a2a_bridge.bindings import HostOptions
 from a2a_bridge.codec import JsonSyntaxError
@@ -11,7 +12,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import HTTP_JSON, Dialect
+from a2a_bridge.dialects import HTTP_JSON, Dialect, HttpAddress, Row
 from a2a_bridge.dialects.signed_extras import dumps, loads
 from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.traffic import received_bytes, sent_bytes
@@ -61,6 +62,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         name = A_REQUEST
         having: Sequence[Table[wire.Routes]] = ()
         context: CallContext | None = None
+        row: Row[HttpAddress, Any] | None = None
         try:
             method, path = request.method, without_empty_start(request.path[self._below :])
             candidate = self.usual.get(read_version(request.headers, request.query))
@@ -113,16 +115,21 @@ class HttpJsonServer(ServerSide[wire.Routes]):
         except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
             failed = self.failure(request, error, name)
             self.note_rejected(request, context, name, failed)
-            return self.error(request, table or self.presume(request, having), context, failed)
+            return self.error(request, table or self.presume(request, having), context, failed, row)
 
     def error(
-        self, request: Request, table: Table[wire.Routes], context: CallContext | None, error: A2AError
+        self,
+        request: Request,
+        table: Table[wire.Routes],
+        context: CallContext | None,
+        error: A2AError,
+        row: Row[HttpAddress, Any] | None = None,
     ) -> Reply:
         try:
             parameters = self.reply_headers(request, table, context, "an error")
         except A2AError as worse:
             error, parameters = worse, ()
-        encoded = table.form.encode_error(error)
+        encoded = table.form.encode_error(error if row is None else row.renamed(error))
         headers = _media(request, table) + error_headers(error, parameters) + parameters
         status = error_status(error, encoded.status)
         body = dumps(with_status(encoded.body, status))
@@ -141,7 +148,8 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
         return sse.encode(dumps(self.row.encode_response(event.message)), b"", event.id)
 
     def fail(self, error: BaseException) -> Failure:
-        rejected = self.server.error(self.request, self.table, self.call.context, self.failure(error))
+        context, failed = self.call.context, self.failure(error)
+        rejected = self.server.error(self.request, self.table, context, failed, self.row)
         return Failure(rejected, sse.encode(rejected.body, b"error"))
 
 
