@@ -16,6 +16,7 @@ from a2a_bridge.codec import JsonObject
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.dialects.member_names import MemberNames
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
 
@@ -95,8 +96,8 @@ class RowExtras(Generic[Address, Wire]):
     #: a request without the members that strict readers of the version reject (client side, after
     #: encode_request, for agents with Quirks.strict_json)
     strict: Callable[[Wire], Wire] | None = None
-    #: an error of the service with the version's names of members (server side, before the form encodes it)
-    rename: Callable[[A2AError], A2AError] | None = None
+    #: the version's names of members in errors; None if they are those of the hub
+    names: MemberNames | None = None
     #: service parameters that the client side sends with the request
     parameters: Mapping[str, str] | None = None
 
@@ -123,10 +124,19 @@ class Row(Generic[Address, Wire]):
     #: what else the version does for the operation
     extras: RowExtras[Address, Wire] = NO_EXTRAS
 
-    def renamed(self, error: A2AError) -> A2AError:
-        """An error of the service, in which members have the version's names."""
-        rename = self.extras.rename
-        return error if rename is None else rename(error)
+    def encode_names(self, error: A2AError) -> A2AError:
+        """An error of the service with the version's names of members (server side, before the form encodes
+        it).
+        """
+        names = self.extras.names
+        return error if names is None else names.encode(error)
+
+    def decode_names(self, error: A2AError) -> A2AError:
+        """An error of the agent with the hub's names of members (client side, after the form has decoded
+        it).
+        """
+        names = self.extras.names
+        return error if names is None else names.decode(error)
 
     @property
     def streaming(self) -> bool:

@@ -1,4 +1,4 @@
-"""Names of members in the errors of an older version. Services name members as the hub does.
+"""Names of members in the errors of an older version. Inside, all errors name members as the hub does.
 
 Rules:
 1. An error that is renamed is a new one: the same error may be raised for several callers.
@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from a2a_bridge.core.errors import A2AError, Violation
 
 Rename = Callable[[A2AError], A2AError]
 #: (pattern of a path, its replacement); all of them are applied, in their order
 Rule = tuple[str, str]
+
+
+class MemberNames(NamedTuple):
+    """The two directions for the errors of one request."""
+
+    #: an error of a service, for a caller of the version
+    encode: Rename
+    #: an error of an agent of the version
+    decode: Rename
 
 
 def renaming(*rules: Rule) -> Rename:
@@ -36,7 +46,7 @@ def renaming(*rules: Rule) -> Rename:
             # Texts begin with the paths, each of them before a comma or a colon.
             text = new.replace("\\", r"\\")
             message = re.sub(rf"(?<![\w.]){re.escape(old)}(?=[,:])", text, message, count=1)
-        return A2AError(
+        renamed = A2AError(
             error.reason,
             message,
             violations=[Violation(names[one.field], one.description) for one in error.violations],
@@ -47,5 +57,8 @@ def renaming(*rules: Rule) -> Rename:
             blame=error.blame,
             retry_after=error.retry_after,
         )
+        for note in getattr(error, "__notes__", ()):
+            renamed.add_note(note)
+        return renamed
 
     return rename

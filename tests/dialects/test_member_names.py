@@ -1,4 +1,4 @@
-"""Errors of services name members as the caller's version does, on every binding."""
+"""Errors name members as the caller's version does, and as the hub does for applications, on every binding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, invalid_params, missing_members_error
 from a2a_bridge.core.service import reject, reject_stream
-from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_1, V0_2_5, V0_3, V1_0
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_1, V0_2_5, V0_3, V1_0, Row
 from a2a_bridge.dialects.member_names import renaming
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.service_contract import invoke
@@ -117,9 +117,20 @@ async def told(error: A2AError, dialect: Any, kind: Any, operation: Any) -> A2AE
 @pytest.mark.parametrize(
     ("operation", "path", "of_kind", "of_proto", "of_0_1"), PATHS, ids=[one[1] for one in PATHS]
 )
-async def test_a_member_has_the_name_of_the_callers_version(
-    dialect: Any, kind: Any, operation: Any, path: str, of_kind: str, of_proto: str, of_0_1: str
+async def test_a_member_has_the_name_of_the_version_on_the_wire_only(
+    dialect: Any,
+    kind: Any,
+    operation: Any,
+    path: str,
+    of_kind: str,
+    of_proto: str,
+    of_0_1: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    error = await told(invalid_params(path, "is wrong"), dialect, kind, operation)
+    assert [one.field for one in error.violations] == [path]
+    assert error.message == f"{path}: is wrong"
+    monkeypatch.setattr(Row, "decode_names", lambda _, error: error)
     error = await told(invalid_params(path, "is wrong"), dialect, kind, operation)
     older = of_kind if kind is JSONRPC else of_proto
     expected = path if dialect is V1_0 else of_0_1 if dialect is V0_1 else older

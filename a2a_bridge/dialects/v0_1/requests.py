@@ -13,10 +13,10 @@ from a2a_bridge.codec import DecodeError
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.dialects.dialect import Beside, Row, RowExtras
-from a2a_bridge.dialects.member_names import Rule, renaming
+from a2a_bridge.dialects.member_names import MemberNames, Rule, renaming
 from a2a_bridge.dialects.v0_1 import events, messages, params
 from a2a_bridge.dialects.v0_3 import requests as v0_3
-from a2a_bridge.dialects.v0_3.error_names import KIND_SEND
+from a2a_bridge.dialects.v0_3.error_names import DECODE_KIND, ENCODE_KIND
 
 Tree = Callable[[Any], Any]
 Trees = tuple[Tree, Tree]
@@ -36,11 +36,30 @@ _RENAMED: tuple[Rule, ...] = (
     (r"\.artifactId$", ".index"),
     (r"(?<=\])\.kind$", ".type"),
 )
-_rename = renaming(*KIND_SEND, *_RENAMED)
-# `id` is that of the task here.
-_rename_config = renaming(
-    (r"^(?=(?:url|token|authentication)\b)", "pushNotificationConfig."), *KIND_SEND, *_RENAMED
+_rename = renaming(*ENCODE_KIND, *_RENAMED)
+_SEND_NAMES = MemberNames(
+    _rename,
+    renaming(
+        (r"^id\b", "message.taskId"),
+        (r"^sessionId\b", "message.contextId"),
+        (r"^pushNotification\b", "configuration.pushNotificationConfig"),
+        (r"^(?=historyLength\b|acceptedOutputModes\b)", "configuration."),
+        *DECODE_KIND,
+    ),
 )
+_OF_CONFIG: Rule = (r"^id\b", "taskId")
+#: names in errors of requests, by operation; `id` of a configuration is that of its task
+_NAMES: Mapping[ops.Operation[Any, Any], MemberNames] = {
+    ops.SEND_MESSAGE: _SEND_NAMES,
+    ops.SEND_STREAMING_MESSAGE: _SEND_NAMES,
+    ops.CREATE_PUSH_CONFIG: MemberNames(
+        renaming(
+            (r"^(?=(?:url|token|authentication)\b)", "pushNotificationConfig."), *ENCODE_KIND, *_RENAMED
+        ),
+        renaming(_OF_CONFIG, (r"^pushNotificationConfig\.", ""), *DECODE_KIND),
+    ),
+    ops.GET_PUSH_CONFIG: MemberNames(_rename, renaming(_OF_CONFIG)),
+}
 
 
 def _row(method: str, newer: str, requests: Trees, responses: Trees) -> Row[str, Any]:
@@ -56,7 +75,7 @@ def _row(method: str, newer: str, requests: Trees, responses: Trees) -> Row[str,
         extras=RowExtras(
             Beside(request.extract, request.restore) if inner.extras.request is not None else None,
             Beside(response.extract, response.restore) if inner.extras.response is not None else None,
-            rename=_rename_config if inner.operation is ops.CREATE_PUSH_CONFIG else _rename,
+            names=_NAMES.get(inner.operation),
         ),
     )
 

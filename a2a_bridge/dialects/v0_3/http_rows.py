@@ -172,7 +172,7 @@ def _null_or_empty(tree: Json) -> Empty:
 
 def _row(operation: ops.Operation[Any, Any], request: Coders, response: Coders, *rules: HttpRule) -> HttpRow:
     extras: RowExtras[HttpAddress, Any] = RowExtras(
-        strict=without_younger_members, rename=PROTO.get(operation)
+        strict=without_younger_members, names=PROTO.get(operation)
     )
     return row(operation, HttpAddress(rules), Conversion(*request), Conversion(*response), extras)
 

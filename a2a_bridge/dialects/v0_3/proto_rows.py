@@ -77,7 +77,7 @@ def _row(
     extras: RowExtras[str, bytes] = RowExtras(
         request=None if request is SEND else of_bytes(request).request(),
         response=None if channel is None else channel.response(),
-        rename=PROTO.get(operation),
+        names=PROTO.get(operation),
     )
     return row(operation, SERVICE + name, _conversion(request, files), _conversion(response, files), extras)
 

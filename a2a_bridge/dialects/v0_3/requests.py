@@ -79,7 +79,7 @@ def _row(
         RowExtras(
             request=of_kind(request).request() if isinstance(request, Inline) else None,
             response=None if channel is None else channel.response(),
-            rename=KIND.get(operation),
+            names=KIND.get(operation),
         ),
     )
 

@@ -307,7 +307,8 @@ class _Client:
             if self._place.proxy:
                 words += f" (through the proxy {self._place.proxy}, which the environment names)"
             return A2AError(Reason.UNAVAILABLE, words, metadata={"phase": "connect"}, blame=Blame.PEER)
-        return too_large(reply) or broken_error(reply) or self._form.decode_error(reply)
+        row = self._methods[call.operation].row
+        return too_large(reply) or broken_error(reply) or row.decode_names(self._form.decode_error(reply))
 
     def _is_connected(self) -> bool:
         return bool(self._channel.get_state() is grpc.ChannelConnectivity.READY)

@@ -402,7 +402,7 @@ class _Side:
                 accepted = True
                 return await answer(wire, context, call_context)
             except A2AError as raised:
-                error = row.renamed(raised)
+                error = row.encode_names(raised)
                 if not accepted:
                     _note_rejected(row.address, context, error)
             except asyncio.CancelledError:

@@ -134,7 +134,9 @@ class HttpJsonClient(ClientSide):
     def _event(self, row: Row[Any, Any], call: Call[Any, Any], kind: str, data: bytes) -> Any:
         tree = _tree(data)
         if kind == "error" or wire.error_in(tree):
-            raise self.form.decode_error(ErrorReply(200, tree, text_of(data), row.operation))
+            raise row.decode_names(
+                self.form.decode_error(ErrorReply(200, tree, text_of(data), row.operation))
+            )
         return self.decode(row, tree, call.context)
 
     async def _failure(
@@ -171,7 +173,9 @@ class HttpJsonClient(ClientSide):
             tree = loads(data)
         except JsonSyntaxError:
             tree = None  # not from an agent: a proxy's page, or nothing at all
-        error = self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
+        error = row.decode_names(
+            self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
+        )
         error = with_patience(error, headers)
         return error if wire.error_in(tree) else with_origin(error, status, url)
 

@@ -129,7 +129,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             parameters = self.reply_headers(request, table, context, "an error")
         except A2AError as worse:
             error, parameters = worse, ()
-        encoded = table.form.encode_error(error if row is None else row.renamed(error))
+        encoded = table.form.encode_error(error if row is None else row.encode_names(error))
         headers = _media(request, table) + error_headers(error, parameters) + parameters
         status = error_status(error, encoded.status)
         body = dumps(with_status(encoded.body, status))

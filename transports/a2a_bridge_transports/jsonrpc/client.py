@@ -126,7 +126,9 @@ class JsonRpcClient(ClientSide):
                 raise wire.not_a_response(str(problem)) from None
             tree = None
         if status >= 300:
-            raise self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
+            raise row.decode_names(
+                self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
+            )
         return self.decode(row, tree, call.context)
 
     def _read(self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, data: bytes) -> Any:
@@ -137,7 +139,9 @@ class JsonRpcClient(ClientSide):
             return self.decode(row, None, call.context)
         answer = wire.answer(data)
         if answer.error is not None:
-            raise self.form.decode_error(ErrorReply(status, answer.error, "", row.operation))
+            raise row.decode_names(
+                self.form.decode_error(ErrorReply(status, answer.error, "", row.operation))
+            )
         # Some answers of a2a-java 0.3 have the id as text.
         if type(answer.id) not in (int, str) or str(answer.id) != str(id_):
             raise wire.not_a_response(f"its id is not that of request {id_}")
@@ -158,7 +162,9 @@ class JsonRpcClient(ClientSide):
         except A2AError:
             failed = None  # not from an agent: a proxy's page, or nothing at all
         if failed is None:
-            error = self.form.decode_error(ErrorReply(status, None, text_of(data), row.operation))
+            error = row.decode_names(
+                self.form.decode_error(ErrorReply(status, None, text_of(data), row.operation))
+            )
             raise with_origin(with_patience(error, headers), status, self._url)
 
 

@@ -230,7 +230,7 @@ class JsonRpcServer(ServerSide[Rows]):
             parameters = self.reply_headers(request, table, context, "an error")
         except A2AError as worse:
             error, parameters = worse, ()
-        encoded = table.form.encode_error(error if row is None else row.renamed(error))
+        encoded = table.form.encode_error(error if row is None else row.encode_names(error))
         status = error_status(error, encoded.status)
         headers = error_headers(error, parameters) + parameters
         shape = table.form.shape_error
