@@ -56,12 +56,19 @@ async def test_the_token_the_host_and_the_origin() -> None:
         ({"Host": "box.example:80"}, True),
         ({"Host": "localhost.evil.example:80"}, False),
         ({"Host": ""}, False),
+        ({"Host": "[localhost"}, False),
         ({"Host": "localhost:80", "Origin": "http://localhost:81"}, False),
         ({"Host": "localhost:80", "Origin": "http://localhost:80"}, True),
     ],
 )
 def test_names_that_lead_here(headers: dict[str, str], allowed: bool) -> None:
     assert Access("box.example").is_here(headers) is allowed
+
+
+@pytest.mark.parametrize("token", ["é", "\udcff"])
+def test_a_token_of_any_characters_is_compared(token: str) -> None:
+    """Bytes of a header that are not UTF-8 come as lone surrogates."""
+    assert not Access().bears({"Authorization": f"Bearer {token}"})
 
 
 MISTAKES: list[tuple[Any, int, str]] = [

@@ -39,7 +39,8 @@ class Access:
 
     def knows(self, token: str) -> bool:
         """Whether a token is that of this launch."""
-        return hmac.compare_digest(token.encode(), self.token.encode())
+        # Bytes of a header that are not UTF-8 come as lone surrogates.
+        return hmac.compare_digest(token.encode(errors="surrogatepass"), self.token.encode())
 
     def bears(self, headers: Mapping[str, str]) -> bool:
         """Whether `Authorization` has the token."""
@@ -49,7 +50,10 @@ class Access:
     def is_here(self, headers: Mapping[str, str]) -> bool:
         """Whether a request is for this place, and not from a page of another one."""
         host = headers.get("Host", "")
-        name = urlsplit(f"//{host}").hostname or ""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
         if name not in ("localhost", self.host.lower()) and not _is_address(name):
             return False
         origin = headers.get("Origin")
