@@ -109,12 +109,7 @@ def show(
         return
     from a2a_bridge.cli.config_text import literal, rows
 
-    command = command or Served.GATEWAY
-    shown = _command(context, command)
-    arguments = [] if flags.env_file is None else ["--config", str(flags.env_file)]
-    inner = shown.make_context(command.value, arguments, parent=context.parent)
-    values = {name: value for name, value in inner.params.items() if name in shown.callback.options}
-    listed = list(rows(Reading.of(inner, shown.callback.group, values)))
+    listed = list(rows(reading_of(context, command, flags.env_file)))
     if flags.output is Output.JSON:
         document(
             {
@@ -171,6 +166,22 @@ def schema(
 def _command(context: typer.Context, command: Served) -> Any:
     """The command of that name."""
     return context.find_root().command.commands[command.value]  # type: ignore[attr-defined]
+
+
+def reading_of(context: typer.Context, command: Served | None, file: Path | None) -> Reading:
+    """The options of a command, from its file, its variables and its defaults. command: None: the one that
+    the agents in the file are for. Raises typer.BadParameter.
+    """
+    arguments = [] if file is None else ["--config", str(file)]
+    if command is None:
+        try:
+            command = Served.GATEWAY if file is None else meant_by(ConfigFile.read(file).tree)
+        except ConfigError as error:
+            raise typer.BadParameter(str(error), param_hint="--config") from None
+    shown = _command(context, command)
+    inner = shown.make_context(command.value, arguments, parent=context.parent)
+    values = {name: value for name, value in inner.params.items() if name in shown.callback.options}
+    return Reading.of(inner, shown.callback.group, values)
 
 
 def meant_by(tree: Mapping[str, Any]) -> Served:

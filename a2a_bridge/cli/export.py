@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import typer
@@ -16,7 +16,6 @@ import typer
 from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import ServerFlags, ServerKind, flag, with_flags
 from a2a_bridge.cli.options import listen_address
-from a2a_bridge.cli.reading import Reading
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.envoy.front import FrontAgent, FrontOptions, Replica, ReplicaTls
@@ -91,20 +90,9 @@ def envoy(context: typer.Context, *, flags: EnvoyExportFlags) -> None:
 
 def _replica_flags(context: typer.Context, file: Path | None) -> ServerFlags:
     """The options of the replicas. Raises typer.BadParameter."""
-    from a2a_bridge.cli.config import Served, meant_by
-    from a2a_bridge.cli.config_file import ConfigError, ConfigFile
+    from a2a_bridge.cli.config import reading_of
 
-    command, arguments = Served.GATEWAY, list[str]()
-    if file is not None:
-        try:
-            command = meant_by(ConfigFile.read(file).tree)
-        except ConfigError as error:
-            raise typer.BadParameter(str(error), param_hint="--config") from None
-        arguments = ["--config", str(file)]
-    shown: Any = context.find_root().command.commands[command.value]  # type: ignore[attr-defined]
-    inner = shown.make_context(command.value, arguments, parent=context.parent)
-    values = {name: value for name, value in inner.params.items() if name in shown.callback.options}
-    flags: ServerFlags = Reading.of(inner, shown.callback.group, values).flags
+    flags: ServerFlags = reading_of(context, None, file).flags
     return flags
 
 

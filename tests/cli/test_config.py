@@ -145,6 +145,14 @@ def test_where_values_come_from(file: Path) -> None:
     assert json.loads(said("config", "show", "serve", "-o", "json"))["keep_events"] == 1.0
 
 
+def test_a_file_is_shown_for_the_command_that_its_agents_are_for(tmp_path: Path) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_text('[agents.weather]\nagent = "weather.py"\n')
+    rows = json.loads(said("config", "show", "--config", str(file), "-o", "json"))
+    assert rows["agents"] == {"weather": {"agent": "weather.py"}}
+    assert rows["keep_events"] == 1.0
+
+
 def test_flags_outweigh_variables_which_outweigh_the_file(file: Path) -> None:
     def most(*arguments: str, **variables: str) -> int:
         shown = said("gateway", "--config", str(file), "--print-config", *arguments, **variables)
