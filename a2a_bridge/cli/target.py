@@ -66,9 +66,9 @@ def parse(text: str) -> Target:
         return Target(TargetKind.URL, f"http://127.0.0.1{text}")
     head, colon, tail = text.rpartition(":")
     place, name = (head, tail) if colon and _OBJECT.fullmatch(tail) else (text, "")
-    if place.endswith(".py") or (text and not name and Path(text).is_dir()):
+    if place.endswith(".py") or (text and not name and is_folder(text)):
         return Target(TargetKind.FILE, place, name)
-    if text.endswith(".json") or Path(text).is_file():
+    if text.endswith(".json") or is_file(text):
         return Target(TargetKind.CARD, text)
     if _HOST_PORT.fullmatch(text):
         _check_port(text.rpartition(":")[2])
@@ -76,6 +76,22 @@ def parse(text: str) -> Target:
     if ":" in text and _MODULE.fullmatch(text):
         return Target(TargetKind.MODULE, place, name)
     raise BadTargetError(_advice(text))
+
+
+def is_file(text: str) -> bool:
+    """Whether there is a file of this path. A text that is too long for a path is none."""
+    try:
+        return Path(text).is_file()
+    except OSError:
+        return False
+
+
+def is_folder(text: str) -> bool:
+    """Whether there is a folder of this path."""
+    try:
+        return Path(text).is_dir()
+    except OSError:
+        return False
 
 
 def _with_scheme(scheme: str, text: str) -> Target:

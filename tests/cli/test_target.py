@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, parse
 
@@ -84,3 +86,9 @@ def test_the_file_of_a_folder(name: str, tmp_path: Path) -> None:
     if name != "own.py":
         (tmp_path / "others.py").write_text("raise RuntimeError")
     assert load(parse(str(tmp_path))).card.name == "echo"
+
+
+@pytest.mark.parametrize("read", [parse, reference])
+def test_a_text_too_long_for_a_path_is_no_file(read: Callable[[str], Target]) -> None:
+    with pytest.raises(BadTargetError, match="is no target"):
+        read(f"{'x' * 5000} y")

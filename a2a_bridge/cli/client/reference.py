@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, parse
+from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, is_file, parse
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-][A-Za-z0-9_.-]*)(:\d{1,5})?([/?#].*)?")
 
@@ -26,7 +25,7 @@ def reference(text: str) -> Target:
         return Target(TargetKind.CARD, unquote(urlsplit(text).path))
     host = _HOST.fullmatch(text)
     is_code = text.rpartition(":")[0].endswith(".py") or text.endswith(".py")
-    if host is None or is_code or (text.endswith(".json") and not host[3]) or Path(text).is_file():
+    if host is None or is_code or (text.endswith(".json") and not host[3]) or is_file(text):
         return parse(text)
     if host[2] and int(host[2][1:]) > 65535:
         raise BadTargetError(f"{host[2][1:]} is not a port")
