@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 app = command_group("push", "List push notifications and dead letters, and send dead letters again.")
 
+#: the largest integer of a database; a larger one is an error of its driver
+_LARGEST = 2**63 - 1
+
 StoreUrl = Annotated[
     str,
     typer.Option(
@@ -66,7 +69,12 @@ def list_(*, store: StoreUrl, flags: ListFlags) -> None:
     vault = Vault(keys_of(flags.store_key))
     with _connect(store, writes=False) as connection:
         found = entries(
-            connection, vault, dead=wanted, limit=flags.limit, after=flags.after, task_id=flags.task
+            connection,
+            vault,
+            dead=wanted,
+            limit=min(flags.limit, _LARGEST),
+            after=min(flags.after, _LARGEST),
+            task_id=flags.task,
         )
     if flags.output is Output.JSON:
         document({"notifications": [_tree(one) for one in found]})
@@ -101,7 +109,8 @@ def retry(
     if every == bool(numbers):
         raise typer.BadParameter("name some, or say --all", param_hint="NUMBER")
     with _connect(store, writes=True) as connection:
-        count = retry(connection, None if every else numbers)
+        known = [one for one in numbers or () if abs(one) <= _LARGEST]
+        count = retry(connection, None if every else known)
     if flags.output is Output.JSON:
         document({"retried": count})
     else:
