@@ -195,11 +195,14 @@ def report_errors(
                 hint = session[-1].command("task get", known.id, "--wait")
                 late = Failure(f"{ERROR}TIMEOUT", f"the time is up; task {known.id} goes on", hint)
                 raise fail(Exit.TIMEOUT, "", error=late) from None
-    except (typer.Exit, typer.Abort, typer.BadParameter, OSError):
+    except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
         raise
     except Exception as error:  # noqa: BLE001  whatever it is, the user gets one error object
         if flags.debug:
             traceback.print_exc()
+        if isinstance(error, OSError):
+            # A full disk, or a place that cannot be written; the network has errors of its own.
+            raise fail(Exit.FAILURE, str(error)) from None
         text = f"this program has failed: {type(error).__name__}: {error}"
         raise fail(Exit.FAILURE, text, "--debug, and a report of what it shows") from None
 

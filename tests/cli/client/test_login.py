@@ -87,6 +87,17 @@ async def test_the_card_names_the_provider_and_the_token_goes_to_its_agent_only(
 
 
 @req("AUTH_007")
+async def test_a_place_for_tokens_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "file"), "A2ACLI_CLIENT_SECRET": SECRET}
+    async with real_provider() as provider, agent(Probe()) as server:
+        words = ("auth", "login", "-a", f"http://{server.http}", "--issuer", provider.issuer)
+        done = await command(*words, "--client-id", "service", "--scope", "read", "-o", "json", env=env)
+    assert (done.code, done.json["error"]["code"]) == (1, "A2ACLI_ERR_INTERNAL")
+    assert "Traceback" not in done.err
+
+
+@req("AUTH_007")
 async def test_a_token_that_has_expired_is_not_sent(tmp_path: Path) -> None:
     probe = Probe()
     probe.on_unary = answering(
