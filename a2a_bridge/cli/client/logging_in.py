@@ -119,8 +119,8 @@ async def _token(flags: LoginFlags, flow: LoginFlow, secret: str) -> tuple[str, 
         target = None if flags.endpoint else reference(flags.agent_card)
         async with found_card(flags, target, client_options(flags), ["JSONRPC"], "") as (card, options):
             origin = token_store.origin_of(options.named or card.supported_interfaces[0].url)
-        provider = await provider_of(card, flags.issuer)
         ca = str(flags.cacert or "")
+        provider = await provider_of(card, flags.issuer, ca)
         for url in filter(None, (provider.token_url, provider.device_url)):
             _check(url)
         print_message(f"provider: {provider.token_url}", "dim")
@@ -160,13 +160,13 @@ async def _wait_for_approval(
     raise RejectedError("expired_token")
 
 
-async def provider_of(card: hub.AgentCard, issuer: str) -> Provider:
-    """The provider of an issuer, or of the card. Raises A2AError if there is none."""
+async def provider_of(card: hub.AgentCard, issuer: str, ca: str) -> Provider:
+    """The provider of an issuer, or of the card. ca: as for `Client`. Raises A2AError if there is none."""
     if issuer:
-        return await _discover(issuer.rstrip("/") + "/.well-known/openid-configuration")
+        return await _discover(issuer.rstrip("/") + "/.well-known/openid-configuration", ca)
     for scheme in card.security_schemes.values():
         if scheme.HasField("open_id_connect_security_scheme"):
-            return await _discover(scheme.open_id_connect_security_scheme.open_id_connect_url)
+            return await _discover(scheme.open_id_connect_security_scheme.open_id_connect_url, ca)
         if scheme.HasField("oauth2_security_scheme"):
             oauth = scheme.oauth2_security_scheme
             flow = oauth.flows.WhichOneof("flow")
@@ -177,14 +177,14 @@ async def provider_of(card: hub.AgentCard, issuer: str) -> Provider:
                 own = oauth.flows.client_credentials
                 return Provider(own.token_url, scopes=tuple(own.scopes))
             if oauth.oauth2_metadata_url:
-                return await _discover(oauth.oauth2_metadata_url)
+                return await _discover(oauth.oauth2_metadata_url, ca)
     text_ = "the card names no provider of OAuth 2 or OpenID Connect with such a flow; --issuer names one"
     raise A2AError(Reason.UNSUPPORTED_OPERATION, text_, blame=Blame.PEER)
 
 
-async def _discover(url: str) -> Provider:
+async def _discover(url: str, ca: str) -> Provider:
     _check(url)
-    async with http_fetch(fetch_options(named=True)) as fetch:
+    async with http_fetch(fetch_options(named=True, ca=ca)) as fetch:
         reply = await fetch(url, {"accept": "application/json"})
     try:
         tree = json_object(reply.body) if reply.status == 200 else {}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import ssl
 import stat
 import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
@@ -95,6 +97,34 @@ async def test_a_place_for_tokens_that_cannot_be_written(tmp_path: Path) -> None
         done = await command(*words, "--client-id", "service", "--scope", "read", "-o", "json", env=env)
     assert (done.code, done.json["error"]["code"]) == (1, "A2ACLI_ERR_INTERNAL")
     assert "Traceback" not in done.err
+
+
+async def test_a_provider_of_a_private_authority(tmp_path: Path) -> None:
+    certificate, key = new_identity().written(tmp_path, "provider")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+
+    async def discover(request: web.Request) -> web.Response:
+        return web.json_response({"token_endpoint": f"https://{request.host}/token"})
+
+    async def give(_: web.Request) -> web.Response:
+        return web.json_response({"access_token": "t", "expires_in": 60})
+
+    application = web.Application()
+    application.router.add_get("/.well-known/openid-configuration", discover)
+    application.router.add_post("/token", give)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "A2ACLI_CLIENT_SECRET": SECRET}
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        issuer = f"https://127.0.0.1:{runner.addresses[0][1]}"
+        async with agent(Probe()) as server:
+            words = ("auth", "login", "-a", f"http://{server.http}", "--issuer", issuer)
+            done = await command(*words, "--client-id", "service", "--cacert", certificate, env=env)
+    finally:
+        await runner.cleanup()
+    assert done.code == 0, done.err
 
 
 @req("AUTH_007")
