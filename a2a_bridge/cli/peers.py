@@ -32,9 +32,11 @@ def peers(
       a2a-bridge peers a2a-go-0.3 --json
     """
     from a2a_bridge.cli.options import parse_peer
-    from a2a_bridge.cli.output import data, document
+    from a2a_bridge.cli.output import data, decide_json, document
     from a2a_bridge.peers import find_profile, profiles
 
+    if as_json:
+        decide_json(True)
     found = [find_profile(parse_peer(name, "NAME"))] if name else profiles().all
     if as_json or flags.output is Output.JSON:
         document({"format": 1, "peers": [_tree(one) for one in found]})

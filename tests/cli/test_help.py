@@ -43,6 +43,12 @@ def test_all_help_has_every_flag_and_variable(name: str) -> None:
                 assert word in text
 
 
+def test_an_error_of_peers_is_json_with_either_flag() -> None:
+    for words in (("--json",), ("-o", "json")):
+        done = RUNNER.invoke(app, ["peers", "nobody", *words])
+        assert (done.exit_code, json.loads(done.stdout)["error"]["code"]) == (2, "A2ACLI_ERR_USAGE")
+
+
 @pytest.mark.parametrize("name", ["usage", "peers"])
 def test_other_commands_show_all_flags_without_variables(name: str) -> None:
     text = shown(name, "--help")
