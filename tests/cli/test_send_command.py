@@ -254,6 +254,22 @@ async def test_without_stream_the_events_are_one_task(probe: Probe) -> None:
     assert parts == [["one", " two"], ["three"]]
 
 
+async def test_compare_says_that_the_card_has_no_such_binding(probe: Probe) -> None:
+    async with agent(probe, "JSONRPC") as server:
+        done = await command("compare", "-a", url(server), "hi", "--transport", "GRPC", "-o", "json")
+    assert (done.code, done.json["error"]["code"]) == (1, "UnsupportedOperationError"), done.err
+
+
+@pytest.mark.parametrize("words", [("--dry-run",), ("--as", "curl")], ids=" ".join)
+async def test_compare_sends_nothing_where_a_call_should_be_shown(
+    probe: Probe, words: tuple[str, ...]
+) -> None:
+    async with agent(probe) as server:
+        done = await command("compare", "-a", url(server), "hi", *words)
+    assert (done.code, done.out) == (2, ""), done.err
+    assert not probe.calls
+
+
 async def test_all_bindings_are_compared(probe: Probe) -> None:
     async with agent(probe) as server:
         for flags in ((), ("--stream",)):

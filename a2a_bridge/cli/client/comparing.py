@@ -42,7 +42,7 @@ from a2a_bridge.cli.output import data, document, explain, print_message
 from a2a_bridge.codec import encoder
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import by_version
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -75,6 +75,9 @@ class InterfaceAnswer:
 
 def compare_interfaces(context: typer.Context, text: str | None, flags: CompareFlags) -> None:
     """Calls all interfaces, one after the other, and prints the comparison. Raises typer.Exit."""
+    if flags.dry_run or flags.as_command:
+        hint = "--dry-run" if flags.dry_run else "--as"
+        raise typer.BadParameter("shows one call, and compare makes several; send has it", param_hint=hint)
     use_bridge_key(flags.bridge_key)
     calls = _calls(text, flags)
     with report_errors(context, flags):
@@ -113,6 +116,9 @@ async def _compare(calls: Sequence[Asked], flags: CompareFlags) -> Exit:
         candidates = select(card, known=names(), version=version_of(flags.a2a_version))
         wanted = parse_transports(flags)
         candidates = [one for one in candidates if not wanted or one.interface.protocol_binding in wanted]
+        if not candidates:
+            text = f"the card offers no {' or '.join(wanted)}"
+            raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
         ends = []
         for asked in calls:
             answers = []
