@@ -74,10 +74,14 @@ async def check_serving(inspection: Inspection) -> AsyncGenerator[Finding, None]
     if "max-age" not in control and not etag:
         advice = "send Cache-Control: max-age=… and an ETag, so that clients need not read it for each call"
     elif etag:
-        async with http_fetch(inspection.dial_options()) as fetch:
-            again = await fetch(inspection.location, {**_HEADERS, "if-none-match": etag})
-        if again.status != 304:
-            advice = f"answer If-None-Match with 304; it was answered with {again.status}"
+        try:
+            async with http_fetch(inspection.dial_options()) as fetch:
+                again = await fetch(inspection.location, {**_HEADERS, "if-none-match": etag})
+        except A2AError as error:
+            advice = f"answer If-None-Match with 304; there was no answer: {cause_of(error)}"
+        else:
+            if again.status != 304:
+                advice = f"answer If-None-Match with 304; it was answered with {again.status}"
     shown = ", ".join(filter(None, (control, f"ETag {etag}" if etag else "")))
     yield Finding("card caching", True, shown or "neither Cache-Control nor ETag", advice)
     allowed = found.headers.get("access-control-allow-origin", "")
@@ -93,10 +97,18 @@ async def _at_urls(inspection: Inspection, fetch: Fetch) -> AsyncGenerator[Findi
     base = inspection.target.place
     locations = card_locations(base, exact=inspection.options.exact)
     problems: list[str] = []
+    failed: A2AError | None = None
     for location in locations:
-        problem = await _look(inspection, fetch, location)
+        try:
+            problem = await _look(inspection, fetch, location)
+        except A2AError as error:
+            # Some servers close the connection for a path that they do not have.
+            failed = failed or error
+            continue
         if problem:
             problems.append(f"{_path(location)} {problem}")
+    if failed is not None and not inspection.location:
+        raise failed
     if inspection.location:
         yield _found(inspection, base)
         return

@@ -41,6 +41,8 @@ class Script:
     url: str = "{}/"
     #: of interfaces in the card
     version: str = "1.0"
+    #: one of: "", "missing" (instead of 404), "cached" (a request with If-None-Match): no response
+    hangs_up: str = ""
     #: whether calls need `Authorization: Bearer right`
     guarded: bool = False
     #: the error of GetTask; None: a task
@@ -101,7 +103,11 @@ class Agent:
 
     async def _document(self, request: web.Request) -> web.StreamResponse:
         script = self.script
-        if script.cards.get(request.path) is None:
+        is_missing = script.cards.get(request.path) is None
+        is_cached = "If-None-Match" in request.headers
+        if {"missing": is_missing, "cached": is_cached}.get(script.hangs_up) and request.transport:
+            request.transport.close()
+        if is_missing:
             return web.Response(status=404, text="no such page")
         if script.card_status != 200:
             return web.Response(status=script.card_status, headers=script.card_headers, text=HTML)

@@ -223,6 +223,17 @@ async def test_advice_is_no_fault() -> None:
     assert "a2a-java-0.3" in found["SDKs of 0.3"].detail
 
 
+@pytest.mark.parametrize("hangs_up", ["missing", "cached"])
+async def test_a_request_beside_the_card_that_is_never_answered(hangs_up: str) -> None:
+    """Servers close connections for paths that they do not have, and for headers that they do not know."""
+    async with scripted(Script(hangs_up=hangs_up, card_headers={"ETag": '"1"'})) as url:
+        found = await findings(url)
+    assert wrong(found) == set()
+    assert "message" in {one.name for one in found}
+    advice = {one.name: one.fix for one in found}["card caching"]
+    assert "If-None-Match" in advice
+
+
 async def test_credentials() -> None:
     script = Script(guarded=True, cards={CARD: ASKS})
     async with scripted(script) as url:
