@@ -303,7 +303,8 @@ async def test_an_accepted_message_of_a_dead_replica_is_answered_with_the_outcom
     task = await sending
     assert task.status.state == FAILED
     assert [message.message_id for message in task.history[:3]] == ["m-1", "m-2", "m-3"]
-    assert shapes(await streaming)[-1] == FAILED
+    # The snapshot alone, if the first replica died before it had answered.
+    assert shapes(await streaming)[-1] in (FAILED, ("task", FAILED))
 
 
 async def test_readers_of_other_replicas_continue_after_a_takeover(beside: Any) -> None:
