@@ -13,7 +13,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
 from tests.hosting.late import LateStore
 from tests.hosting.scene import Gate, agent_of, rejected, shapes
-from tests.hosting.test_idempotency import Counting, Talk
+from tests.hosting.test_idempotency import Counting, Talk, settled
 
 
 @pytest.mark.parametrize("answer", ["ask", "done"])
@@ -25,6 +25,7 @@ async def test_a_message_in_the_history_of_its_task_is_a_repetition(answer: str)
     again = {"task_id": task.id, "message_id": "m-2"}
     first = await talk.send(answer, **again)
     await talk.rest()
+    await settled()  # a copy that comes earlier waits with the first one
     for _ in range(2):
         await talk.store.sends.forget(Scope(), "m-2")
         assert await talk.send(answer, **again, context_id=task.context_id) == first
