@@ -55,6 +55,11 @@ class FairQueue(Generic[KeyT]):
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
+    def again(self, line: KeyT, failed: str, seconds: float) -> None:
+        """A known key waits because the target `failed` has failed; not if it has another target since."""
+        target = self._targets[line]
+        self.put(line, target, seconds if target == failed else 0)
+
     def redirect(self, line: KeyT, target: str) -> bool:
         """Changes the target of a known key, and ends its delay. Returns False if it does not wait."""
         known = self._targets.get(line)

@@ -227,9 +227,7 @@ class MemoryOutbox:
             items[0].error = error
         else:  # it was dropped during delivery, because its queue was too long
             seconds = 0
-        target = self._target(line)
-        moved = target != target_of(delivery.registered.config.url)  # the old target caused the delay
-        self._lines.put(line, target, 0 if moved else seconds)
+        self._lines.again(line, target_of(delivery.registered.config.url), seconds)
         self._notify()
 
     async def dead(self, delivery: Delivery, error: str, /) -> None:

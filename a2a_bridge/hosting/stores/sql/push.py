@@ -241,9 +241,7 @@ class SqlOutbox:
         changed = changed.values(attempts=delivery.attempts + 1, error=error, due=time.time() + seconds)
         await self._writer.write(lambda connection: connection.execute(changed).rowcount)
         for line in self._take_back([delivery]):
-            target = self._lines.target(line)
-            moved = target != target_of(delivery.registered.config.url)  # the old target caused the delay
-            self._lines.put(line, target, 0 if moved else seconds)
+            self._lines.again(line, target_of(delivery.registered.config.url), seconds)
             self._notify()
 
     async def dead(self, delivery: Delivery, error: str, /) -> None:
