@@ -16,6 +16,7 @@ Rules:
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import OrderedDict
@@ -32,7 +33,7 @@ SLACK = 2 * 3600.0
 @dataclass(slots=True)
 class _Circuit:
     in_flight: int = 0
-    #: when the last request began; only known with `again`
+    #: when the last request began
     begun_at: float = 0.0
     failures: int = 0
     opened: int = 0
@@ -49,7 +50,7 @@ class Circuits:
     """All targets. Times in seconds.
 
     each: concurrent requests per target. trip: failures in a row that open a circuit. pause: the first
-    pause of an open circuit, doubled each time up to `longest`. again: see rule 1; None: never. patience:
+    pause of an open circuit, doubled each time up to `longest`. again: see rule 1. patience:
     time after which a target is given up. most: targets with a known state.
     """
 
@@ -60,7 +61,7 @@ class Circuits:
         trip: int = 5,
         pause: float = 5.0,
         longest: float = 300.0,
-        again: float | None = None,
+        again: float = math.inf,
         patience: float = 24 * 3600.0,
         most: int = MOST,
         now: Callable[[], float] = time.monotonic,
@@ -91,8 +92,7 @@ class Circuits:
         now = self._now()
         if now < circuit.open_until:
             return 0
-        waits = circuit.in_flight and (self._again is None or now - circuit.begun_at < self._again)
-        return 0 if waits else 1
+        return 0 if circuit.in_flight and now - circuit.begun_at < self._again else 1
 
     def is_given_up(self, target: str) -> bool:
         """True if the target has failed for so long that requests are given up at their next failure."""
@@ -105,8 +105,7 @@ class Circuits:
         """Counts a started request."""
         circuit = self._circuits.setdefault(target, _Circuit())
         circuit.in_flight += 1
-        if self._again is not None:
-            circuit.begun_at = self._now()
+        circuit.begun_at = self._now()
 
     def end(self, target: str, target_works: bool | None) -> bool:
         """Counts a finished request. target_works: whether the target works; None if that is unknown.
