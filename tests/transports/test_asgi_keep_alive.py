@@ -14,7 +14,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from tests.patience import PATIENCE
 from tests.transports.http_scene import MESSAGE, Scripted
-from tests.transports.test_http_asgi import STREAM, application
+from tests.transports.test_http_asgi import STREAM, application, post_scope
 
 
 @pytest.mark.parametrize("path", ["/", "/message:stream"])
@@ -37,13 +37,7 @@ async def test_no_keep_alive_after_an_error(path: str) -> None:
             asyncio.get_running_loop().call_later(0.1, sendable.set)
             await sendable.wait()
 
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": path,
-        "query_string": b"",
-        "headers": [(b"host", b"x"), (b"content-type", b"application/json"), (b"a2a-version", b"1.0")],
-    }
+    app = application(Scripted(on_stream=script), HostOptions(keep_alive=0.01))
     async with asyncio.timeout(PATIENCE):
-        await application(Scripted(on_stream=script), HostOptions(keep_alive=0.01))(scope, messages.get, put)
+        await app(post_scope(path), messages.get, put)
     assert len(heads) == 1

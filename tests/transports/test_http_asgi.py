@@ -46,6 +46,17 @@ STREAM = json.loads(frame("SendStreamingMessage", {"message": MESSAGE}))
 both = pytest.mark.parametrize("kind", list(BINDINGS))
 
 
+def post_scope(path: str) -> dict[str, Any]:
+    """The scope of a POST of JSON, as servers give it."""
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"host", b"x"), (b"content-type", b"application/json"), (b"a2a-version", b"1.0")],
+    }
+
+
 def application(service: Scripted, options: HostOptions | None = None, **hooks: Any) -> AsgiHost:
     host = AsgiHost(options or HostOptions(), **hooks)
     for binding in BINDINGS.values():
@@ -457,14 +468,7 @@ async def test_a_client_that_leaves_before_its_body_is_whole(
     async def put(message: Any) -> None:
         sent.append(message)
 
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": path,
-        "query_string": b"",
-        "headers": [(b"host", b"x"), (b"content-type", b"application/json"), (b"a2a-version", b"1.0")],
-    }
-    await app(scope, get, put)
+    await app(post_scope(path), get, put)
     assert not sent
     assert not service.calls
     assert [(one.levelname, one.message) for one in caplog.records if one.name.startswith("a2a_bridge")] == [

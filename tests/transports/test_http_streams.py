@@ -29,6 +29,7 @@ from tests.transports.http_scene import (
     update,
     wire,
 )
+from tests.transports.test_http_turns import Pausing
 
 RPC = request("POST", "/", frame("SendStreamingMessage", {"message": MESSAGE}, id_="é"))
 REST = request("POST", "/message:stream", json.dumps({"message": MESSAGE}))
@@ -158,16 +159,7 @@ async def test_no_keep_alive_after_the_end(asked: bytes) -> None:
     written: list[bytes] = []
     ended = asyncio.Event()
 
-    class Unread(asyncio.Transport):
-        def get_write_buffer_size(self) -> int:
-            return 0
-
-        def get_extra_info(self, name: str, default: Any = None) -> Any:
-            return default
-
-        def is_closing(self) -> bool:
-            return False
-
+    class Unread(Pausing):
         def write(self, data: Any) -> None:
             written.append(data)
             if data.endswith(b"0\r\n\r\n"):
