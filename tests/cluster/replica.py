@@ -273,7 +273,7 @@ class SimulatedRecords:
 
 
 class SimulatedConfigs(MemoryPushConfigStore):
-    """Stores configs as SqlPushConfigStore does. Nobody reads them."""
+    """Stores configs as SqlPushConfigStore does. No test reads them."""
 
     store: StoreBase
 

@@ -191,7 +191,7 @@ class StoreBase:
                 await lease.sync()
         except BaseException as error:
             if lease.pending:
-                # Without a release: if it is written after all, `_publish` finds that nobody works on it.
+                # Not released: if the lease is written later, `_publish` finds that it has no owner here.
                 lease.expire(math.inf, unavailable())  # reads of the task wait with it
                 self.writer.forget(lease)
             else:  # it was written while the caller left

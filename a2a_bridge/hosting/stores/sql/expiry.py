@@ -52,7 +52,7 @@ async def _each(
     after = ""
     while found := await database.read(partial(following, after=after)):
         after = found[-1]
-        # What has ended does not change: the deletion need not check that again.
+        # An ended task does not change, so the deletion does not check its state again.
         due = await database.read(partial(_list_ended, task_ids=found, before=before))
         if due:
             await write(SqlJob(partial(remove, task_ids=due)))

@@ -261,7 +261,7 @@ class _Sending:
                 sends.c.task == storable(before.task_id),
                 sends.c.digest == before.digest,
                 sends.c.answer == before.answer,
-                # It may have taken over what is otherwise the same.
+                # Another live replica may have taken the message over: then only the holder differs.
                 sends.c.holder.not_in(select(replicas.c.id).where(replicas.c.id != self._me)),
             )
             # Only this row: another replica may have replaced it since it was read.
