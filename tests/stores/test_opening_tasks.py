@@ -9,7 +9,8 @@ import pytest
 from a2a_bridge.hosting.ports import VersionConflictError
 from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.hosting.stores.sql.opened import open_sql_store
-from a2a_bridge.testing.store_scene import HERE, INPUT, Author, found
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.store_scene import HERE, INPUT, WORKING, Author, found
 from tests.patience import PATIENCE
 
 
@@ -28,20 +29,26 @@ async def test_a_lease_that_is_lost_as_soon_as_it_is_durable_is_not_given(sqlite
         assert told == []
 
 
-async def test_a_task_that_is_opened_while_its_caller_leaves_has_no_holder(sqlite_url: str) -> None:
+@pytest.mark.parametrize("state", [INPUT, WORKING])
+async def test_a_task_that_is_opened_while_its_caller_leaves_is_an_orphan(
+    sqlite_url: str, state: hub.TaskState
+) -> None:
     async with open_sql_store(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
-        await Author(store).begin("t", state=INPUT).release()
+        await Author(store).begin("t", state=state).release()
         opening = asyncio.ensure_future(store.open(HERE, await found(store, "t"), _unexpected))
         await asyncio.sleep(0)
+        told: list[str] = []
+        store.on_orphans(lambda: told.append("orphans"))
+        told.clear()
         # Between the commit and the return of `open`.
         store.writer.leases["t"].when_synced(lambda _: opening.cancel())
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(asyncio.CancelledError):
                 await opening
             await store.wait_settled()
+        assert told
         assert store.writer.leases == {}
-        query = "SELECT holder FROM tasks"
-        assert await store._database.read(lambda connection: connection.exec_driver_sql(query).scalar()) == ""
+        assert await store.orphans(9) == [(HERE, "t")]
 
 
 def _unexpected() -> None:

@@ -190,12 +190,12 @@ class StoreBase:
             async with asyncio.timeout(self.writer.ack_timeout):
                 await lease.sync()
         except BaseException as error:
-            if lease.pending:
-                # Not released: if the lease is written later, `_publish` finds that it has no owner here.
-                lease.expire(math.inf, unavailable())  # reads of the task wait with it
-                self.writer.forget(lease)
-            else:  # it was written while the caller left
-                lease.release()
+            written = not lease.pending
+            lease.expire(math.inf, unavailable())  # reads of the task wait with it
+            # Not released: the task may be at work. It is an orphan, also if the lease is written later.
+            self.writer.forget(lease)
+            if written:
+                self._tell_of_orphans()
             if isinstance(error, TimeoutError):
                 raise unavailable() from None
             raise
@@ -369,14 +369,17 @@ class StoreBase:
         # Notifications about them were ignored while they were held here.
         self._logs.wake(task_ids)
 
+    def _tell_of_orphans(self) -> None:
+        for callback in self._on_orphans:
+            callback()
+
     def _publish(self, committed: Sequence[Pending]) -> None:
         self._logs.add(committed)
         for one in committed:
             lease, row = one.lease, one.change.row
             if not lease.released and self.writer.leases.get(lease.task_id) is not lease:
                 # Of an `open` that was given up: this process has the task, and nobody works on it.
-                for callback in self._on_orphans:
-                    callback()
+                self._tell_of_orphans()
             if one.ended and row.body is not None:
                 self._ended.put(lease.scope, lease.task_id, row.body, row.version, row.last, row.written)
             if lease.push and self._notifications is not None:
