@@ -75,6 +75,20 @@ async def test_runs_may_finish_within_the_grace() -> None:
     await talk.rest()
 
 
+async def test_a_run_that_may_finish_can_be_canceled() -> None:
+    held = Held()
+    talk = Talk(agent_of(held.execute))
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await held.gate.reached()
+    closing = asyncio.create_task(talk.close(PATIENCE))
+    await asyncio.sleep(0)
+    assert (await talk.cancel(task.id)).status.state == CANCELED
+    await closing  # it need not wait for the run any more
+    with rejected(Reason.TASK_NOT_CANCELABLE):
+        await talk.cancel(task.id)
+    await talk.rest()
+
+
 async def test_unfinished_runs_fail_and_their_callers_get_it() -> None:
     held = Held()
     talk = Talk(agent_of(held.execute))
