@@ -5,7 +5,7 @@ that of a message.
 Rules:
 1. The holder of a task's lease changes it. The engine raises NotOwnerError for a task of another replica;
    then that replica gets the call. If it dies meanwhile, this one looks again, and may take the task over
-   itself.
+   itself. A replica that stops rejects calls, and holds its tasks until it has left: this one waits for that.
 2. If the holder is gone, a forwarded message counts as accepted if the task's history contains it once more
    than before. Then it is not sent again, and the response is the result of the task. The holder may commit
    until the task is taken over, even if it was declared dead: so this replica takes the task over before it
@@ -15,6 +15,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,8 +34,10 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 T = TypeVar("T")
 
-#: lookups of a task whose owner changes during the call
-_LOOKS = 3
+#: seconds in which a call looks for the owner of a task again
+_PATIENCE = 10.0
+#: seconds between two looks that find the same one: the first pause, doubled each time, and the longest
+_SOON, _LATE = 0.05, 1.0
 
 
 class _ForwardedPosition(NamedTuple):
@@ -165,7 +168,9 @@ async def _at_owner(
 
     accepted: the response if the holder had accepted the message, else None. Raises UNAVAILABLE.
     """
-    for _ in range(_LOOKS):
+    loop = asyncio.get_running_loop()
+    until, pause = loop.time() + _PATIENCE, _SOON
+    while True:
         try:
             return await remote(other.holder)
         except OwnerLostError:
@@ -175,5 +180,9 @@ async def _at_owner(
         try:
             return await local()
         except NotOwnerError as error:
-            other = error
-    raise changed_hands_error()
+            stays, other = error.holder == other.holder, error
+        if loop.time() >= until:
+            raise changed_hands_error()
+        if stays:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LATE)

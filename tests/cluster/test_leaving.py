@@ -1,0 +1,77 @@
+"""A call about a task of a replica that stops waits until that has left, and is not turned away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.event import no_events
+from a2a_bridge.hosting.cluster.forwarding import ForwardingService
+from a2a_bridge.hosting.ports import OwnerLostError
+from a2a_bridge.hosting.run_registry import NotOwnerError
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.cluster.virtual_loop import VirtualLoop
+
+CANCEL: Call[Any, Any] = Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id="t"), CallContext())
+
+
+class Scene:
+    """A replica, and the holder of a task, which stops and holds the task for some seconds longer.
+
+    Implements Service (the engine here) and Replica (the holder).
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.asked = 0
+        unused: Any = None
+        leaving: Any = Leaving(self)
+        self.forwarding = ForwardingService(self, lambda _: leaving, unused, unused)
+
+    async def unary(self, _: Call[Any, Any], /) -> Any:
+        if asyncio.get_running_loop().time() < self.seconds:
+            raise NotOwnerError("leaving", hub.Task(id="t"))
+        return hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_CANCELED))
+
+    def stream(self, _: Call[Any, Any], /) -> Any:
+        return no_events()
+
+
+class Leaving:
+    """Implements Replica."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def unary(self, _: Call[Any, Any]) -> Any:
+        self._scene.asked += 1
+        raise OwnerLostError
+
+
+def _cancel(scene: Scene) -> hub.Task:
+    loop = VirtualLoop()
+    try:
+        task: hub.Task = loop.run_until_complete(scene.forwarding.unary(CANCEL))
+        return task
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("seconds", [0.01, 1.0, 5.0])
+def test_a_call_waits_until_a_stopping_replica_has_left(seconds: float) -> None:
+    scene = Scene(seconds)
+    assert _cancel(scene).status.state == hub.TASK_STATE_CANCELED
+    assert scene.asked <= 20  # no busy waiting
+
+
+def test_the_wait_has_an_end() -> None:
+    scene = Scene(3600.0)
+    with pytest.raises(A2AError) as caught:
+        _cancel(scene)
+    assert caught.value.reason is Reason.UNAVAILABLE
+    assert caught.value.retry_after
