@@ -289,7 +289,7 @@ class _Call(AsgiRequest):
                 await self._end(GrpcStatus.UNIMPLEMENTED, "Method not found!")
         except OversizeError:
             await self._reject(request_too_large(self._host.options.max_body), GrpcStatus.RESOURCE_EXHAUSTED)
-        except A2AError as error:  # a body that came too slowly
+        except A2AError as error:  # a wrong timeout, or a body that came too slowly
             await self._reject(error, GrpcStatus.INVALID_ARGUMENT)
         except FrameError as error:
             await self._end(GrpcStatus.INTERNAL, f"not a gRPC request: {error}")

@@ -17,6 +17,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
+from a2a_bridge.core.errors import A2AError, Reason
+
 COMPRESSED, TRAILERS = 0x01, 0x80
 
 prefix = struct.Struct(">BI")
@@ -109,10 +111,10 @@ class Unframer:
 
 
 def timeout_of(text: bytes) -> float:
-    """The seconds in a value of `grpc-timeout`. Raises FrameError."""
+    """The seconds in a value of `grpc-timeout`. Raises INVALID_REQUEST."""
     found = _TIMEOUT.fullmatch(text)
     if found is None:
-        raise FrameError("grpc-timeout is not valid")
+        raise A2AError(Reason.INVALID_REQUEST, "grpc-timeout is at most 8 digits and one of H, M, S, m, u, n")
     return int(found[1]) * _UNITS[found[2]]
 
 
