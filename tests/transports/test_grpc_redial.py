@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import grpc
@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.core.agent_api import Client
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -75,6 +77,58 @@ async def test_only_checked_addresses_are_dialled_and_looked_at_again_after_a_fa
                 assert (await client.get_task(REQUEST)).id == "two"
             finally:
                 await second.drain(0)
+
+
+async def test_calls_on_former_addresses_end_there() -> None:
+    """An agent that stops accepts no connections any more, and still works on its calls."""
+    names = Names("127.0.0.1")
+    reached, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: Call[Any, Any]) -> hub.Task:
+        if not reached.is_set():
+            reached.set()
+            await go.wait()
+        return hub.Task(id="one")
+
+    async def events(_: Call[Any, Any]) -> AsyncIterator[hub.StreamResponse]:
+        yield hub.StreamResponse(task=hub.Task(id="first"))
+        await go.wait()
+        yield hub.StreamResponse(task=hub.Task(id="last"))
+
+    former = Probe()
+    former.on_unary, former.on_stream = answer, events
+    async with hosting(former) as first, asyncio.timeout(PATIENCE):
+        port = first.address.port
+        async with dialling(f"agent.example:{port}", resolve=names.resolve, connect_timeout=2) as client:
+            call = asyncio.create_task(client.get_task(REQUEST))
+            stream = client.subscribe_to_task(hub.SubscribeToTaskRequest(id="t"))
+            assert (await anext(stream)).task.id == "first"
+            await reached.wait()
+            draining = asyncio.create_task(first.drain(PATIENCE))
+            names.addresses = ["127.0.0.2"]
+            second = BINDING.host(ListenAddress("127.0.0.2", port), HostOptions())
+            BINDING.mount(second, "", agent("two"), [V1_0])
+            await second.start()
+            try:
+                while await answer_of(client) != "two":
+                    pass
+                assert not call.done()
+                go.set()
+                assert (await call).id == "one"
+                assert [event.task.id async for event in stream] == ["last"]
+                await draining
+            finally:
+                await second.drain(0)
+
+
+async def answer_of(client: Client) -> str:
+    """Who answers; empty if nobody could be reached."""
+    try:
+        return (await client.get_task(REQUEST)).id
+    except A2AError as error:
+        if error.metadata.get("phase") != "connect":
+            raise
+        return ""
 
 
 async def test_a_client_that_is_closed_while_it_resolves_does_not_dial() -> None:

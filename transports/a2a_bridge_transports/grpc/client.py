@@ -168,6 +168,9 @@ class _Client:
             name for name in dict.fromkeys((*options.forward, EXTENSIONS_PARAMETER)) if name not in own
         )
         self._closed = False
+        #: calls and streams that have not ended, and who waits for their end
+        self._running = 0
+        self._idle: asyncio.Event | None = None
         self._methods: dict[Operation[Any, Any], _Method] = {}
         for row in form.rows:
             style = channel.unary_stream if row.streaming else channel.unary_unary
@@ -186,9 +189,18 @@ class _Client:
         await self._keepalive.close()
         await self._channel.close()
 
+    async def finish(self) -> None:
+        """Closes the connection when the running calls have ended. There must be no further ones."""
+        if self._running:
+            self._idle = asyncio.Event()
+            await self._idle.wait()
+        await self.close()
+
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        rpc, row = await self._start(call, self._options.timeout)
+        self._running += 1
+        rpc: Any = None
         try:
+            rpc, row = await self._start(call, self._options.timeout)
             answer = await rpc
             received = await rpc.initial_metadata()
         except grpc.aio.AioRpcError as error:
@@ -198,6 +210,9 @@ class _Client:
             raise self._cut_off(error, rpc) from None
         finally:
             del rpc  # see `_error_of`
+            self._running -= 1
+            if self._idle is not None and not self._running:
+                self._idle.set()
         if received and (found := reply_parameters(received, self._dialect)):
             take_parameters(call, found, log)
         small = len(answer) <= SMALL
@@ -205,10 +220,14 @@ class _Client:
         return message
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
-        rpc, row = await self._start(call, None)
-        decode, read, eof, keepalive = row.decode_response, rpc.read, grpc.aio.EOF, self._keepalive
-        keepalive.watch(rpc)
+        keepalive, eof = self._keepalive, grpc.aio.EOF
+        self._running += 1
+        rpc: Any = None
+        read: Any = None
         try:
+            rpc, row = await self._start(call, None)
+            decode, read = row.decode_response, rpc.read
+            keepalive.watch(rpc)
             answer = await read()
             received = await rpc.initial_metadata()
             if answer is eof and not received:
@@ -244,9 +263,13 @@ class _Client:
             _pass_cancellation()
             raise self._cut_off(error, rpc) from None
         finally:
-            keepalive.leave(rpc)
-            rpc.cancel()
+            if rpc is not None:
+                keepalive.leave(rpc)
+                rpc.cancel()
             del rpc, read  # see `_error_of`
+            self._running -= 1
+            if self._idle is not None and not self._running:
+                self._idle.set()
 
     async def _large(self, row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
         """The message of a response that may take long to parse."""

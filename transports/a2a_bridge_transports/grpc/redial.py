@@ -2,7 +2,8 @@
 
 gRPC resolves names for each connection, and accepts no custom resolver. So the channel gets addresses instead
 of the name; the name is only used for `:authority` and for the certificate check. After a failure to connect,
-the next call resolves again, and gets a new channel if the addresses have changed.
+the next call resolves again, and gets a new channel if the addresses have changed. Calls that run on the
+former channel end there: they may still get a connection, or have one that only accepts no further calls.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ class Client(Service, Protocol):
 
     async def close(self) -> None: ...
 
+    async def finish(self) -> None:
+        """Closes it when its running calls have ended."""
+        ...
+
 
 def place_of(target: str) -> tuple[str, int] | None:
     """The host and port of a target; None for a target with several addresses or without one, such as the
@@ -52,6 +57,8 @@ class Redialled:
         self._host, self._port = host, port
         self._make = make
         self._client: Client | None = None
+        #: the clients for former addresses, and what waits for the end of their calls
+        self._former: dict[asyncio.Task[None], Client] = {}
         self._target = ""
         self._stale = True
         self._closed = False
@@ -62,7 +69,7 @@ class Redialled:
         try:
             return await client.unary(call)
         except A2AError as error:
-            self._learn(error)
+            self._learn(client, error)
             raise
 
     def stream(self, call: Call[Any, Any], /) -> Events:
@@ -73,18 +80,26 @@ class Redialled:
         try:
             return await open_stream(client.stream(call))
         except A2AError as error:
-            self._learn(error)
+            self._learn(client, error)
             raise
 
     async def close(self) -> None:
-        """Closes the connection. Calls that wait for addresses dial none."""
+        """Closes the connections. Calls that wait for addresses dial none."""
         self._closed = True
+        for waiting, former in tuple(self._former.items()):
+            waiting.cancel()
+            await former.close()
         if self._client is not None:
             await self._client.close()
 
-    def _learn(self, error: A2AError) -> None:
-        if error.metadata.get("phase") == "connect":
+    def _learn(self, client: Client, error: A2AError) -> None:
+        if client is self._client and error.metadata.get("phase") == "connect":
             self._stale = True
+
+    def _leave(self, client: Client) -> None:
+        task = asyncio.create_task(client.finish(), name="a2a former connection")
+        self._former[task] = client
+        task.add_done_callback(self._former.pop)
 
     async def _current(self) -> Client:
         """The client for the present addresses. Raises UNAVAILABLE, and the errors of `resolve`."""
@@ -98,7 +113,7 @@ class Redialled:
                 if target != self._target or self._client is None:
                     former, self._client, self._target = self._client, self._make(target), target
                     if former is not None:
-                        await former.close()
+                        self._leave(former)
                 self._stale = False
             return self._client
 
