@@ -13,21 +13,52 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge_transports.jsonrpc import wire
 from tests.transports.http_scene import frame
 
+#: half a surrogate pair, with which another parser reads the request
+PARAMS = pytest.mark.parametrize("params", [r'{"a":"x"}', r'{"a":"\ud800"}'])
 
+
+@PARAMS
 @pytest.mark.parametrize(
     "token",
-    ['"a"', '""', "0", "-7", "null", "18446744073709551616", "-123456789012345678901234567890", '"é\\n"'],
+    [
+        '"a"',
+        '""',
+        "0",
+        "-7",
+        "null",
+        "18446744073709551616",
+        "-123456789012345678901234567890",
+        '"é\\n"',
+        "9" * wire.MAX_ID,
+        "-" + "9" * (wire.MAX_ID - 1),
+        '"%s"' % ("x" * (wire.MAX_ID - 2)),
+    ],
 )
-def test_ids_come_back(token: str) -> None:
-    body = f'{{"jsonrpc":"2.0","id":{token},"method":"M","params":{{}}}}'
+def test_ids_come_back(token: str, params: str) -> None:
+    body = f'{{"jsonrpc":"2.0","id":{token},"method":"M","params":{params}}}'
     parsed = wire.parse(body.encode())
     assert json.loads(parsed.id) == json.loads(token)
-    assert parsed[1:] == ("M", {}, True)
+    assert parsed[1:] == ("M", json.loads(params), True)
 
 
-@pytest.mark.parametrize("token", ["1.5", "1.0", "1e2", "true", "[]", "{}", '"%s"' % ("x" * 2000)])
-def test_ids_that_are_none(token: str) -> None:
-    body = f'{{"jsonrpc":"2.0","id":{token},"method":"M"}}'
+@PARAMS
+@pytest.mark.parametrize(
+    "token",
+    [
+        "1.5",
+        "1.0",
+        "1e2",
+        "true",
+        "[]",
+        "{}",
+        "1" + "0" * wire.MAX_ID,
+        "-1" + "0" * (wire.MAX_ID - 1),
+        "9" * 5000,
+        '"%s"' % ("x" * (wire.MAX_ID - 1)),
+    ],
+)
+def test_ids_that_are_none(token: str, params: str) -> None:
+    body = f'{{"jsonrpc":"2.0","id":{token},"method":"M","params":{params}}}'
     with pytest.raises(wire.MalformedRequestError) as caught:
         wire.parse(body.encode())
     assert caught.value.error.reason is Reason.INVALID_REQUEST

@@ -3,11 +3,10 @@
 Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
 1. A request has a string or integer id, or null. One without an id would be a notification, which A2A does
    not have: it is rejected after the checks of method and params, so every request is answered. Fractions and
-   ids above 1 KiB are rejected.
+   ids of more than MAX_ID bytes of JSON are rejected.
 2. There are no batches.
 3. An address is a method's name, or `GET` and a path relative to the URL for a document outside of JSON-RPC.
-4. Ids are returned unchanged, integers of any size included. If none could be read, the response's id is
-   null.
+4. Ids are returned unchanged. If none could be read, the response's id is null.
 5. Halves of surrogate pairs, which no protobuf string and few JSON libraries accept, are rejected in ids and
    methods.
 """
@@ -21,6 +20,8 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects.signed_extras import dumps, loads
 
 MAX_ID = 1024
+#: integers between these have at most MAX_ID characters
+_LEAST, _MOST = -(10 ** (MAX_ID - 1)), 10**MAX_ID
 NULL = b"null"
 #: the part of a successful response after its result
 AFTER_RESULT = b"}"
@@ -66,7 +67,7 @@ def parse(body: bytes) -> Frame:
         text = "batches are not part of A2A" if type(tree) is list else "a request is a JSON object"
         raise MalformedRequestError(A2AError(Reason.INVALID_REQUEST, text))
     value = tree.get("id")
-    token = b"%d" % value if type(value) is int else _token(value, body)
+    token = b"%d" % value if type(value) is int and _LEAST < value < _MOST else _token(value, body)
     if tree.get("jsonrpc") != "2.0":
         raise MalformedRequestError(A2AError(Reason.INVALID_REQUEST, 'jsonrpc has to be "2.0"'), token)
     method = tree.get("method")
@@ -155,9 +156,9 @@ def _token(value: object, body: bytes) -> bytes:
         token = dumps(value)
         if len(token) <= MAX_ID:
             return token
-    elif isinstance(value, int) and not isinstance(value, bool):
+    elif type(value) is int and _LEAST < value < _MOST:
         return b"%d" % value
     elif value is None:
         return NULL
-    text = f"id has to be a string of at most {MAX_ID} bytes, an integer or null"
+    text = f"id has to be a string or an integer of at most {MAX_ID} bytes, or null"
     raise MalformedRequestError(A2AError(Reason.INVALID_REQUEST, text))
