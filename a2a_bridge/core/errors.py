@@ -156,6 +156,9 @@ class A2AError(Exception):
     retry_after: seconds after which to retry, for UNAVAILABLE and RESOURCE_EXHAUSTED.
     """
 
+    #: values for the header WWW-Authenticate (RFC 9110, 11.6.1), which only HTTP sends
+    challenges: tuple[str, ...] = ()
+
     def __init__(
         self,
         reason: Reason,

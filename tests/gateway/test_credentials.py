@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes.jsonrpc_routes import create_jsonrpc_routes
@@ -265,11 +266,16 @@ async def doors_behind(
         yield doors, server
 
 
+#: what the proxy in front of an agent asks for
+CHALLENGES = ['Bearer realm="agents", scope="call"', 'DPoP algs="ES256"']
+
+
 class Guarded:
     """An ASGI application that is open to the bearers of a token of the provider, as a proxy would have it."""
 
-    def __init__(self, app: Any, provider: Provider) -> None:
+    def __init__(self, app: Any, provider: Provider, status: int = 401) -> None:
         self._app = app
+        self._status = status
         keys = KeySetSource(provider.issuer)
         self._tokens = BearerTokens(provider.issuer, [AUDIENCE], keys)
 
@@ -282,24 +288,85 @@ class Guarded:
         if known:
             await self._app(scope, receive, send)
             return
-        head = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
-        await send({"type": "http.response.start", "status": 401, "headers": head})
+        head = [
+            (b"content-type", b"text/plain"),
+            *((b"www-authenticate", one.encode()) for one in CHALLENGES),
+        ]
+        await send({"type": "http.response.start", "status": self._status, "headers": head})
         await send({"type": "http.response.body", "body": b"no token"})
+
+
+@asynccontextmanager
+async def sdk_agent_behind_proxy(
+    provider: Provider, upstream: str, status: int = 401
+) -> AsyncIterator[tuple[hub.AgentCard, Guarded]]:
+    handler = DefaultRequestHandler(
+        agent_executor=ScriptedExecutor(), task_store=InMemoryTaskStore(), agent_card=sdk_card([])
+    )
+    routes = create_jsonrpc_routes(handler, "/") + create_rest_routes(handler)
+    guarded = Guarded(Starlette(routes=routes), provider, status)
+    async with uvicorn_running(guarded, lifespan="off") as url:
+        place = interface(upstream, url if upstream == "HTTP+JSON" else f"{url}/")
+        yield probe_card(supported_interfaces=[place]), guarded
+
+
+async def challenges(server: Server, key: str) -> list[list[str]]:
+    """What a caller is asked for that the agent does not know, in the answers to calls and streams."""
+    message = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
+    framed = {"jsonrpc": "2.0", "id": 1, "params": message}
+    headers = {"A2A-Version": "1.0", "X-API-Key": key}
+    async with httpx.AsyncClient(base_url=f"http://{server.http}", headers=headers) as http:
+        answers = [
+            await http.post("/", json={**framed, "method": "SendMessage"}),
+            await http.post("/", json={**framed, "method": "SendStreamingMessage"}),
+            await http.post("/message:send", json=message),
+            await http.post("/message:stream", json=message),
+        ]
+    return [[f"{answer.status_code}", *answer.headers.get_list("www-authenticate")] for answer in answers]
+
+
+@pytest.mark.parametrize("upstream", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("status", [401, 403])
+async def test_the_agents_challenge_reaches_callers_whose_credentials_do(
+    provider: Provider, tmp_path: Path, upstream: str, status: int
+) -> None:
+    edge = Edge(tmp_path, provider)
+    checked: dict[str, Any] = {"authentication": edge.authentication}
+    own = ['Bearer realm="a2a"'] if status == 401 else []
+    header = DialOptions(timeout=None, parameters={"authorization": "Bearer of-the-gateway"})
+    async with sdk_agent_behind_proxy(provider, upstream, status) as (card, _):
+        for members, expected in (
+            ({}, CHALLENGES),
+            ({**checked, "pass_credentials": True}, CHALLENGES),
+            (checked, own),
+            ({"dial": header}, own),
+        ):
+            async with gateway(card, None, **members) as server:
+                assert await challenges(server, edge.key) == [[f"{status}", *expected]] * 4
+
+
+async def test_a_challenge_to_an_exchanged_token_is_not_for_the_caller(
+    provider: Provider, tmp_path: Path
+) -> None:
+    edge = Edge(tmp_path, provider)
+    async with sdk_agent_behind_proxy(provider, "JSONRPC") as (card, guarded):
+        guarded._tokens = BearerTokens(provider.issuer, ["another"], KeySetSource(provider.issuer))
+        exchange = TokenExchange(endpoint(provider))
+        async with (
+            gateway(card, exchange, authentication=edge.authentication) as server,
+            httpx.AsyncClient(base_url=f"http://{server.http}") as http,
+        ):
+            frame = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "t"}}
+            headers = {"A2A-Version": "1.0", "Authorization": f"Bearer {edge.token}"}
+            answer = await http.post("/", json=frame, headers=headers)
+    assert (answer.status_code, answer.headers.get_list("www-authenticate")) == (401, ['Bearer realm="a2a"'])
 
 
 @pytest.mark.parametrize("upstream", ["JSONRPC", "HTTP+JSON"])
 async def test_an_agent_of_the_official_sdk_behind_a_proxy_that_asks_for_tokens(
     provider: Provider, upstream: str
 ) -> None:
-    shown = sdk_card([])
-    handler = DefaultRequestHandler(
-        agent_executor=ScriptedExecutor(), task_store=InMemoryTaskStore(), agent_card=shown
-    )
-    routes = create_jsonrpc_routes(handler, "/") + create_rest_routes(handler)
-    guarded = Guarded(Starlette(routes=routes), provider)
-    async with uvicorn_running(guarded, lifespan="off") as url:
-        place = interface(upstream, url if upstream == "HTTP+JSON" else f"{url}/")
-        card = probe_card(supported_interfaces=[place])
+    async with sdk_agent_behind_proxy(provider, upstream) as (card, guarded):
         async with gateway(card, ClientCredentials(endpoint(provider))) as server:
             for front in BINDINGS:
                 assert await said(server.card, front) == "hi"

@@ -6,6 +6,7 @@ Rules:
 3. A call that the agent rejects as unauthenticated has not been processed. It is repeated once, with fresh
    credentials, if there are any.
 4. If the agent rejects credentials of the gateway, that is no fault of the caller: it gets UNAVAILABLE.
+   What it asks for (WWW-Authenticate) concerns what is sent here, which no caller can change.
 5. A call without credentials is marked, because it says nothing about the agent. Only the gateway's question
    whether the agent is there is sent without them.
 """
@@ -133,6 +134,7 @@ class _Sending:
 
     def _told(self, error: A2AError) -> A2AError:
         """The error for the caller."""
+        error.challenges = ()
         if error.reason is not Reason.UNAUTHENTICATED or not self._credentials.is_own:
             return error
         told = A2AError(

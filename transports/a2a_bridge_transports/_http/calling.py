@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from multidict import MultiMapping
+
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext, take_side_channel, with_side_channel
@@ -37,6 +39,11 @@ _UNREADABLE = frozenset(
 
 T = TypeVar("T")
 
+#: errors that can say what to present instead
+_OF_CREDENTIALS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED})
+#: of one response, the most challenges and the most characters of one that travel on
+_CHALLENGES, _CHALLENGE = 8, 1024
+
 #: events are small and useless when late: proxies must not delay them
 STREAM_HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
 
@@ -61,6 +68,7 @@ class ClientSide:
         self.form: Form[Any, Any] = form
         self.options = options
         self._strict = options.profile.quirks.strict_json
+        self._passes_credentials = "authorization" in options.forward - options.parameters.keys()
         self.exchanger = exchanger
         # The first row of an operation is the one to use; further ones are alternatives.
         self._rows: dict[Any, Row[Any, Any]] = {row.operation: row for row in reversed(form.rows)}
@@ -171,6 +179,16 @@ class ClientSide:
         if len(data) <= SMALL:
             return read(*arguments)
         return await read_large(data, self.options.max_values, read, *arguments)
+
+    def with_challenges(self, error: A2AError, headers: MultiMapping[str]) -> A2AError:
+        """The error of a response, with what the agent asks for. Only where the caller's own credentials are
+        sent: elsewhere none that it presents would reach the agent.
+        """
+        if self._passes_credentials and error.reason in _OF_CREDENTIALS:
+            given = headers.getall("WWW-Authenticate", ())
+            sound = [one for one in given if one.isascii() and one.isprintable() and len(one) <= _CHALLENGE]
+            error.challenges = tuple(sound[:_CHALLENGES])
+        return error
 
     def copy_parameters(self, call: Call[Any, Any], headers: Mapping[str, str]) -> None:
         """Copies the response parameters from the headers of a response."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from multidict import MultiMapping
 
 from a2a_bridge.codec import dumps
-from a2a_bridge.core.authentication import ScopeMissingError, UnauthenticatedError
+from a2a_bridge.core.authentication import UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import HTTP_JSON, KNOWN
@@ -159,7 +159,7 @@ _CHALLENGE: Headers = (("WWW-Authenticate", 'Bearer realm="a2a"'),)
 def error_headers(error: A2AError, given: Headers = ()) -> Headers:
     """Headers that belong to an error: Allow, Retry-After, WWW-Authenticate. given: the response has them."""
     headers: Headers = error.headers if isinstance(error, HttpStatusError) else ()
-    if isinstance(error, UnauthenticatedError | ScopeMissingError):
+    if error.challenges or isinstance(error, UnauthenticatedError):
         headers += tuple(("WWW-Authenticate", challenge) for challenge in error.challenges)
     elif error.reason is Reason.UNAUTHENTICATED and not any(
         name.lower() == "www-authenticate" for name, _ in given

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -140,7 +140,7 @@ class HttpJsonClient(ClientSide):
         return self.decode(row, tree, call.context)
 
     async def _failure(
-        self, row: Row[Any, Any], target: wire.HttpCall, status: int, headers: Mapping[str, str], data: bytes
+        self, row: Row[Any, Any], target: wire.HttpCall, status: int, headers: Any, data: bytes
     ) -> A2AError:
         return await self.parse(data, self._error, row, target, status, headers, data)
 
@@ -163,7 +163,7 @@ class HttpJsonClient(ClientSide):
         return parse_url(f"{self._base}{target.path}{'?' if query else ''}{query}")
 
     def _error(
-        self, row: Row[Any, Any], target: wire.HttpCall, status: int, headers: Mapping[str, str], data: bytes
+        self, row: Row[Any, Any], target: wire.HttpCall, status: int, headers: Any, data: bytes
     ) -> A2AError:
         url = self._url(target)
         moved = redirect_error(status, headers, url)
@@ -176,7 +176,7 @@ class HttpJsonClient(ClientSide):
         error = row.decode_names(
             self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
         )
-        error = with_patience(error, headers)
+        error = self.with_challenges(with_patience(error, headers), headers)
         return error if wire.error_in(tree) else with_origin(error, status, url)
 
 

@@ -94,8 +94,12 @@ class JsonRpcClient(ClientSide):
         self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, headers: Any, data: bytes
     ) -> Any:
         """The result in a response that is no stream."""
-        self._check_status(row, status, headers, data)
-        return self._read(row, call, id_, status, data)
+        try:
+            self._check_status(row, status, headers, data)
+            return self._read(row, call, id_, status, data)
+        except A2AError as error:
+            self.with_challenges(error, headers)
+            raise
 
     def _request(self, row: Row[str, Any], call: Call[Any, Any]) -> tuple[int, dict[str, str], bytes]:
         tree = self.encode(row, call)
@@ -116,9 +120,12 @@ class JsonRpcClient(ClientSide):
         moved = redirect_error(fetched.status, fetched.headers, url)
         if moved is not None:
             raise moved
-        return await self.parse(fetched.body, self._read_document, row, call, fetched.status, fetched.body)
+        status, received, data = fetched.status, fetched.headers, fetched.body
+        return await self.parse(data, self._read_document, row, call, status, received, data)
 
-    def _read_document(self, row: Row[str, Any], call: Call[Any, Any], status: int, data: bytes) -> Any:
+    def _read_document(
+        self, row: Row[str, Any], call: Call[Any, Any], status: int, headers: Any, data: bytes
+    ) -> Any:
         try:
             tree = loads(data)
         except JsonSyntaxError as problem:
@@ -126,9 +133,10 @@ class JsonRpcClient(ClientSide):
                 raise wire.not_a_response(str(problem)) from None
             tree = None
         if status >= 300:
-            raise row.decode_names(
+            error = row.decode_names(
                 self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
             )
+            raise self.with_challenges(error, headers)
         return self.decode(row, tree, call.context)
 
     def _read(self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, data: bytes) -> Any:
