@@ -94,6 +94,11 @@ class Circuits:
             return 0
         return 0 if circuit.in_flight and now - circuit.begun_at < self._again else 1
 
+    def is_busy(self, target: str) -> bool:
+        """True while a request to the target is in progress."""
+        circuit = self._circuits.get(target)
+        return circuit is not None and circuit.in_flight > 0
+
     def is_given_up(self, target: str) -> bool:
         """True if the target has failed for so long that requests are given up at their next failure."""
         circuit = self._circuits.get(target)

@@ -6,9 +6,11 @@ Rules:
    of Retry-After.
 2. A notification whose target's circuit is open waits; that counts as no attempt. Once a target has failed
    for longer than `age`, its pending notifications get one attempt each and then become dead letters.
-3. Reports to the outbox are repeated until they succeed. If the process dies before, or cannot report, the
+3. The last quarter of the slots is for targets without a delivery in progress, so that slow targets with many
+   notifications leave some to the others.
+4. Reports to the outbox are repeated until they succeed. If the process dies before, or cannot report, the
    notification is sent twice, with the same `webhook-id`.
-4. Logs name hosts and tasks. They contain no paths, tokens and texts of receivers.
+5. Logs name hosts and tasks. They contain no paths, tokens and texts of receivers.
 """
 
 from __future__ import annotations
@@ -159,7 +161,12 @@ class DeliveryWorker:
                 # Due notifications count in `wait` until `due` takes them; without a free slot, wait for one
                 # (see _done).
                 if free > 0:
-                    deliveries = await self._outbox.due(free, self._circuits.capacity_of)
+                    shared = free - self._options.at_once // 4
+                    deliveries = await (
+                        self._outbox.due(shared, self._circuits.capacity_of)
+                        if shared > 0
+                        else self._outbox.due(free, self._first_of)
+                    )
                     pause = await self._outbox.wait()
                     trouble = 0.0
             except A2AError as error:
@@ -176,6 +183,10 @@ class DeliveryWorker:
             if self._finishing and not self._active:
                 return
             await self._pause(pause)
+
+    def _first_of(self, target: str) -> int:
+        """The capacity of a target for its only delivery."""
+        return 0 if self._circuits.is_busy(target) else min(self._circuits.capacity_of(target), 1)
 
     async def _pause(self, seconds: float | None) -> None:
         """Waits until a wake-up, or until a notification is due."""

@@ -33,7 +33,7 @@ class PushOptions:
     longest: float = 600.0
     #: the longest pause that a receiver can ask for with Retry-After
     longest_retry_after: float = 3600.0
-    #: concurrent deliveries
+    #: concurrent deliveries; the last quarter is for targets that have no other
     at_once: int = 64
     #: concurrent deliveries to one target
     each: int = 8

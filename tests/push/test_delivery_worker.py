@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from typing import Any
 
 import pytest
@@ -226,6 +226,27 @@ async def test_a_dead_receiver_delays_no_other(caplog: pytest.LogCaptureFixture)
         posted = await alive.arrived(51)
         assert texts(posted) == [str(number) for number in range(50)]
         assert len(dead.posted) == 2  # its two have not ended yet
+
+
+async def test_slow_receivers_leave_slots_to_the_others() -> None:
+    """They answer at last, so no circuit opens, and have more notifications than there are slots."""
+    how = options(at_once=16, each=4, timeout=2 * PATIENCE)
+    async with AsyncExitStack() as stack:
+        slow = [await stack.enter_async_context(receiving()) for _ in range(4)]
+        alive = [await stack.enter_async_context(receiving()) for _ in range(3)]
+        store, _ = await stack.enter_async_context(delivering(how=how))
+        for number, receiver in enumerate(slow * 6):
+            receiver.silent = True
+            await register(store, receiver.url, task_id=f"slow{number}")
+            await author(store, f"slow{number}")
+        for receiver in slow:
+            await receiver.arrived(3)
+        for number, receiver in enumerate(alive):
+            await register(store, receiver.url, task_id=f"t{number}")
+            (await author(store, f"t{number}")).chunk("x")
+        for receiver in alive:
+            assert texts(await receiver.arrived(2)) == ["x"]
+        assert [len(receiver.posted) for receiver in slow] == [3] * 4
 
 
 async def test_a_target_that_fails_is_left_alone_and_tried_now_and_then(
