@@ -110,7 +110,7 @@ def retry(
         raise typer.BadParameter("name some, or say --all", param_hint="NUMBER")
     with _connect(store, writes=True) as connection:
         known = [one for one in numbers or () if abs(one) <= _LARGEST]
-        count = retry(connection, None if every else known)
+        count = len(retry(connection, None if every else known))
     if flags.output is Output.JSON:
         document({"retried": count})
     else:

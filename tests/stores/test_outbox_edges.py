@@ -373,6 +373,21 @@ async def test_a_notification_is_posted_once_though_its_commit_was_in_doubt(
     assert len(await store.outbox.entries()) == 1
 
 
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_retry_counts_though_its_commit_was_in_doubt(
+    store: Any, doubtful: list[Exception], named: bool
+) -> None:
+    await store.push_configs.put(HERE, build_registered())
+    await write_task(store, "x")
+    for _ in range(2):
+        (delivery,) = await due(store)
+        await store.outbox.dead(delivery, "HTTP 410")
+    doubtful.append(LOST)
+    assert await store.outbox.retry([delivery.number] if named else None) == (1 if named else 2)
+    assert doubtful == []
+    assert summaries(await due(store)) == [("t", "p", 2 if named else 1)]
+
+
 async def test_many_configs_are_claimed_without_a_pause(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones may all be of a target without capacity."""
     monkeypatch.setattr(push, "_CLAIM", 2)

@@ -268,9 +268,11 @@ class SqlOutbox:
         return await self._database.read(work)
 
     async def retry(self, numbers: Sequence[int] | None, /) -> int:
-        count = await self._writer.write(lambda connection: retry(connection, numbers))
+        found: set[int] = set()
+        # An earlier attempt may have been committed, its outcome in doubt: its numbers count, too.
+        await self._writer.write(lambda connection: found.update(retry(connection, numbers)))
         self.outbox_changed()
-        return count
+        return len(found)
 
     # ------------------------------------------------------------------ claims
 
@@ -557,18 +559,16 @@ def entries(
     return found
 
 
-def retry(connection: Connection, numbers: Sequence[int] | None) -> int:
-    """Makes dead letters due at once, all if None. Returns their number."""
-    wanted = select(_O.task, _O.config).where(_O.dead)
-    changed = update(outbox).where(_O.dead)
-    if numbers is not None:
-        wanted, changed = wanted.where(_O.number.in_(numbers)), changed.where(_O.number.in_(numbers))
-    lines = [tuple(row) for row in connection.execute(wanted.distinct())]
-    count: int = connection.execute(changed.values(dead=False, attempts=0, due=0.0)).rowcount
+def retry(connection: Connection, numbers: Sequence[int] | None) -> list[int]:
+    """Makes dead letters due at once, all if None. Returns their numbers."""
+    which = _O.dead if numbers is None else _O.dead & _O.number.in_(numbers)
+    found = connection.execute(select(_O.number, _O.task, _O.config).where(which)).all()
+    connection.execute(update(outbox).where(which).values(dead=False, attempts=0, due=0.0))
+    lines = list({(task_id, config_id) for _, task_id, config_id in found})
     for at in range(0, len(lines), _CLAIM):
         # Also those that a replica has: it may be delaying a later notification, and then finds this one.
         _mark_claimable(connection, _among(lines[at : at + _CLAIM]))
-    return count
+    return [number for number, _, _ in found]
 
 
 def _change(connection: Connection, change: Any) -> int:
