@@ -3,6 +3,7 @@ notification.
 
 Rules:
 1. A key waits for its time, then for capacity of its target, and is then out until its result is reported.
+   A result counts if it is that of the notification with which the key went out: it may come twice, or late.
 2. Targets with ready keys take turns, so a target with many keys does not delay the others.
 3. Times are those of a monotonic clock, which the caller chooses.
 """
@@ -29,6 +30,8 @@ class FairQueue(Generic[KeyT]):
         self._heap: list[tuple[float, int, KeyT]] = []
         self._count = 0
         self._ready: OrderedDict[str, OrderedDict[KeyT, None]] = OrderedDict()
+        #: the number of the notification of each key that is out
+        self._out: dict[KeyT, int] = {}
 
     def __contains__(self, line: KeyT) -> bool:
         return line in self._targets
@@ -91,8 +94,24 @@ class FairQueue(Generic[KeyT]):
                     taken.append(self._next_of(target))
         return taken
 
+    def give_out(self, line: KeyT, number: int) -> None:
+        """A key that was taken is out with the notification `number`."""
+        self._out[line] = number
+
+    def is_out(self, line: KeyT) -> bool:
+        """Whether a notification of a key is being delivered."""
+        return line in self._out
+
+    def take_back(self, line: KeyT, number: int) -> bool:
+        """A notification has a result. Returns False if the key is not out with it."""
+        if self._out.get(line) != number:
+            return False
+        del self._out[line]
+        return True
+
     def drop(self, line: KeyT) -> None:
         """Removes a key."""
+        self._out.pop(line, None)
         target = self._targets.pop(line, None)
         self._due.pop(line, None)
         ready = self._ready.get(target) if target is not None else None

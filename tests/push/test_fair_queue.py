@@ -37,6 +37,22 @@ def test_fair_queue_are_taken_once_and_come_back() -> None:
     assert ours.take(10, anything) == []
 
 
+def test_a_result_counts_once_and_for_what_went_out() -> None:
+    ours = lines()
+    ours.put("a", "x")
+    assert ours.take(10, anything) == ["a"]
+    assert not ours.is_out("a")
+    ours.give_out("a", 1)
+    assert ours.is_out("a")
+    assert not ours.take_back("a", 2)
+    assert ours.take_back("a", 1)
+    assert not ours.take_back("a", 1)
+    ours.give_out("a", 3)
+    ours.drop("a")
+    assert not ours.is_out("a")
+    assert not ours.take_back("a", 3)
+
+
 def test_fair_queue_wait_for_their_time() -> None:
     clock = Clock()
     ours = lines(clock)

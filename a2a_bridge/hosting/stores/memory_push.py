@@ -161,8 +161,6 @@ class MemoryOutbox:
         self._waits: dict[_Line, deque[_Item]] = {}
         self._dead: OrderedDict[int, _Item] = OrderedDict()
         self._lines: FairQueue[_Line] = FairQueue(now)
-        #: the notification of each config that is being delivered, by number
-        self._out: dict[_Line, int] = {}
         self._callbacks: list[Callable[[], None]] = []
         configs.on_gone = self._forget
         configs.on_changed = self._redirect
@@ -192,7 +190,7 @@ class MemoryOutbox:
                 self._forget(line)
                 continue
             item = self._waits[line][0]
-            self._out[line] = item.number
+            self._lines.give_out(line, item.number)
             scope, task_id, _ = line
             deliveries.append(
                 Delivery(
@@ -217,10 +215,8 @@ class MemoryOutbox:
 
     async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
         line = _line_of(delivery)
-        if not self._take_back(delivery):
-            return
         items = self._waits.get(line)
-        if not items:
+        if not self._lines.take_back(line, delivery.number) or not items:
             return
         if items[0].number == delivery.number:
             items[0].attempts += 1
@@ -261,13 +257,15 @@ class MemoryOutbox:
             item.attempts = 0
             items = self._waits.setdefault(item.line, deque())
             # In its old place, but not before a notification that is being delivered.
-            first = 1 if item.line in self._out and items else 0
+            first = 1 if self._lines.is_out(item.line) and items else 0
             place = next(
                 (at for at, one in enumerate(items) if at >= first and one.number > number), len(items)
             )
             items.insert(place, item)
             self._size += 1
-            if item.line not in self._out:  # otherwise its turn comes after the one that is being delivered
+            if not self._lines.is_out(
+                item.line
+            ):  # otherwise its turn comes after the one that is being delivered
                 self._lines.put(item.line, self._target(item.line))
         if wanted:
             self._notify()
@@ -291,7 +289,7 @@ class MemoryOutbox:
     def _drop_oldest(self, line: _Line, reason: str) -> None:
         items = self._waits[line]
         # A notification that is being delivered comes before the next one.
-        place = 1 if line in self._out and len(items) > 1 else 0
+        place = 1 if self._lines.is_out(line) and len(items) > 1 else 0
         item = items[place]
         del items[place]
         self._size -= 1
@@ -310,7 +308,7 @@ class MemoryOutbox:
     def _remove(self, delivery: Delivery) -> _Item | None:
         """Removes a notification from its queue, and makes the next one of the queue due."""
         line = _line_of(delivery)
-        items = self._waits.get(line) if self._take_back(delivery) else None
+        items = self._waits.get(line) if self._lines.take_back(line, delivery.number) else None
         if items is None:
             return None
         item = items[0] if items[0].number == delivery.number else None
@@ -325,17 +323,6 @@ class MemoryOutbox:
             self._lines.drop(line)
         return item
 
-    def _take_back(self, delivery: Delivery) -> bool:
-        """A notification is no longer being delivered.
-
-        Returns False if it was not: its config was deleted meanwhile.
-        """
-        line = _line_of(delivery)
-        mine = self._out.get(line) == delivery.number
-        if mine:
-            del self._out[line]
-        return mine
-
     def _add_dead_letter(self, item: _Item) -> None:
         item.url = self._target(item.line)
         self._dead[item.number] = item
@@ -343,7 +330,6 @@ class MemoryOutbox:
             self._dead.popitem(last=False)
 
     def _forget(self, line: _Line) -> None:
-        self._out.pop(line, None)
         self._lines.drop(line)
         self._size -= len(self._waits.pop(line, ()))
         for number in [number for number, item in self._dead.items() if item.line == line]:

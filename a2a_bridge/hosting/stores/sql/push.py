@@ -147,8 +147,6 @@ class SqlOutbox:
         self._now = now
         self._most_dead = most_dead
         self._lines: FairQueue[_Line] = FairQueue(now)
-        #: the notification of each config that is being delivered, by number
-        self._out: dict[_Line, int] = {}
         self._claimed_as = ""
         self._callbacks: list[Callable[[], None]] = []
         self._poll_now = True
@@ -208,7 +206,6 @@ class SqlOutbox:
             # This replica was declared dead: its claims may belong to others by now.
             self._claimed_as = self._me()
             self._lines = FairQueue(self._now)
-            self._out = {}
             self._poll_now = True
         if self._poll_now or self._now() >= self._poll_at:
             await self._claim()
@@ -222,7 +219,8 @@ class SqlOutbox:
             for line in lines:
                 self._lines.put(line, self._lines.target(line), 1.0)
             raise
-        self._out |= {_line_of(delivery): delivery.number for delivery in deliveries}
+        for delivery in deliveries:
+            self._lines.give_out(_line_of(delivery), delivery.number)
         return deliveries
 
     async def wait(self) -> float | None:
@@ -240,7 +238,8 @@ class SqlOutbox:
         changed = update(outbox).where(_O.number == delivery.number)
         changed = changed.values(attempts=delivery.attempts + 1, error=error, due=time.time() + seconds)
         await self._writer.write(lambda connection: connection.execute(changed).rowcount)
-        for line in self._take_back([delivery]):
+        line = _line_of(delivery)
+        if self._lines.take_back(line, delivery.number):
             self._lines.again(line, target_of(delivery.registered.config.url), seconds)
             self._notify()
 
@@ -297,7 +296,7 @@ class SqlOutbox:
                 self._claim_uncertain = False
                 for line, url, seconds in heads:
                     # One that waits here was released meanwhile: only its row has the right time.
-                    if line not in self._out:
+                    if not self._lines.is_out(line):
                         self._lines.put(line, target_of(url), seconds)
                 # A hint may have come during the claim.
                 self._poll_now = self._poll_now or len(heads) >= _CLAIM
@@ -407,17 +406,9 @@ class SqlOutbox:
             return _let_go(connection, lines, me)
 
         left = await self._writer.write(work)
-        self._go_on(self._take_back(deliveries), left)
-
-    def _take_back(self, deliveries: Sequence[Delivery]) -> list[_Line]:
-        """The configs of notifications that were being delivered, and no longer are (rule 5)."""
-        mine: list[_Line] = []
-        for delivery in deliveries:
-            line = _line_of(delivery)
-            if self._out.get(line) == delivery.number:
-                del self._out[line]
-                mine.append(line)
-        return mine
+        # Those that no longer are being delivered (rule 5).
+        given = zip(lines, deliveries, strict=True)
+        self._go_on([line for line, one in given if self._lines.take_back(line, one.number)], left)
 
     def _go_on(self, lines: Sequence[_Line], left: set[_Line]) -> None:
         """Queues taken configs again if they have notifications left."""
