@@ -74,42 +74,6 @@ async def test_notifications_of_configs_without_a_holder_are_found(store: Any) -
     assert summaries(await due(store)) == [("u", "p", 2)]
 
 
-async def test_a_config_that_was_let_go_is_looked_at_soon(store: Any) -> None:
-    clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=clock)
-    await store.push_configs.put(HERE, build_registered())
-    author = await write_task(store)
-    await outbox.sent(await due(store))
-    author.chunk("x")
-    await author.sync()
-    await done(store, "UPDATE push_configs SET holder = ''")
-    for _ in range(2):
-        assert await due(store) == []
-        clock.time += push.POLL
-    assert summaries(await due(store)) == [("t", "p", 2)]
-
-
-async def test_configs_that_were_let_go_are_looked_at_soon_however_many(
-    store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(push, "_CLAIM", 2)
-    clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=clock)
-    for name in "abc":
-        await store.push_configs.put(HERE, build_registered(name))
-    author = await write_task(store)
-    deliveries = await due(store) + await due(store)
-    await outbox.sent(sorted(deliveries, key=lambda one: one.registered.config.id))
-    await store.push_configs.delete(HERE, "t", "a")
-    await store.push_configs.delete(HERE, "t", "b")
-    author.chunk("x")
-    await author.sync()
-    await done(store, "UPDATE push_configs SET holder = ''")
-    assert await due(store) == []
-    clock.time += push.POLL
-    assert summaries(await due(store)) == [("t", "c", 2)]
-
-
 async def test_a_claim_after_its_caller_was_cancelled_is_not_lost(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,8 +15,9 @@ import pytest
 
 from a2a_bridge.hosting.stores import open_store
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.sql import push
+from a2a_bridge.hosting.stores.sql import push, push_releases
 from a2a_bridge.hosting.stores.sql.push import SqlOutbox
+from a2a_bridge.hosting.stores.sql.push_releases import LATER, SOON
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
 from tests.push.delivery_scene import author, config, delivering, until
 from tests.push.receiver import Posted, receiving
@@ -130,6 +131,82 @@ async def test_a_config_that_is_deleted_while_it_gets_a_notification_leaves_noth
         (delivery,) = await outbox.due(1, lambda _: 1)
         assert delivery.task_id == "u"
         assert (await outbox.backlog()).pending == 1
+
+
+#: what another replica writes when it adds a notification for a config that has a holder
+ADDED = """
+    INSERT INTO outbox (task, config, sequence, event, due, created, webhook)
+    SELECT task, id, 2, '', 0, 0, 'w' FROM push_configs WHERE id = 'p'
+"""
+
+
+@pytest.mark.parametrize("when", ["claimed", "given out", "sent"])
+async def test_a_notification_that_is_added_during_a_release_is_found_at_once(
+    postgres_url: str, when: str
+) -> None:
+    """The release does not see it, and its own transaction still saw a holder."""
+    clock = Clock()
+    async with open_store(postgres_url) as store:
+        one: Any = store
+        outbox = SqlOutbox(one._database, one, one.me, now=clock)
+        await store.push_configs.put(HERE, config("https://hook.example"))
+        await author(store)
+        deliveries = [] if when == "claimed" else await outbox.due(1, lambda _: 1)
+        if when == "given out":
+            await outbox.again(deliveries.pop(), "HTTP 500", 0)
+        with psycopg.connect(postgres_url) as adding:
+            if not deliveries:
+                adding.execute("DELETE FROM outbox")
+                adding.commit()
+            adding.execute(ADDED)
+            if deliveries:
+                await outbox.sent(deliveries)
+            assert await outbox.due(1, lambda _: 1) == []
+            adding.commit()
+        assert await outbox.wait() == SOON
+        clock.time += SOON
+        (delivery,) = await outbox.due(1, lambda _: 1)
+        assert delivery.sequence == 2
+
+
+async def test_a_long_transaction_is_waited_for(postgres_url: str) -> None:
+    clock = Clock()
+    async with open_store(postgres_url) as store:
+        one: Any = store
+        outbox = SqlOutbox(one._database, one, one.me, now=clock)
+        await store.push_configs.put(HERE, config("https://hook.example"))
+        await author(store)
+        with psycopg.connect(postgres_url) as adding:
+            adding.execute(ADDED)
+            await outbox.sent(await outbox.due(1, lambda _: 1))
+            for seconds in (0, SOON):
+                clock.time += seconds
+                assert await outbox.due(1, lambda _: 1) == []
+            adding.commit()
+        clock.time += LATER
+        (delivery,) = await outbox.due(1, lambda _: 1)
+        assert delivery.sequence == 2
+
+
+async def test_releases_are_looked_at_however_many(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push_releases, "MOST", 1)
+    clock = Clock()
+    async with open_store(postgres_url) as store:
+        one: Any = store
+        outbox = SqlOutbox(one._database, one, one.me, now=clock)
+        for name in "opq":
+            await store.push_configs.put(HERE, config("https://hook.example", name))
+        await author(store)
+        with psycopg.connect(postgres_url) as adding:
+            adding.execute(ADDED)
+            await outbox.sent(await outbox.due(3, lambda _: 3))
+            adding.commit()
+        assert await outbox.due(1, lambda _: 1) == []
+        clock.time += push.POLL
+        (delivery,) = await outbox.due(1, lambda _: 1)
+        assert (delivery.registered.config.id, delivery.sequence) == ("p", 2)
 
 
 async def test_a_new_url_that_another_replica_gets_ends_the_delay(postgres_url: str) -> None:

@@ -5,9 +5,10 @@ Rules:
    replica, else the delivering replica. Claims of dead replicas are open to all.
 2. Delays are measured on this process's monotonic clock. The times in the rows matter only to a replica that
    claims a config of another one, and such a delay is never longer than LONGEST, whatever the clocks say.
-3. No locks beyond those of a statement. A notification that is added while its config is being released may
-   find it without a holder: such configs are looked for a little later, and in a full search now and then.
-   That search also deletes notifications that were added while their config was being deleted.
+3. No locks beyond those of a statement. A notification that another replica adds while its config is being
+   released may find it without a holder: released configs are looked at soon after, once more later, and in a
+   full search now and then. That search also deletes notifications that were added while their config was
+   being deleted.
 4. `_lines` contains what this replica has claimed. A claim whose result was lost is missing there; the next
    claim finds it again.
 5. A result of a delivery always changes the row of its notification, but makes the next one of its config due
@@ -32,6 +33,7 @@ from a2a_bridge.hosting.stores.records import TaskChange
 from a2a_bridge.hosting.stores.sql import push_configs as configs
 from a2a_bridge.hosting.stores.sql.database import Database
 from a2a_bridge.hosting.stores.sql.push_configs import ANYBODY, SqlPushConfigStore, Writes, forget
+from a2a_bridge.hosting.stores.sql.push_releases import Releases
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
 from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -155,9 +157,7 @@ class SqlOutbox:
         self._dead_count = 0
         #: True if the result of a claim has not arrived; set by the writer's thread when it claims
         self._claim_uncertain = False
-        #: configs that were released since the last look, and before it
-        self._freed: list[_Line] = []
-        self._freed_before: list[_Line] = []
+        self._releases = Releases(now)
 
     # ------------------------------------------------------------------ additions
 
@@ -207,7 +207,7 @@ class SqlOutbox:
             self._claimed_as = self._me()
             self._lines = FairQueue(self._now)
             self._poll_now = True
-        if self._poll_now or self._now() >= self._poll_at:
+        if self._poll_now or self._now() >= self._look_at:
             await self._claim()
         lines = self._lines.take(limit, capacity_of)
         if not lines:
@@ -226,7 +226,7 @@ class SqlOutbox:
     async def wait(self) -> float | None:
         if self._poll_now:
             return 0.0
-        until_look = max(0.0, self._poll_at - self._now())
+        until_look = max(0.0, self._look_at - self._now())
         seconds = self._lines.wait()
         return until_look if seconds is None else min(seconds, until_look)
 
@@ -275,13 +275,17 @@ class SqlOutbox:
 
     # ------------------------------------------------------------------ claims
 
+    @property
+    def _look_at(self) -> float:
+        """When to look for notifications without a hint."""
+        return min(self._poll_at, self._releases.next_look)
+
     async def _claim(self) -> None:
         """Claims configs with notifications that no live replica delivers."""
         self._poll_now = False
         me = self._claimed_as
+        gone = self._releases.take()
         sweep = self._now() >= self._sweep_at
-        # An immediate look may come before the commit of a notification that was added during the release.
-        gone = self._freed_before if self._now() >= self._poll_at else []
         try:
             if (gone or sweep) and await self._database.read(
                 lambda connection: _lost(connection, gone, sweep=sweep)
@@ -292,24 +296,30 @@ class SqlOutbox:
             ):
                 self._claim_uncertain = True
             if self._claim_uncertain or await self._database.read(lambda connection: _free(connection, me)):
-                heads = await self._writer.write(lambda connection: self._take_over(connection, me))
+                lines, heads = await self._writer.write(lambda connection: self._take_over(connection, me))
                 self._claim_uncertain = False
                 for line, url, seconds in heads:
                     # One that waits here was released meanwhile: only its row has the right time.
                     if not self._lines.is_out(line):
                         self._lines.put(line, target_of(url), seconds)
+                for line in set(lines) - {head.line for head in heads}:
+                    self._look_later(line)
                 # A hint may have come during the claim.
                 self._poll_now = self._poll_now or len(heads) >= _CLAIM
         except A2AError:
             self._poll_now = True
+            if gone:
+                self._sweep_at = self._now()
             raise
         if self._now() >= self._poll_at:
             self._poll_at = self._now() + POLL
-            self._freed_before, self._freed = self._freed, []
         if sweep:
             self._sweep_at = self._now() + SWEEP
 
-    def _take_over(self, connection: Connection, me: str) -> list[_Head]:
+    def _take_over(self, connection: Connection, me: str) -> tuple[list[_Line], list[_Head]]:
+        """Claims configs, and releases those without a notification again. Returns all, and the first
+        notifications.
+        """
         # The caller may have left before the commit, and the claim may run again although it was committed:
         # until a result has arrived, the rows show which were claimed.
         lines = self._lost_claims(connection, me) if self._claim_uncertain else []
@@ -325,10 +335,11 @@ class SqlOutbox:
             claimed = _let_go(connection, [line for line in lines if line not in found], me)
             rows = [*rows, *_heads(connection, list(claimed), me)]
         now = time.time()
-        return [
+        heads = [
             _Head((row.task, row.config), self._url(row), min(max(0.0, row.due - now), LONGEST))
             for row in rows
         ]
+        return lines, heads
 
     def _lost_claims(self, connection: Connection, me: str) -> list[_Line]:
         """Configs that this replica has claimed in the rows, but not in memory.
@@ -416,15 +427,14 @@ class SqlOutbox:
             if line in left:
                 self._lines.put(line, self._lines.target(line))
             else:
-                self._drop(line)
+                self._lines.drop(line)
+                self._look_later(line)
         if left:
             self._notify()
 
-    def _drop(self, line: _Line) -> None:
-        self._lines.drop(line)
-        if len(self._freed) < _CLAIM:
-            self._freed.append(line)
-        else:
+    def _look_later(self, line: _Line) -> None:
+        """A config is released; nothing is added beside that with SQLite."""
+        if not self._database.sqlite and not self._releases.put(line):
             self._sweep_at = min(self._sweep_at, self._now() + POLL)
 
     def _prune(self, connection: Connection) -> None:
