@@ -13,7 +13,7 @@ import uvicorn
 
 from a2a_bridge.bindings import DialOptions, http_exchange, http_fetch, http_post
 from a2a_bridge.core.agent_api import Client
-from a2a_bridge.core.errors import Blame, Reason
+from a2a_bridge.core.errors import Blame, Reason, cause_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
 from a2a_bridge_transports._http import session
@@ -163,7 +163,26 @@ async def test_closing_a_client_ends_its_streams(kind: str) -> None:
 @both
 async def test_nonsense_is_no_answer(kind: str) -> None:
     async with peering(b"nonsense\r\n\r\n<hang up>") as peer:
-        assert (await failure(send(peer.url, kind))).reason is Reason.UNAVAILABLE
+        error = await failure(send(peer.url, kind))
+    assert error.reason is Reason.UNAVAILABLE
+    assert "its answer is no HTTP: " in cause_of(error)
+
+
+@both
+@pytest.mark.parametrize("coding", ["gzip", "br"])
+async def test_an_answer_that_is_not_compressed_as_it_says(kind: str, coding: str) -> None:
+    more = f"Content-Encoding: {coding}\r\n"
+    whole = http(result(kind, RESULT), more=more)
+    streamed = sse(f"data: {result(kind, EVENT)}\n\n").replace(b"Transfer-", f"{more}Transfer-".encode())
+    for data in (whole, streamed):
+        async with peering(data) as peer, dialling(peer.url, kind) as service:
+            for call in (
+                Client(service).send_message(REQUEST),
+                anext(Client(service).send_streaming_message(REQUEST)),
+            ):
+                error = await failure(call)
+                assert (error.reason, error.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+                assert "Content-Encoding" in error.message
 
 
 @both

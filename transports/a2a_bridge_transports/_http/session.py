@@ -48,6 +48,10 @@ SMALL_ANSWER = 4096
 #: the first frame of an HTTP/2 server, SETTINGS, as aiohttp quotes an invalid status line
 _HTTP_2 = re.compile(r"\\x00\\x00.{1,4}\\x04\\x00\\x00\\x00\\x00\\x00")
 
+#: aiohttp's text for a body that is not compressed as its head says, or in a way that was not offered
+_UNDECODED = "decode content-encoding"
+_UNREAD = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError)
+
 #: UnicodeError is that of the system's resolver for a host that is no name, RuntimeError that of aiohttp for
 #: the use of a session or connection that this side has closed
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError, RuntimeError)
@@ -532,6 +536,9 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
     if isinstance(error, aiohttp.ClientResponseError) and _HTTP_2.search(error.message):
         text = "the agent speaks HTTP/2 only; where this is its gRPC port, write grpc://HOST:PORT"
         raise _unavailable(text, phase) from error
+    if isinstance(error, _UNREAD) and _UNDECODED in str(error):
+        text = "the agent's answer cannot be decompressed: it is not what its Content-Encoding says"
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from error
     text = f"the connection to the agent{through} broke"
     if phase == "call" and secure and (problem := alert_problem(str(error))):
         text += f": {problem}"
@@ -541,7 +548,10 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
         text += (
             f" before an answer came, as it does where {_WANTED if secure else 'TLS is wanted (https://)'}"
         )
-    raise _unavailable(text, phase) from error
+    broken = _unavailable(text, phase)
+    if isinstance(error, aiohttp.ClientResponseError):
+        broken.add_note(f"its answer is no HTTP: {' '.join(error.message.split())[:200]}")
+    raise broken from error
 
 
 def _unconnected(error: aiohttp.ClientConnectorError) -> str:
