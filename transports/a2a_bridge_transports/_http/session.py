@@ -30,6 +30,7 @@ from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.certificates import alert_problem, certificate_problem
+from a2a_bridge_transports._http.connector import Connector
 from a2a_bridge_transports._http.proxy import proxy_of, redact_url
 
 #: seconds an idle connection is kept for the next call. Less than the 5 s of uvicorn and Node.js: a call that
@@ -83,7 +84,7 @@ async def open_exchanger(
     """An exchanger over a session of its own, not connected yet. resolver: called for every connection,
     instead of the system's.
     """
-    connector = aiohttp.TCPConnector(
+    connector = Connector(
         limit=0,
         keepalive_timeout=KEEP_CONNECTION,
         resolver=resolver,
