@@ -249,6 +249,17 @@ async def test_answers_that_are_no_messages(streaming: bool) -> None:
     assert (error.reason, error.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
 
 
+async def test_a_unary_answer_without_a_message() -> None:
+    async def nothing(_wire: bytes, _context: Any) -> AsyncIterator[bytes]:
+        return
+        yield b""
+
+    async with peer(nothing, streaming=True) as (url, _), dialling(url) as client:
+        with pytest.raises(A2AError) as caught:
+            await client.get_task(REQUEST)
+    assert (caught.value.reason, caught.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+
+
 async def test_a_peer_that_quotes_gRPCs_own_words_has_seen_the_call() -> None:  # noqa: N802
     answer = aborting(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses")
     async with peer(answer) as (address, _), dialling(address) as client:

@@ -215,6 +215,10 @@ class _Client:
                 self._idle.set()
         if received and (found := reply_parameters(received, self._dialect)):
             take_parameters(call, found, log)
+        if answer is None:  # the status is OK, and there is no whole message before it
+            raise A2AError(
+                Reason.INVALID_AGENT_RESPONSE, "the agent's answer is no message", blame=Blame.PEER
+            )
         small = len(answer) <= SMALL
         message: Res = _read(row, call, answer) if small else await self._large(row, call, answer)
         return message
