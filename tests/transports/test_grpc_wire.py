@@ -189,6 +189,8 @@ def test_too_large(status: int, text: str, reason: Reason | None) -> None:
     [
         (GrpcStatus.UNKNOWN, "Stream removed (sendmsg: Broken pipe (32))", True),
         (GrpcStatus.INTERNAL, "Received RST_STREAM with error code 2", True),
+        (GrpcStatus.INTERNAL, "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))", True),
+        (GrpcStatus.INTERNAL, "Stream removed (Error parsing 'grpc-status' metadata)", False),
         (GrpcStatus.CANCELLED, "CANCELLED", True),
         (GrpcStatus.CANCELLED, "Stream removed (RST_STREAM (Received RST_STREAM with error code 8))", True),
         (GrpcStatus.CANCELLED, "as you wished", False),

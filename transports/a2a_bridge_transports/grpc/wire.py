@@ -268,7 +268,7 @@ def describe_unconnected(reply: ErrorReply[bytes], target: str, *, secure: bool 
 _BROKEN = {
     int(GrpcStatus.CANCELLED): ("cancelled", "stream removed", "received rst_stream"),
     int(GrpcStatus.UNKNOWN): ("stream removed",),
-    int(GrpcStatus.INTERNAL): ("received rst_stream",),
+    int(GrpcStatus.INTERNAL): ("received rst_stream", "stream removed (rst_stream"),
 }
 
 
