@@ -63,7 +63,7 @@ class TestGrpcAsgi(BindingContract):
             assert not pending
 
     @asynccontextmanager
-    async def listening(
+    async def listen(
         self, service: Service, options: HostOptions | None = None, address: ListenAddress | None = None
     ) -> AsyncIterator[Listening]:
         assert address is None
@@ -79,4 +79,5 @@ class TestGrpcAsgi(BindingContract):
     @pytest_asyncio.fixture(loop_scope="class")
     async def near(self, probe: Probe, switch: Switch) -> AsyncIterator[Service]:
         async with self.serve(probe) as near:
+            assert switch.target is not None, "the contract listens elsewhere"
             yield near
