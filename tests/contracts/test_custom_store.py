@@ -23,7 +23,7 @@ def test_the_example_passes_its_own_tests() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_store.py"],
         cwd=EXAMPLE,
-        env=os.environ | {"PYTHONPATH": str(EXAMPLE)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(EXAMPLE), *sys.path))},
         capture_output=True,
         text=True,
         timeout=2 * PATIENCE,

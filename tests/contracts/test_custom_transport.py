@@ -46,7 +46,7 @@ def test_the_example_passes_its_own_tests() -> None:
         ],
         cwd=EXAMPLE,
         # Stands for `pip install -e .`, which would need a network.
-        env=os.environ | {"PYTHONPATH": str(EXAMPLE)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(EXAMPLE), *sys.path))},
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -40,7 +40,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=EXAMPLE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(EXAMPLE), str(installed(folder))))},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(EXAMPLE), str(installed(folder)), *sys.path))},
         capture_output=True,
         text=True,
         timeout=2 * PATIENCE,
