@@ -24,6 +24,7 @@ from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.codec import JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations
 from a2a_bridge.core.agent_api import Client, service_of
+from a2a_bridge.core.authentication import Authenticate, Presented, UnauthenticatedError
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
     LAST_EVENT_PARAMETER,
@@ -43,8 +44,10 @@ from a2a_bridge.core.errors import (
     task_not_found,
 )
 from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.lifecycle import fold
 from a2a_bridge.core.operations import Operation, Req, Res, Streaming, Unary
-from a2a_bridge.core.resume import is_id, resume_id
+from a2a_bridge.core.paging import PageTokens, TaskPageFiller
+from a2a_bridge.core.resume import gap_of, is_id, resume_id
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import (
     GRPC,
@@ -64,8 +67,11 @@ from a2a_bridge.dialects import (
     Row,
     RowExtras,
     by_version,
+    newest_first,
 )
 from a2a_bridge.dialects.detect import detect
+from a2a_bridge.dialects.signed_extras import use_key as use_bridge_key
+from a2a_bridge.following import Following
 from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.gateway.card_refresh import CardReading
 from a2a_bridge.gateway.credentials import (
@@ -84,8 +90,29 @@ from a2a_bridge.hosting import (
     ResumingExecutor,
 )
 from a2a_bridge.hosting import Event as AgentEvent
-from a2a_bridge.hosting.ports import Scope, Sent, Store, TaskQuery
+from a2a_bridge.hosting.ports import (
+    Delivery,
+    GapError,
+    Outbox,
+    OutboxEntry,
+    OwnerLostError,
+    PushConfigStore,
+    Registered,
+    Remote,
+    Replica,
+    Scope,
+    SendRegister,
+    Sent,
+    Store,
+    Stored,
+    Subscription,
+    TaskPage,
+    TaskQuery,
+    TaskWriter,
+    VersionConflictError,
+)
 from a2a_bridge.hosting.stores import MemoryStore, open_store
+from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.hosting.stores.records import (
     CONFLICT,
@@ -102,7 +129,8 @@ from a2a_bridge.hosting.stores.records import (
 )
 from a2a_bridge.hosting.stores.segments import Segment
 from a2a_bridge.hosting.stores.store_base import StoreBase
-from a2a_bridge.middleware import Limits, Metrics
+from a2a_bridge.memory import MemoryAccount
+from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer, request_of
 from a2a_bridge.peers import (
@@ -135,6 +163,7 @@ __all__ = [
     "AgentEvent",
     "AgentExecutor",
     "AgentSigns",
+    "Authenticate",
     "Binding",
     "BindingKind",
     "Blame",
@@ -148,6 +177,7 @@ __all__ = [
     "CardTrust",
     "Client",
     "ClientCredentials",
+    "Delivery",
     "DialOptions",
     "Dialect",
     "DirectExecutor",
@@ -161,8 +191,10 @@ __all__ = [
     "Evidence",
     "Expiry",
     "Files",
+    "Following",
     "Form",
     "Found",
+    "GapError",
     "Host",
     "HostOptions",
     "HttpAddress",
@@ -171,21 +203,33 @@ __all__ = [
     "Limits",
     "ListenAddress",
     "Loss",
+    "MemoryAccount",
+    "MemoryOutbox",
+    "MemoryPushConfigStore",
     "MemoryStore",
     "Metrics",
     "Middleware",
     "Operation",
     "Origin",
+    "Outbox",
+    "OutboxEntry",
+    "OwnerLostError",
+    "PageTokens",
     "Peer",
     "Place",
     "Position",
+    "Presented",
     "Principal",
     "Profile",
+    "PushConfigStore",
     "PushForm",
     "PushOptions",
     "Quirks",
     "Reason",
     "Records",
+    "Registered",
+    "Remote",
+    "Replica",
     "Req",
     "Res",
     "ResumingExecutor",
@@ -193,6 +237,7 @@ __all__ = [
     "RowExtras",
     "Scope",
     "Segment",
+    "SendRegister",
     "Sent",
     "SentChange",
     "SentRow",
@@ -205,17 +250,25 @@ __all__ = [
     "Store",
     "StoreBase",
     "StoreOptions",
+    "Stored",
     "Streaming",
+    "Subscription",
     "TaskChange",
+    "TaskPage",
+    "TaskPageFiller",
     "TaskQuery",
     "TaskRow",
+    "TaskWriter",
     "TlsFileError",
     "TlsFiles",
     "TokenEndpoint",
     "TokenExchange",
     "Unary",
+    "UnauthenticatedError",
     "UpstreamCredentials",
     "UpstreamOptions",
+    "Usage",
+    "VersionConflictError",
     "add_profile",
     "asgi_gateway",
     "binding_names",
@@ -227,6 +280,8 @@ __all__ = [
     "dumps",
     "encoder",
     "find_binding",
+    "fold",
+    "gap_of",
     "http_fetch",
     "hub",
     "interface",
@@ -234,6 +289,7 @@ __all__ = [
     "invalid_params",
     "is_id",
     "loads",
+    "newest_first",
     "open_store",
     "operations",
     "request_of",
@@ -245,4 +301,5 @@ __all__ = [
     "serve_service",
     "service_of",
     "task_not_found",
+    "use_bridge_key",
 ]
