@@ -14,116 +14,29 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from google.protobuf.message import Message
 
-from a2a_bridge.bindings import Binding, DialOptions, Host, HostOptions, ListenAddress
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.binding_opening import KIB, both, message_of
+from a2a_bridge.testing.binding_streams import StreamContract
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import full
-from a2a_bridge.testing.service_contract import PATIENCE, ServiceContract, failure, invoke, names
-
-KIB = 1024
-#: far more than sockets buffer, and still affordable
-STREAM_BYTES = 64 * KIB * KIB
-#: maximum bytes that a server and the kernel may hold for a stalled reader
-STALLED_BYTES = 24 * KIB * KIB
-EVENT_BYTES = 64 * KIB
-
-BOTH: list[ops.Operation[Any, Any]] = [ops.GET_TASK, ops.SUBSCRIBE_TO_TASK]
-both = pytest.mark.parametrize("operation", BOTH, ids=names(BOTH))
+from a2a_bridge.testing.service_contract import PATIENCE, failure, invoke
 
 
-@dataclass(frozen=True)
-class Listening:
-    """A started host and the interface to dial."""
-
-    host: Host
-    interface: hub.AgentInterface
-
-
-class BindingContract(ServiceContract):
+class BindingContract(StreamContract):
     """Subclass it with a `binding` and its `url`; the subclass's name must start with `Test`.
 
-    dialect: the version of the calls; it needs a form for the binding's kind, or a canonical one. Operations
-    it lacks are not tested, members it may lose not compared. paths: True if several services may be mounted
-    on one host, each at its path. keep_alive: True if silence on a stream is filled, and a silent peer is
-    detected (HostOptions, DialOptions). numbered: True if events are sent with their ids (`core.resume`).
-    Otherwise events must not have ids. stalled_bytes: the most that server, kernel and client may hold for a
-    stalled reader.
+    OpensBindings has the attributes for bindings that lack something.
     """
-
-    binding: Binding[Any]
-    dialect: Dialect = V1_0
-    paths: bool = True
-    keep_alive: bool = True
-    numbered: bool = True
-    stalled_bytes: int = STALLED_BYTES
-
-    def url(self, address: ListenAddress, path: str, /) -> str:
-        """The URL of an interface mounted at `path` ("" for the root) of a host."""
-        raise NotImplementedError
-
-    def has(self, operation: ops.Operation[Any, Any]) -> bool:
-        form = self.dialect.form(self.binding.kind)
-        return form is not None and form.row(operation) is not None
-
-    def certain(self, message: Any) -> Any:
-        copy = type(message)()
-        copy.CopyFrom(message)
-        lost = [loss for loss in self.dialect.losses if loss.concerns(self.binding.kind.name)]
-        _lose(copy, frozenset(loss.path for loss in lost))
-        if isinstance(copy, hub.SendMessageRequest) and not copy.configuration.ListFields():
-            # Clients write it out if the versions' defaults differ; its absence is sent beside it.
-            copy.ClearField("configuration")
-            if set(copy.metadata.fields) == {KEY}:
-                copy.ClearField("metadata")
-        return copy
-
-    @asynccontextmanager
-    async def listen(
-        self, service: Service, options: HostOptions | None = None, address: ListenAddress | None = None
-    ) -> AsyncIterator[Listening]:
-        """A host with `service` at its root."""
-        host = self.binding.host(address or ListenAddress(), options or HostOptions())
-        self.binding.mount(host, "", service, [self.dialect])
-        await host.start()
-        try:
-            yield Listening(host, self.interface(self.url(host.address, "")))
-        finally:
-            await host.drain(0)
-
-    def interface(self, url: str, tenant: str = "") -> hub.AgentInterface:
-        """An interface of this binding and dialect."""
-        return hub.AgentInterface(
-            url=url,
-            protocol_binding=self.binding.kind.name,
-            protocol_version=self.dialect.version,
-            tenant=tenant,
-        )
-
-    def dial(
-        self, interface: hub.AgentInterface, options: DialOptions | None = None
-    ) -> AbstractAsyncContextManager[Service]:
-        """A client side."""
-        return self.binding.dial(interface, self.dialect, options or DialOptions())
-
-    @asynccontextmanager
-    async def serve(self, service: Service) -> AsyncIterator[Service]:
-        async with self.listen(service) as there, self.dial(there.interface) as near:
-            yield near
 
     async def test_the_origin_names_binding_and_version(self, near: Service, probe: Probe) -> None:
         probe.on_unary = answering(full(hub.Task))
@@ -292,7 +205,7 @@ class BindingContract(ServiceContract):
     @pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE])
     async def test_a_request_can_be_too_large(self, probe: Probe, operation: Any) -> None:
         probe.on_unary = answering(full(hub.SendMessageResponse))
-        request = _message_of(256 * KIB)
+        request = message_of(256 * KIB)
         async with (
             self.listen(probe, HostOptions(max_body=64 * KIB)) as there,
             self.dial(there.interface) as near,
@@ -304,7 +217,7 @@ class BindingContract(ServiceContract):
 
     @pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE])
     async def test_an_answer_can_be_too_large(self, probe: Probe, operation: Any) -> None:
-        message = _message_of(256 * KIB).message
+        message = message_of(256 * KIB).message
         probe.on_unary = answering(hub.SendMessageResponse(message=message))
         probe.on_stream = yielding(hub.StreamResponse(message=message))
         async with (
@@ -317,57 +230,6 @@ class BindingContract(ServiceContract):
             probe.on_unary = answering(full(hub.Task))
             answer = await invoke(near, ops.GET_TASK, full(hub.GetTaskRequest))
             assert answer == full(hub.Task)
-
-    @pytest.mark.parametrize("pausing", [False, True])
-    async def test_a_stalled_reader_costs_bounded_memory(
-        self, near: Service, probe: Probe, pausing: bool
-    ) -> None:
-        produced = 0
-        event = hub.StreamResponse(message=_message_of(EVENT_BYTES).message)
-
-        async def stream(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-            nonlocal produced
-            for _number in range(STREAM_BYTES // EVENT_BYTES):
-                produced += 1
-                yield event
-                if pausing:
-                    await asyncio.sleep(0)
-
-        probe.on_stream = stream
-        probe.on_unary = answering(full(hub.Task))
-        call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
-        async with asyncio.timeout(4 * PATIENCE), aclosing(near.stream(call)) as events:
-            assert (await anext(events)).message == event
-            # Each call gives the producer a turn; a server that buffers would finish meanwhile.
-            for _ in range(300):
-                await invoke(near, ops.GET_TASK, hub.GetTaskRequest(id="t"))
-            assert produced * EVENT_BYTES < self.stalled_bytes
-            read = 1
-            async for got in events:
-                read += 1
-                assert len(got.message.message.parts) == 1
-        assert read == produced == STREAM_BYTES // EVENT_BYTES
-
-    async def test_a_fast_producer_does_not_starve_other_calls(self, near: Service, probe: Probe) -> None:
-        stop = asyncio.Event()
-        event = hub.StreamResponse(message=_message_of(10).message)
-
-        async def stream(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-            while not stop.is_set():
-                yield event
-
-        probe.on_stream = stream
-        probe.on_unary = answering(full(hub.Task))
-        reader = asyncio.create_task(invoke(near, ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest)))
-        await probe.wait_running(1)
-        slowest = 0.0
-        for _ in range(20):
-            start = time.monotonic()
-            await invoke(near, ops.GET_TASK, hub.GetTaskRequest(id="t"))
-            slowest = max(slowest, time.monotonic() - start)
-        assert slowest < 2
-        stop.set()
-        assert await reader
 
     @both
     async def test_draining_lets_work_finish(self, probe: Probe, operation: Any) -> None:
@@ -406,134 +268,3 @@ class BindingContract(ServiceContract):
             assert (await call).reason is Reason.UNAVAILABLE
             await probe.wait_running(0)
             assert (await failure(near, operation)).reason is Reason.UNAVAILABLE
-
-    async def test_a_client_that_is_closed_ends_its_streams(self, probe: Probe) -> None:
-        probe.on_stream = holding(full(hub.StreamResponse))
-        call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
-        async with self.listen(probe) as there:
-            async with self.dial(there.interface) as near:
-                events = near.stream(call)
-                await anext(events)
-            with pytest.raises((A2AError, StopAsyncIteration, asyncio.CancelledError)):
-                await anext(events)
-            await events.aclose()
-            await probe.wait_running(0)
-
-    @pytest.mark.parametrize("epoch", ["", "run_1-"])
-    async def test_events_go_with_their_ids(self, near: Service, probe: Probe, epoch: str) -> None:
-        sent = [f"{epoch}{number}" for number in range(8, 12)]
-
-        async def stream(_: Call[Any, Any]) -> Events:
-            for id_ in sent:
-                yield Event(full(hub.StreamResponse), id_)
-
-        probe.on_stream = stream
-        call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
-        async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
-            got = [event.id async for event in events]
-        assert got == (sent if self.numbered else [""] * len(sent))
-
-    async def test_a_stream_without_ids_shows_none(self, near: Service, probe: Probe) -> None:
-        probe.on_stream = yielding(full(hub.StreamResponse), full(hub.StreamResponse))
-        call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
-        async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
-            assert [event.id async for event in events] == ["", ""]
-        assert call.context.reply == {}
-
-    async def test_a_subscription_sends_its_position(self, near: Service, probe: Probe) -> None:
-        if not self.numbered:
-            return
-        probe.on_stream = yielding()
-        context = CallContext(parameters={LAST_EVENT_PARAMETER: "run_1-7"})
-        await invoke(near, ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), context)
-        assert probe.last.context.parameters[LAST_EVENT_PARAMETER] == "run_1-7"
-
-    async def test_invalid_ids_are_rejected(self, probe: Probe) -> None:
-        if not self.numbered:
-            return
-        # The client side does not check parameters of the options.
-        options = DialOptions(parameters={LAST_EVENT_PARAMETER: "1 or 2"})
-        async with self.listen(probe) as there, self.dial(there.interface, options) as near:
-            rejected = await failure(near, ops.SUBSCRIBE_TO_TASK)
-        assert rejected.reason is Reason.INVALID_PARAMS
-        assert [one.field for one in rejected.violations] == ["Last-Event-ID"]
-        assert probe.calls == []
-
-    async def test_silence_is_filled(self, probe: Probe) -> None:
-        if not self.keep_alive:
-            return
-        go = asyncio.Event()
-
-        async def stream(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-            yield full(hub.StreamResponse)
-            await go.wait()
-            yield full(hub.StreamResponse)
-
-        probe.on_stream = stream
-        async with (
-            self.listen(probe, HostOptions(keep_alive=0.1)) as there,
-            self.dial(there.interface, DialOptions(idle_timeout=0.6)) as near,
-        ):
-            asyncio.get_running_loop().call_later(1.5, go.set)
-            answer = await invoke(near, ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest))
-        assert len(answer) == 2
-
-    async def test_a_silent_peer_is_noticed(self, probe: Probe) -> None:
-        if not self.keep_alive:
-            return
-        probe.on_stream = holding(full(hub.StreamResponse))
-        async with (
-            self.listen(probe, HostOptions(keep_alive=0.1)) as there,
-            relay(there.host.address) as (address, mute),
-            self.dial(self.interface(self.url(address, "")), DialOptions(idle_timeout=0.5)) as near,
-        ):
-            call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
-            async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
-                await anext(events)
-                mute.set()
-                with pytest.raises(A2AError) as caught:
-                    await anext(events)
-            assert (caught.value.reason, caught.value.blame) == (Reason.UNAVAILABLE, Blame.PEER)
-
-
-@asynccontextmanager
-async def relay(target: ListenAddress) -> AsyncIterator[tuple[ListenAddress, asyncio.Event]]:
-    """A TCP relay to `target` and an event that makes it mute: it then reads bytes and sends none."""
-    mute = asyncio.Event()
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while piece := await reader.read(64 * KIB):
-            if not mute.is_set():
-                writer.write(piece)
-                await writer.drain()
-        writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, to_there = await asyncio.open_connection(target.host, target.port)
-        pumps = asyncio.gather(pump(reader, to_there), pump(there, writer), return_exceptions=True)
-        try:
-            await pumps
-        finally:
-            writer.close()
-            to_there.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield ListenAddress(*server.sockets[0].getsockname()[:2]), mute
-    finally:
-        server.close()
-
-
-def _lose(message: Any, paths: frozenset[str]) -> None:
-    """Clears the members in `paths`, such as `GetTaskRequest.tenant`, at every depth."""
-    for field, value in message.ListFields():
-        if f"{message.DESCRIPTOR.name}.{field.json_name}" in paths:
-            message.ClearField(field.name)
-        elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
-            for one in [value] if isinstance(value, Message) else value:
-                _lose(one, paths)
-
-
-def _message_of(size: int) -> hub.SendMessageRequest:
-    part = hub.Part(text="x" * size)
-    return hub.SendMessageRequest(message=hub.Message(message_id="m", role=hub.ROLE_USER, parts=[part]))

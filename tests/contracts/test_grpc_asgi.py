@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,8 @@ import pytest_asyncio
 
 from a2a_bridge.bindings import HostOptions, ListenAddress, asgi_host, find
 from a2a_bridge.core.service import Service
-from a2a_bridge.testing.binding_contract import Listening
+from a2a_bridge.dialects import Dialect
+from a2a_bridge.testing.binding_opening import Listening
 from a2a_bridge.testing.contracts import BindingContract
 from a2a_bridge.testing.probe import Probe
 from tests.patience import PATIENCE
@@ -64,11 +65,10 @@ class TestGrpcAsgi(BindingContract):
 
     @asynccontextmanager
     async def listen(
-        self, service: Service, options: HostOptions | None = None, address: ListenAddress | None = None
+        self, service: Service, options: HostOptions | None = None, dialects: Sequence[Dialect] = ()
     ) -> AsyncIterator[Listening]:
-        assert address is None
         host = asgi_host(options or HostOptions())
-        self.binding.mount(host, "", service, [self.dialect])
+        self.binding.mount(host, "", service, dialects or [self.dialect])
         self.switch.target = host
         where: Any = SimpleNamespace(address=self.switch.address, drain=host.drain)
         yield Listening(where, self.interface(str(self.switch.address)))
