@@ -18,6 +18,7 @@ from typing import Protocol, cast
 
 from a2a_bridge.admin import Admin, announce
 from a2a_bridge.auth import authorise, describe_extended_card
+from a2a_bridge.auth.identified import reject_unidentified
 from a2a_bridge.bindings import (
     ApplicationHost,
     Document,
@@ -36,7 +37,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.core.scope import scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
-from a2a_bridge.dialects import V1_0, Dialect, older_versions
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Dialect, older_versions
 from a2a_bridge.gateway import (
     legacy,
     note_signatures,
@@ -61,6 +62,9 @@ from a2a_bridge.planning import (
 from a2a_bridge.push import Registrations, push_memory
 
 _log = logging.getLogger(__name__)
+
+#: kinds of bindings that identify callers; one of another package may ignore HostOptions.authenticate
+_OWN = (JSONRPC, HTTP_JSON, GRPC)
 
 
 class Shared(Protocol):
@@ -313,7 +317,10 @@ async def serve_service(
                 host_options = replace(options.host_of(family), jsonrpc_paths=paths)
                 own = None if shared is None else shared.host(family, address, host_options)
                 mounted = hosts[family, address] = own or binding.host(address, host_options)
-            binding.mount(mounted, path, service, dialects)
+            identified = service
+            if binding.kind not in _OWN and options.host_of(family).authenticate is not None:
+                identified = compose(service, reject_unidentified(kind))
+            binding.mount(mounted, path, identified, dialects)
     http = host or next((found for (family, _), found in hosts.items() if family == "http"), None)
     if signer is not None:
         check_signable(plan, options, serves=http is not None, mounted=host is not None)

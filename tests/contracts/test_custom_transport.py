@@ -6,17 +6,21 @@ import os
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import GROUP, ListenAddress, find, names
+from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
+from a2a_bridge.bindings import GROUP, DialOptions, HostOptions, ListenAddress, find, names
 from a2a_bridge.cards import interface
-from a2a_bridge.runtime import connect, serve_agent
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.runtime import ServeOptions, connect, serve_agent
 from a2a_bridge.testing.agents import EchoAgent
 from a2a_bridge.testing.contracts import BindingContract
-from examples.custom_transport.a2a_tcp import BINDING
+from examples.custom_transport.a2a_tcp import BINDING, TcpBinding
 from tests.patience import PATIENCE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_transport"
@@ -75,3 +79,34 @@ async def test_an_agent_is_served_and_called_over_it(monkeypatch: pytest.MonkeyP
         assert server.card.supported_interfaces[1].url.startswith("tcp://127.0.0.1:")
         async with connect(server.card, binding="TCP+JSON") as peer:
             assert (await peer.send("hello")).text == "hello"
+
+
+async def test_a_transport_that_identifies_nobody_lets_nobody_in(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    class Ignoring(TcpBinding):
+        def host(self, address: ListenAddress, options: HostOptions) -> Any:
+            return super().host(address, replace(options, authenticate=None))
+
+    class Installed:
+        name = "TCP+JSON"
+
+        def load(self) -> Any:
+            return Ignoring()
+
+    monkeypatch.setattr("a2a_bridge.bindings.entry_points", lambda *, group: [Installed()])
+    file = KeyFile(tmp_path / "keys.json")
+    key = DialOptions(parameters={"x-api-key": file.create("ann").text})
+    options = ServeOptions(authentication=Authentication([ApiKeys(file)]))
+    async with (
+        serve_agent(EchoAgent(), [interface("TCP+JSON", "tcp://127.0.0.1:0")], options) as server,
+        connect(server.card.supported_interfaces[0], options=key) as peer,
+    ):
+        for _ in range(2):
+            with pytest.raises(A2AError) as caught:
+                await peer.send("hello")
+            assert caught.value.reason is Reason.UNAUTHENTICATED
+        with pytest.raises(A2AError) as caught:
+            await anext(peer.stream("hello"))
+        assert caught.value.reason is Reason.UNAUTHENTICATED
+    assert caplog.text.count("TCP+JSON does not identify its callers") == 1
