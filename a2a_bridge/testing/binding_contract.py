@@ -6,6 +6,7 @@ Rules:
 2. Waiting callers are informed in time: deadlines, dead peers, refused connections, drained hosts.
 3. Callers are isolated: a slow reader costs bounded memory, a fast producer does not starve others.
 4. Internal details of a service stay inside: defects reach the log, not the wire.
+5. What the host is told about access is done: callers are identified, and nothing is sent without TLS.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import logging
 import socket
 import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.binding_access import AccessContract
 from a2a_bridge.testing.binding_opening import KIB, both, message_of
 from a2a_bridge.testing.binding_streams import StreamContract
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
@@ -32,17 +35,11 @@ from a2a_bridge.testing.samples import full
 from a2a_bridge.testing.service_contract import PATIENCE, failure, invoke
 
 
-class BindingContract(StreamContract):
+class BindingContract(AccessContract, StreamContract):
     """Subclass it with a `binding` and its `url`; the subclass's name must start with `Test`.
 
     OpensBindings has the attributes for bindings that lack something.
     """
-
-    async def test_the_origin_names_binding_and_version(self, near: Service, probe: Probe) -> None:
-        probe.on_unary = answering(full(hub.Task))
-        await invoke(near, ops.GET_TASK, full(hub.GetTaskRequest))
-        origin = probe.last.context.origin
-        assert (origin.binding, origin.version) == (self.binding.kind.name, self.dialect.version)
 
     @both
     async def test_the_tenant_reaches_the_context(self, near: Service, probe: Probe, operation: Any) -> None:
@@ -268,3 +265,24 @@ class BindingContract(StreamContract):
             assert (await call).reason is Reason.UNAVAILABLE
             await probe.wait_running(0)
             assert (await failure(near, operation)).reason is Reason.UNAVAILABLE
+
+    async def test_draining_does_not_wait_for_a_reader_that_has_stopped(self, probe: Probe) -> None:
+        begun = asyncio.Event()
+
+        async def stream(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+            yield full(hub.StreamResponse)
+            begun.set()
+            # More than may be on its way to a reader.
+            yield hub.StreamResponse(message=message_of(self.stalled_bytes).message)
+            await asyncio.Event().wait()
+
+        probe.on_stream = stream
+        probe.on_unary = answering(full(hub.Task))
+        call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
+        async with self.listen(probe) as there, self.dial(there.interface) as near:
+            async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
+                await anext(events)
+                await begun.wait()
+                await invoke(near, ops.GET_TASK, full(hub.GetTaskRequest))  # gives the writer its turn
+                await there.host.drain(0)
+            await probe.wait_running(0)

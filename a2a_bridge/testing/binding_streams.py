@@ -15,10 +15,11 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.resume import mark_gap
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.binding_opening import KIB, OpensBindings, message_of
-from a2a_bridge.testing.probe import Probe, answering, holding, yielding
+from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import full
 from a2a_bridge.testing.service_contract import PATIENCE, failure, invoke
 
@@ -88,10 +89,10 @@ class StreamContract(OpensBindings):
             async with self.dial(there.interface) as near:
                 events = near.stream(call)
                 await anext(events)
+            await probe.wait_running(0)
             with pytest.raises((A2AError, StopAsyncIteration, asyncio.CancelledError)):
                 await anext(events)
             await events.aclose()
-            await probe.wait_running(0)
 
     @pytest.mark.parametrize("epoch", ["", "run_1-"])
     async def test_events_go_with_their_ids(self, near: Service, probe: Probe, epoch: str) -> None:
@@ -106,6 +107,25 @@ class StreamContract(OpensBindings):
         async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
             got = [event.id async for event in events]
         assert got == (sent if self.numbered else [""] * len(sent))
+
+    @pytest.mark.parametrize("before", [0, 1])
+    async def test_a_gap_is_reported(self, near: Service, probe: Probe, before: int) -> None:
+        snapshot = full(hub.Task)
+        mark_gap(snapshot, "run_1-2", "run_1-8")
+        update = full(hub.StreamResponse, "artifact_update")
+        sent = [Event(update, "run_1-1")] * before
+        sent += [Event(hub.StreamResponse(task=snapshot), "run_1-8", gap=True), Event(update, "run_1-9")]
+
+        async def stream(_: Call[Any, Any]) -> Events:
+            for event in sent:
+                yield event
+
+        probe.on_stream = stream
+        call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
+        async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
+            got = [event async for event in events]
+        assert [event.gap for event in got] == [event.gap for event in sent]
+        assert [event.id for event in got] == [event.id if self.numbered else "" for event in sent]
 
     async def test_a_stream_without_ids_shows_none(self, near: Service, probe: Probe) -> None:
         probe.on_stream = yielding(full(hub.StreamResponse), full(hub.StreamResponse))
@@ -158,41 +178,85 @@ class StreamContract(OpensBindings):
         probe.on_stream = holding(full(hub.StreamResponse))
         async with (
             self.listen(probe, HostOptions(keep_alive=0.1)) as there,
-            relay(there.host.address) as (address, mute),
-            self.dial(self.interface(self.url(address, "")), DialOptions(idle_timeout=0.5)) as near,
+            relay(there.host.address) as between,
+            self.dial(self.interface(self.url(between.address, "")), DialOptions(idle_timeout=0.5)) as near,
         ):
             call = Call(ops.SUBSCRIBE_TO_TASK, full(hub.SubscribeToTaskRequest), CallContext())
             async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
                 await anext(events)
-                mute.set()
+                between.mute = True
                 with pytest.raises(A2AError) as caught:
                     await anext(events)
             assert (caught.value.reason, caught.value.blame) == (Reason.UNAVAILABLE, Blame.PEER)
 
+    @pytest.mark.parametrize(
+        "operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE], ids=["send", "stream"]
+    )
+    async def test_a_connection_that_breaks_is_told_from_one_that_fails(
+        self, probe: Probe, operation: Any
+    ) -> None:
+        """The agent has seen the message, so that it must not be sent again, nor to another interface."""
+        probe.on_unary = waiting
+        probe.on_stream = holding(full(hub.StreamResponse))
+        async with (
+            self.listen(probe) as there,
+            relay(there.host.address) as between,
+            self.dial(self.interface(self.url(between.address, ""))) as near,
+        ):
+            call = asyncio.create_task(failure(near, operation))
+            await probe.wait_running(1)
+            between.cut()
+            error = await call
+            await probe.wait_running(0)
+        assert len(probe.calls) == 1
+        assert (error.reason, error.blame) == (Reason.UNAVAILABLE, Blame.PEER)
+        assert error.metadata.get("phase") != "connect"
 
-@asynccontextmanager
-async def relay(target: ListenAddress) -> AsyncIterator[tuple[ListenAddress, asyncio.Event]]:
-    """A TCP relay to `target` and an event that makes it mute: it then reads bytes and sends none."""
-    mute = asyncio.Event()
 
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+class Relay:
+    """A TCP relay. mute: True to read bytes and send none."""
+
+    def __init__(self, target: ListenAddress) -> None:
+        self.address = ListenAddress()
+        self.mute = False
+        self._target = target
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def cut(self) -> None:
+        """Breaks the connections."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Relays one connection."""
+        there, to_there = await asyncio.open_connection(self._target.host, self._target.port)
+        both_sides = {writer, to_there}
+        self._writers |= both_sides
+        pumps = asyncio.gather(
+            self._pump(reader, to_there), self._pump(there, writer), return_exceptions=True
+        )
+        try:
+            await pumps
+        finally:
+            self._writers -= both_sides
+            for one in both_sides:
+                one.close()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while piece := await reader.read(64 * KIB):
-            if not mute.is_set():
+            if not self.mute:
                 writer.write(piece)
                 await writer.drain()
         writer.close()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, to_there = await asyncio.open_connection(target.host, target.port)
-        pumps = asyncio.gather(pump(reader, to_there), pump(there, writer), return_exceptions=True)
-        try:
-            await pumps
-        finally:
-            writer.close()
-            to_there.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+@asynccontextmanager
+async def relay(target: ListenAddress) -> AsyncIterator[Relay]:
+    """A relay to `target`."""
+    made = Relay(target)
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made.address = ListenAddress(*server.sockets[0].getsockname()[:2])
     try:
-        yield ListenAddress(*server.sockets[0].getsockname()[:2]), mute
+        yield made
     finally:
         server.close()

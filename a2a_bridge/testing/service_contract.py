@@ -310,7 +310,13 @@ class ServiceContract:
         probe.on_unary, probe.on_stream = unary, stream
         wanted = "https://e.example/1, https://e.example/2"
         context = CallContext(parameters={"a2a-extensions": wanted})
-        await invoke(near, operation, full(operation.request), context)
+        call = Call(operation, full(operation.request), context)
+        async with asyncio.timeout(PATIENCE):
+            if operation is ops.GET_TASK:
+                await near.unary(call)
+            else:
+                async with aclosing(near.stream(call)) as events:
+                    await anext(events)  # gateways pass the reply on before the first event
         assert probe.last.context.extensions == ("https://e.example/1", "https://e.example/2")
         assert context.reply == {"a2a-extensions": "https://e.example/1"}
 

@@ -81,6 +81,21 @@ async def test_an_agent_is_served_and_called_over_it(monkeypatch: pytest.MonkeyP
             assert (await peer.send("hello")).text == "hello"
 
 
+async def test_its_callers_are_identified(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    points = [EntryPoint("TCP+JSON", "examples.custom_transport.a2a_tcp:BINDING", GROUP)]
+    monkeypatch.setattr("a2a_bridge.bindings.entry_points", lambda *, group: points)
+    file = KeyFile(tmp_path / "keys.json")
+    key = DialOptions(parameters={"x-api-key": file.create("ann").text})
+    options = ServeOptions(authentication=Authentication([ApiKeys(file)]))
+    async with serve_agent(EchoAgent(), [interface("TCP+JSON", "tcp://127.0.0.1:0")], options) as server:
+        async with connect(server.card.supported_interfaces[0], options=key) as peer:
+            assert (await peer.send("hello")).text == "hello"
+        async with connect(server.card.supported_interfaces[0]) as peer:
+            with pytest.raises(A2AError) as caught:
+                await peer.send("hello")
+    assert caught.value.reason is Reason.UNAUTHENTICATED
+
+
 async def test_a_transport_that_identifies_nobody_lets_nobody_in(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """A fourth transport: JSON in length-prefixed frames over TCP, one connection for each call. No TLS.
 
-The kind is `TCP+JSON`. No protocol version has a form for it, so it uses the canonical one: an operation's
-name as its address and ProtoJSON as its wire.
+The kind is `TCP+JSON`. No protocol version has a form for it, so it uses the canonical one of 1.0: an
+operation's name as its address and ProtoJSON as its wire.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .wire import KIND
 
 
 class TcpBinding:
-    """The binding that `a2a_bridge.bindings.find("TCP+JSON")` returns."""
+    """The binding that `find_binding("TCP+JSON")` returns."""
 
     kind = KIND
     family = "tcp"

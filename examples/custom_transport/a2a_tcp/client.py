@@ -114,7 +114,7 @@ class _Client:
                         document.get("gap") is True,
                     )
                 elif "error" in document:
-                    raise self._form.decode_error(ErrorReply(200, document["error"]))
+                    raise row.decode_names(self._form.decode_error(ErrorReply(200, document["error"])))
                 elif "parameters" in document:
                     call.context.reply.update(document["parameters"])
                 elif "end" in document:

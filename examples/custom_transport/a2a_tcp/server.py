@@ -1,6 +1,6 @@
 """The server side: one call of one connection, answered by a Service. It opens no socket.
 
-Order of checks, the same as on other bindings: size, JSON, frame, version, operation, request.
+Order of checks, the same as on other bindings: size, JSON, frame, caller, version, operation, request.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from a2a_bridge.ext import (
     Form,
     HostOptions,
     Origin,
+    Presented,
     Reason,
     Row,
     Service,
     detect,
     internal_error,
+    newest_first,
     operations,
     request_too_large,
     resume_id,
@@ -37,27 +39,26 @@ log = logging.getLogger("a2a_bridge.tcp")
 
 #: bytes that may wait in the writer before the service has to wait
 HIGH_WATER = 64 * 1024
-#: events after which a stream yields to other tasks even if the socket takes all events
-TURN = 8
 
 
 class Side:
-    """A service and the dialects it is served in."""
+    """A service and the dialects it is served in. Raises ValueError if none of them can be spoken."""
 
     def __init__(self, service: Service, dialects: Sequence[Dialect], options: HostOptions) -> None:
         self.service = service
         self.options = options
-        self._forms = {dialect: form for dialect in dialects if (form := dialect.form(KIND)) is not None}
+        self._forms = {
+            dialect: form for dialect in newest_first(dialects) if (form := dialect.form(KIND)) is not None
+        }
+        if not self._forms:
+            raise ValueError(f"none of {list(dialects)} can be spoken over {KIND.name}")
+        #: the form of errors for a caller whose version is not known
+        self.newest = next(iter(self._forms.values()))
 
     def form_of(self, call: Opening) -> tuple[Dialect, Form[str, Any]]:
         """The dialect and form a caller speaks. Raises VERSION_NOT_SUPPORTED."""
         dialect = detect(call.version, self._forms)
         return dialect, self._forms[dialect]
-
-    def error(self, error: A2AError) -> bytes:
-        """An error frame, in the form of the newest dialect if the version of the caller is not known yet."""
-        form = next(iter(self._forms.values()))
-        return frame({"error": form.encode_error(error).body})
 
 
 class Connection:
@@ -67,6 +68,9 @@ class Connection:
         self._side = side
         self._reader = reader
         self._writer = writer
+        self._peer = str((writer.get_extra_info("peername") or ("",))[0])
+        self._form = side.newest
+        self._row: Row[str, Any] | None = None
         self._work: asyncio.Task[None] | None = None
         self._ended = False
         writer.transport.set_write_buffer_limits(high=HIGH_WATER)
@@ -86,7 +90,7 @@ class Connection:
         try:
             body = await self._body()
         except A2AError as error:
-            await self._send(self._side.error(error))
+            await self._send(self._error(error))
             return
         except (asyncio.IncompleteReadError, ConnectionError):
             return
@@ -123,32 +127,41 @@ class Connection:
             await self._call(body)
             last = frame({"end": True})
         except A2AError as error:
-            last = self._side.error(error)
+            last = self._error(error)
         except asyncio.CancelledError:
             if not self._ended:
                 raise
-            last = self._side.error(
-                A2AError(Reason.UNAVAILABLE, "the server is shutting down", blame=Blame.SELF)
-            )
+            last = self._error(A2AError(Reason.UNAVAILABLE, "the server is shutting down", blame=Blame.SELF))
         except ConnectionError:
             return
         except Exception:
             log.exception("a call failed unexpectedly")
-            last = self._side.error(internal_error())
+            last = self._error(internal_error())
         await self._send(last)
+
+    def _error(self, error: A2AError) -> bytes:
+        """An error frame in the version of the caller."""
+        if self._row is not None:
+            error = self._row.encode_names(error)
+        return frame({"error": self._form.encode_error(error).body})
 
     async def _call(self, body: bytes) -> None:
         head = opening(body)
-        dialect, form = self._side.form_of(head)
-        row = next((row for row in form.rows if row.address == head.operation), None)
+        parameters = {name.lower(): value for name, value in check(head.parameters).items()}
+        authenticate, principal = self._side.options.authenticate, None
+        if authenticate is not None:
+            principal = await authenticate(Presented(parameters, self._peer))
+        dialect, self._form = self._side.form_of(head)
+        row = self._row = next((row for row in self._form.rows if row.address == head.operation), None)
         if row is None:
             raise A2AError(Reason.METHOD_NOT_FOUND)
         request = row.decode_request(head.request)
         context = CallContext(
             tenant=request.tenant,
-            parameters={name.lower(): value for name, value in check(head.parameters).items()},
+            parameters=parameters,
+            principal=principal,
             deadline=None if head.timeout is None else time.monotonic() + head.timeout,
-            origin=Origin(KIND.name, dialect.version),
+            origin=Origin(KIND.name, dialect.version, self._peer),
         )
         call = Call(row.operation, request, context)
         if row.operation is operations.SUBSCRIBE_TO_TASK:
@@ -160,10 +173,12 @@ class Connection:
             await self._send(_reply(context.reply) + frame({"item": answer}))
 
     async def _stream(self, row: Row[str, Any], call: Call[Any, Any]) -> None:
-        sent = 0
+        first = True
         silence = self._side.options.keep_alive
         async with aclosing(self._side.service.stream(call)) as events:
-            step = asyncio.ensure_future(anext(events, None))
+            step = asyncio.ensure_future(
+                anext(events, None)
+            )  # in a task: others get their turn at each event
             try:
                 while True:
                     done, _ = await asyncio.wait({step}, timeout=silence)
@@ -173,16 +188,13 @@ class Connection:
                     event = step.result()
                     if event is None:
                         break
-                    first = _reply(call.context.reply) if sent == 0 else b""
+                    head, first = _reply(call.context.reply) if first else b"", False
                     item = {"item": row.encode_response(event.message)}
                     if event.id:
                         item["id"] = event.id
                     if event.gap:
                         item["gap"] = True
-                    await self._send(first + frame(item))
-                    sent += 1
-                    if sent % TURN == 0:
-                        await asyncio.sleep(0)
+                    await self._send(head + frame(item))
                     step = asyncio.ensure_future(anext(events, None))
             finally:
                 step.cancel()

@@ -4,7 +4,8 @@ A frame is its length in four bytes, big-endian, and JSON of that length.
 
     caller → agent   {"version", "operation", "parameters", "timeout", "request"}
     agent → caller   {"parameters"} at most once, first
-                     {"item", "id"} the response, or each event of a stream and its id if it has one
+                     {"item", "id", "gap"} the response, or each event of a stream, with its id if it has one,
+                     and with "gap": true if events before it are lost
                      {} as a keep-alive
                      {"end": true} or {"error"}, last
 """
