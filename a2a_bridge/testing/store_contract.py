@@ -13,6 +13,7 @@ import pytest
 
 from a2a_bridge.hosting.ports import Registered, Sent, Store, VersionConflictError
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.store_drivers import DriverContract
 from a2a_bridge.testing.store_lists import ListContract
 from a2a_bridge.testing.store_reading import ReadingContract
 from a2a_bridge.testing.store_scene import (
@@ -21,6 +22,7 @@ from a2a_bridge.testing.store_scene import (
     FAILED,
     HERE,
     INPUT,
+    NOON,
     PATIENCE,
     SUBMITTED,
     WORKING,
@@ -35,7 +37,9 @@ from a2a_bridge.testing.store_sends import PushContract, SendsContract
 from a2a_bridge.testing.store_writing import WritingContract
 
 
-class StoreContract(WritingContract, ListContract, ReadingContract, SendsContract, PushContract):
+class StoreContract(
+    WritingContract, ListContract, ReadingContract, SendsContract, PushContract, DriverContract
+):
     """The guarantees of any store."""
 
 
@@ -64,6 +68,18 @@ class DurableStoreContract(StoreContract):
             assert await take(other.subscribe("t", 0), 3) == [("task", SUBMITTED), WORKING, "x"]
             assert await rest(other.subscribe("u", 1)) == [COMPLETED]
             assert ids(await pages(other)) == ids(await pages(store))
+
+    async def test_changes_that_are_written_together_survive(self, store: Store) -> None:
+        authors = [Author(store).begin(f"t{number}") for number in range(8)]
+        await asyncio.gather(
+            *(author.sync() for author in authors),
+            *(store.sends.reserve(HERE, f"m{number}", b"1", f"t{number}") for number in range(8)),
+        )
+        async with self.survivor(store) as other:
+            for number, author in enumerate(authors):
+                assert (await found(other, f"t{number}")).task == author.task
+                known = await other.sends.reserve(HERE, f"m{number}", b"1", "x")
+                assert known == Sent(b"1", f"t{number}")
 
     async def test_read_events_survive(self, store: Store) -> None:
         reader = store.subscribe("t", 0)
@@ -101,10 +117,10 @@ class DurableStoreContract(StoreContract):
             assert taken.task != held.task
 
     async def test_orphans_come_in_portions(self, store: Store) -> None:
-        for number in range(5):
-            await Author(store, ELSEWHERE[number % 2]).begin(f"t{number}").sync()
+        for number, time in enumerate((1, 4, 0, 3, 2)):
+            await Author(store, ELSEWHERE[number % 2]).begin(f"t{number}", NOON + time).sync()
         async with self.survivor(store) as other:
-            seen = set()
+            seen = []
             for size in (2, 2, 1):
                 orphans = await other.orphans(2)
                 assert len(orphans) == size
@@ -112,8 +128,8 @@ class DurableStoreContract(StoreContract):
                     author = await Author(other, scope).reopen(task_id)
                     author.status(FAILED)
                     await author.sync()
-                    seen.add(task_id)
-        assert seen == {f"t{number}" for number in range(5)}
+                    seen.append(task_id)
+        assert seen == ["t1", "t3", "t4", "t0", "t2"]  # the newest status first
 
     async def test_a_lease_may_come_with_the_first_change(self, store: Store) -> None:
         for task_id in ("ends", "rests"):

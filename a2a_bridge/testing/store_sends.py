@@ -16,6 +16,7 @@ from a2a_bridge.testing.store_scene import (
     HERE,
     ODD,
     Author,
+    reserve,
 )
 
 
@@ -23,58 +24,56 @@ class SendsContract(OpensStores):
     """The register of sent messages."""
 
     async def test_a_message_is_new_once(self, store: Store) -> None:
-        assert await store.sends.reserve(HERE, "m", b"1", "t") is None
+        assert await reserve(store, HERE, "m", b"1", "t") is None
         for digest, task_id in ((b"1", "t"), (b"2", "u")):
-            known = await store.sends.reserve(HERE, "m", digest, task_id)
+            known = await reserve(store, HERE, "m", digest, task_id)
             assert known == Sent(b"1", "t")
-        assert await store.sends.reserve(HERE, "other", b"1", "t") is None
+        assert await reserve(store, HERE, "other", b"1", "t") is None
 
     async def test_of_many_at_once_one_is_new(self, store: Store) -> None:
-        sent = await asyncio.gather(
-            *(store.sends.reserve(HERE, "m", b"1", f"t{number}") for number in range(10))
-        )
+        sent = await asyncio.gather(*(reserve(store, HERE, "m", b"1", f"t{number}") for number in range(10)))
         assert sent.count(None) == 1
         assert [one for one in sent if one is not None] == [Sent(b"1", f"t{sent.index(None)}")] * 9
 
     async def test_a_direct_answer_is_kept(self, store: Store) -> None:
-        await store.sends.reserve(HERE, "m", b"1", "t")
+        await reserve(store, HERE, "m", b"1", "t")
         await store.sends.store_response(HERE, "m", b"\x00answer")
-        assert await store.sends.reserve(HERE, "m", b"1", "u") == Sent(b"1", "t", b"\x00answer")
+        assert await reserve(store, HERE, "m", b"1", "u") == Sent(b"1", "t", b"\x00answer")
 
     async def test_a_rejected_message_may_be_repeated(self, store: Store) -> None:
-        await store.sends.reserve(HERE, "m", b"1", "t")
+        await reserve(store, HERE, "m", b"1", "t")
         await store.sends.forget(HERE, "m")
         await store.sends.forget(HERE, "m")
-        assert await store.sends.reserve(HERE, "m", b"2", "u") is None
+        assert await reserve(store, HERE, "m", b"2", "u") is None
 
     async def test_an_empty_result_is_replaced_by_the_next(self, store: Store) -> None:
-        await store.sends.reserve(HERE, "m", b"1", "t")
-        known = await store.sends.reserve(HERE, "m", b"1", "u")
+        await reserve(store, HERE, "m", b"1", "t")
+        known = await reserve(store, HERE, "m", b"1", "u")
         assert known is not None
         taken = await asyncio.gather(
-            *(store.sends.reserve(HERE, "m", b"1", f"u{number}", instead=known) for number in range(5))
+            *(reserve(store, HERE, "m", b"1", f"u{number}", instead=known) for number in range(5))
         )
         assert taken.count(None) == 1
         assert {one.task_id for one in taken if one is not None} == {f"u{taken.index(None)}"}
 
     @pytest.mark.parametrize("scope", ELSEWHERE)
     async def test_a_message_is_its_scopes(self, store: Store, scope: Scope) -> None:
-        assert await store.sends.reserve(HERE, "m", b"1", "t") is None
-        assert await store.sends.reserve(scope, "m", b"2", "u") is None
+        assert await reserve(store, HERE, "m", b"1", "t") is None
+        assert await reserve(store, scope, "m", b"2", "u") is None
         await store.sends.forget(scope, "m")
-        assert await store.sends.reserve(HERE, "m", b"1", "x") == Sent(b"1", "t")
+        assert await reserve(store, HERE, "m", b"1", "x") == Sent(b"1", "t")
 
     @pytest.mark.parametrize("name", ODD)
     async def test_any_name_will_do_for_messages(self, store: Store, name: str) -> None:
         scope = Scope(name, name)
-        assert await store.sends.reserve(scope, name, b"1", name) is None
-        known = await store.sends.reserve(scope, name, b"1", name)
+        assert await reserve(store, scope, name, b"1", name) is None
+        known = await reserve(store, scope, name, b"1", name)
         assert known == Sent(b"1", name)
-        assert await store.sends.reserve(scope, name, b"1", f"{name}2", instead=known) is None
+        assert await reserve(store, scope, name, b"1", f"{name}2", instead=known) is None
         await store.sends.store_response(scope, name, b"answer")
-        assert await store.sends.reserve(scope, name, b"1", name) == Sent(b"1", f"{name}2", b"answer")
+        assert await reserve(store, scope, name, b"1", name) == Sent(b"1", f"{name}2", b"answer")
         await store.sends.forget(scope, name)
-        assert await store.sends.reserve(scope, name, b"2", name) is None
+        assert await reserve(store, scope, name, b"2", name) is None
 
 
 class PushContract(OpensStores):

@@ -123,9 +123,10 @@ class JournalRecords:
         """Forgets what has expired. The lines stay in the file: a larger example would write it anew."""
         self._sent = {key: one for key, one in self._sent.items() if one[1] >= expiry.sends}
         for task_id, row in list(self._tasks.items()):
-            if row.ended and row.written < expiry.events:
+            gone = row.ended and expiry.tasks is not None and row.written < expiry.tasks
+            if gone or (row.ended and row.written < expiry.events):
                 self._segments.pop(task_id, None)
-            if row.ended and expiry.tasks is not None and row.written < expiry.tasks:
+            if gone:
                 del self._tasks[task_id]
 
     async def close(self) -> None:
@@ -144,6 +145,8 @@ class JournalRecords:
         if kind == "task":
             self._tasks[key[-1]] = task = _row(key, row, self._tasks.get(key[-1]))
             segments = [Segment(first, last, b64decode(data), check) for first, last, data, check in more]
+            if task.version == 1:  # the lines of an earlier task of that name may still be there
+                self._segments[task.task_id] = []
             self._segments.setdefault(task.task_id, []).extend(segments)
         elif row is None:
             self._sent.pop(tuple(key), None)
