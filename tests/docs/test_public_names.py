@@ -1,18 +1,21 @@
-"""Docs and examples import stable names only, so that copied code keeps working."""
+"""Docs and examples name stable modules only, so that copied code keeps working."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import a2a_bridge
 from a2a_bridge import ext
-from tests.docs.pages import DOCS
+from tests.docs.pages import DOCS, PAGES, prose
+from tests.docs.pages import name as name_of
 
 ROOT = DOCS.parent
 #: modules that pages and examples may import beside `a2a_bridge` and `a2a_bridge.ext`
@@ -21,10 +24,24 @@ OTHERS = {
     "a2a_bridge.testing.contracts": "contract suites, which need pytest",
     "a2a_bridge.dialects.v0_3": "types under the names of the specification of 0.3",
 }
+#: further modules that pages name
+NAMED = {
+    "a2a_bridge.agents",
+    "a2a_bridge.middleware",
+    "a2a_bridge.dialects.v0_3.models",
+    "a2a_bridge.dialects.v0_2_5.models",
+}
+#: texts of pages that look like modules: loggers, groups of entry points, the formatter of a logging configuration
+NO_MODULES = {
+    *(f"a2a_bridge.{one}" for one in ("loop", "push", "store", "tls")),
+    *(f"a2a_bridge.{one}" for one in ("bindings", "dialects", "peers")),
+    "a2a_bridge.cli.log_setup.JsonFormat",
+}
 #: programs of this repository that use internals: not examples to copy
 INSIDE = {"examples/demo_steps.py"}
 
 _BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+_NAME = re.compile(r"`(a2a_bridge(?:\.\w+)+)")
 
 
 def sources() -> Iterator[tuple[str, str]]:
@@ -53,6 +70,18 @@ def test_only_stable_names_are_imported(place: str, source: str) -> None:
         assert module in ("a2a_bridge", "a2a_bridge.ext"), f"{place} imports from {module}"
         if name and not (module == "a2a_bridge" and name == "ext"):
             assert name in (a2a_bridge if module == "a2a_bridge" else ext).__all__, f"{place}: {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pages_name_stable_modules_only(page: Path) -> None:
+    for text in _NAME.findall(prose(page)):
+        if text in NO_MODULES or text in NAMED or text in OTHERS:
+            continue
+        module, _, member = text.rpartition(".")
+        if module == "a2a_bridge" and member == "ext":
+            continue
+        assert module in {"a2a_bridge", "a2a_bridge.ext", *OTHERS, *NAMED}, f"{name_of(page)} names {text}"
+        assert member in importlib.import_module(module).__all__, f"{name_of(page)}: {text}"
 
 
 def test_there_are_imports_to_judge() -> None:
