@@ -12,7 +12,18 @@ import pytest
 from a2a_v1_1 import DIALECT
 
 from a2a_bridge import Run, agent, connect, serve
-from a2a_bridge.ext import KNOWN, Candidate, by_version, hub, interface, select, serve_gateway
+from a2a_bridge.ext import (
+    KNOWN,
+    Candidate,
+    ListenAddress,
+    by_version,
+    find_binding,
+    hub,
+    interface,
+    select,
+    serve_gateway,
+)
+from a2a_bridge.testing.contracts import BindingContract
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 OTHERS = ("1.0", "0.3", "0.2.5")
@@ -66,6 +77,16 @@ async def test_json_has_the_new_name_and_no_old_one() -> None:
         assert "conversationId" not in older
         unknown = await ask("1.1", "contextId")
         assert unknown["conversationId"] != "room 7"
+
+
+class TestOverJsonRpc(BindingContract):
+    """Everything that a call has arrives in it, too."""
+
+    binding = find_binding("JSONRPC")
+    dialect = DIALECT
+
+    def url(self, address: ListenAddress, path: str) -> str:
+        return f"http://{address}{path}"
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
