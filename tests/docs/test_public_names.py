@@ -22,12 +22,12 @@ ROOT = DOCS.parent
 OTHERS = {
     "a2a_bridge.auth": "methods that identify callers, and rules for them",
     "a2a_bridge.testing.contracts": "contract suites, which need pytest",
+    "a2a_bridge.middleware": "the middleware of every server",
     "a2a_bridge.dialects.v0_3": "types under the names of the specification of 0.3",
 }
 #: further modules that pages name
 NAMED = {
     "a2a_bridge.agents",
-    "a2a_bridge.middleware",
     "a2a_bridge.dialects.v0_3.models",
     "a2a_bridge.dialects.v0_2_5.models",
 }
