@@ -32,7 +32,7 @@ class EchoAgent(Agent):
 
 
 class SlowAgent(Agent):
-    """Answers only after the test releases it: `await agent.running(n)`, then `agent.release()`."""
+    """Answers only after the test releases it: `await agent.wait_running(n)`, then `agent.release()`."""
 
     def __init__(self, **members: Any) -> None:
         """`members`: as for Agent."""
@@ -228,22 +228,11 @@ async def _slow(run: Run, _: str) -> AsyncIterator[Event]:
 
 
 _STEPS: dict[str, _Step] = {
-    "message": _message,
-    "data": _echo,
-    "task": _task,
-    "chunks": _chunks,
-    "big": _big,
-    "input": _input,
-    "auth": _auth,
-    "fail": _fail,
-    "reject": _reject,
-    "error": _error,
-    "late": _late,
-    "crash": _crash,
-    "illegal": _illegal,
-    "unfinished": _unfinished,
-    "silent": _silent,
-    "slow": _slow,
+    step.__name__[1:]: step
+    for step in (
+        *(_message, _task, _chunks, _big, _input, _auth, _fail, _reject),
+        *(_error, _late, _crash, _illegal, _unfinished, _silent, _slow),
+    )
 }
 
 
