@@ -49,6 +49,14 @@ async def write_task(store: Store, *texts: str, task_id: str = "t", scope: Scope
     return await author.sync()
 
 
+async def take_first(store: Store, *texts: str) -> tuple[Author, Delivery]:
+    """A task with a config and one chunk per text, and the notification of its first event."""
+    await store.push_configs.put(HERE, build_registered())
+    author = await write_task(store, *texts)
+    (delivery,) = await due(store)
+    return author, delivery
+
+
 def summaries(deliveries: list[Delivery]) -> list[tuple[str, str, int]]:
     """Deliveries in short form."""
     return sorted((one.task_id, one.registered.config.id, one.sequence) for one in deliveries)
@@ -168,9 +176,7 @@ class OutboxContract(OpensStores):
         assert summaries(await due(store)) == [("t", "p", 1)]
 
     async def test_a_failed_notification_and_its_successors_are_due_later(self, store: Store) -> None:
-        await store.push_configs.put(HERE, build_registered())
-        await write_task(store, "x")
-        (delivery,) = await due(store)
+        _, delivery = await take_first(store, "x")
         await store.outbox.again(delivery, "HTTP 500", _LATER)
         assert await due(store) == []
         wait = await store.outbox.wait()
@@ -187,9 +193,7 @@ class OutboxContract(OpensStores):
         assert behind.attempts == 0
 
     async def test_a_failed_notification_is_unchanged_next_time(self, store: Store) -> None:
-        await store.push_configs.put(HERE, build_registered())
-        await write_task(store, "x")
-        (delivery,) = await due(store)
+        _, delivery = await take_first(store, "x")
         await store.outbox.again(delivery, "HTTP 500", 0)
         (again,) = await due(store)
         assert again._replace(attempts=0) == delivery
@@ -208,9 +212,7 @@ class OutboxContract(OpensStores):
         assert await store.outbox.entries() == []
 
     async def test_a_config_with_another_url_gets_its_mail_there(self, store: Store) -> None:
-        await store.push_configs.put(HERE, build_registered())
-        await write_task(store, "x")
-        (delivery,) = await due(store)
+        _, delivery = await take_first(store, "x")
         await store.push_configs.put(HERE, build_registered(host="other"))
         await store.outbox.again(delivery, "HTTP 500", 0)
         found = await due(store) or await due(store)
@@ -226,18 +228,14 @@ class OutboxContract(OpensStores):
 
     async def test_the_delay_of_a_target_ends_with_the_target(self, store: Store) -> None:
         """Also if the config gets another URL while a notification is being sent to the old one."""
-        await store.push_configs.put(HERE, build_registered())
-        await write_task(store)
-        (delivery,) = await due(store)
+        _, delivery = await take_first(store)
         await store.push_configs.put(HERE, build_registered(host="other"))
         await store.outbox.again(delivery, "HTTP 500", _LATER)
         (delivery,) = await due(store)
         assert delivery.registered == build_registered(host="other")
 
     async def test_a_config_that_was_deleted_leaves_no_delay(self, store: Store) -> None:
-        await store.push_configs.put(HERE, build_registered())
-        author = await write_task(store)
-        (delivery,) = await due(store)
+        author, delivery = await take_first(store)
         await store.outbox.again(delivery, "HTTP 500", _LATER)
         await store.push_configs.delete(HERE, "t", "p")
         await store.push_configs.put(HERE, build_registered())
@@ -288,9 +286,7 @@ class OutboxContract(OpensStores):
     # ------------------------------------------------------------------ dead letters
 
     async def test_a_dead_letter_is_kept_and_blocks_nothing(self, store: Store) -> None:
-        await store.push_configs.put(HERE, build_registered())
-        await write_task(store, "x")
-        (delivery,) = await due(store)
+        _, delivery = await take_first(store, "x")
         await store.outbox.dead(delivery, "HTTP 410")
         (next_one,) = await due(store)
         assert next_one.sequence == 2
@@ -312,9 +308,7 @@ class OutboxContract(OpensStores):
 
     @pytest.mark.parametrize("named", [False, True])
     async def test_dead_letters_can_be_sent_again(self, store: Store, named: bool) -> None:
-        await store.push_configs.put(HERE, build_registered())
-        await write_task(store)
-        (delivery,) = await due(store)
+        _, delivery = await take_first(store)
         await store.outbox.dead(delivery, "HTTP 410")
         assert await due(store) == []
         assert await store.outbox.retry([delivery.number + 1]) == 0
@@ -327,9 +321,7 @@ class OutboxContract(OpensStores):
         assert await store.outbox.entries() == []
 
     async def test_a_dead_letter_that_is_sent_again_waits_for_no_later_one(self, store: Store) -> None:
-        await store.push_configs.put(HERE, build_registered())
-        await write_task(store, "x")
-        (first,) = await due(store)
+        _, first = await take_first(store, "x")
         await store.outbox.dead(first, "HTTP 410")
         (second,) = await due(store)
         await store.outbox.again(second, "HTTP 500", _LATER)
@@ -381,9 +373,7 @@ class DurableOutboxContract(OutboxContract):
             assert [one.config_id for one in await other.outbox.entries(dead=True)] == ["d"]
 
     async def test_a_delay_survives_as_far_as_it_is_reasonable(self, store: Store) -> None:
-        await store.push_configs.put(HERE, build_registered())
-        await write_task(store)
-        (delivery,) = await due(store)
+        _, delivery = await take_first(store)
         await store.outbox.again(delivery, "HTTP 500", 10 * 365 * 24 * _LATER)  # after a clock jump
         async with self.survivor(store) as other:
             assert await due(other) == []
