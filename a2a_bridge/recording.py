@@ -5,6 +5,7 @@ Rules:
 1. A line is one JSON object with `at` (seconds since the beginning), `hop` (such as `upstream`) and
    `exchange` (a number, counted by sent frames). With `call` and `request` it is an operation of A2A; with
    `sent` it is a frame: `head`, `headers`, and its `body` as text, or `base64` with the `message` in it.
+   `cell` names the interface, if a call went over several.
 2. Credentials are never recorded: values of headers that hold some, and members of queries, are `***`.
 3. The recorder knows no file and no loop. Whoever has frames gives them to it: a client side (`observer` is
    for `DialOptions.frame_observer`), a listener, a gateway for both of its hops.
@@ -37,13 +38,13 @@ class Recorder:
     _exchange: int = 0
     _begun: float = field(default=-1.0)
 
-    def observer(self, hop: str, secret: Collection[str] = ()) -> Callable[[Frame], None]:
-        """Takes the frames of one hop. secret: as for `mask`."""
+    def observer(self, hop: str, secret: Collection[str] = (), **members: Json) -> Callable[[Frame], None]:
+        """Takes the frames of one hop. secret: as for `mask`. members: more of each line."""
 
         def observe(frame: Frame) -> None:
             if frame.sent and frame.head:
                 self._exchange += 1
-            self._line(hop, frame_tree(frame, secret))
+            self._line(hop, members | frame_tree(frame, secret))
 
         return observe
 

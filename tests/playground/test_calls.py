@@ -204,9 +204,12 @@ async def test_a_record_of_the_command_and_one_for_it(tmp_path: Path) -> None:
         await api.call("SendMessage", message("again"), *CURRENT)
         async with api.session.get("/api/export?number=2") as response:
             path.write_bytes(await response.read())
-        done = await command("compare", "-a", running.http, "--replay", str(path))
+        done = await command("compare", "-a", running.http, "--replay", str(path), "--record", str(path))
         assert done.code == 0, done.err
         assert done.out.count("✓") == 9, done.out
+        async with api.session.post("/api/import", data=path.read_bytes()) as response:
+            assert await response.json() == {"numbers": [3]}
+        assert len((await api.get("/api/history"))[0]["cells"]) == 9
 
 
 async def test_the_equivalent_of_a_call() -> None:

@@ -4,6 +4,7 @@ Rules:
 1. Every interface and version is called, those below 1.0 too: to compare is to ask for them.
 2. Ids and times are not compared; values that look generated are reported apart (`canonical.py`).
 3. A difference that a version cannot help names the rule of `docs/versions.md` that says so.
+4. A record has each message once, so that `--replay` sends it once, and the frames of every interface.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import re
 import time
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -32,23 +33,27 @@ from a2a_bridge.cli.client.reaching import (
     report_errors,
     with_credentials,
 )
+from a2a_bridge.cli.client.records import add_observer, record_to
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.client.text import state_name
 from a2a_bridge.cli.connect import open_target, version_of, with_user_url
+from a2a_bridge.cli.environment import Environment
 from a2a_bridge.cli.error_codes import failure
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.options import Exit, use_bridge_key
 from a2a_bridge.cli.output import data, document, explain, print_message
 from a2a_bridge.codec import encoder
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import by_version
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer, request_of
-from a2a_bridge.recording import calls_of
+from a2a_bridge.recording import Recorder, calls_of
 
+#: in a record, as the playground calls the frames of an interface
+_HOP = "client"
 _encode_answer = encoder(hub.SendMessageResponse)
 _encode_event = encoder(hub.StreamResponse)
 
@@ -78,10 +83,14 @@ def compare_interfaces(context: typer.Context, text: str | None, flags: CompareF
     if flags.dry_run or flags.as_command:
         hint = "--dry-run" if flags.dry_run else "--as"
         raise typer.BadParameter("shows one call, and compare makes several; send has it", param_hint=hint)
+    if flags.endpoint and (not flags.agent_card or "endpoint" in Environment.of(context).order):
+        hint = "names one interface, and compare needs a card, which lists them all: -a REF"
+        raise typer.BadParameter(hint, param_hint="--endpoint")
     use_bridge_key(flags.bridge_key)
     calls = _calls(text, flags)
-    with report_errors(context, flags):
-        raise typer.Exit(asyncio.run(_compare(calls, flags)))
+    recording = nullcontext() if flags.record is None else record_to(flags.record)
+    with report_errors(context, flags), recording as recorder:
+        raise typer.Exit(asyncio.run(_compare(calls, flags, recorder)))
 
 
 #: an operation and its request
@@ -109,7 +118,7 @@ def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
     return sends
 
 
-async def _compare(calls: Sequence[Asked], flags: CompareFlags) -> Exit:
+async def _compare(calls: Sequence[Asked], flags: CompareFlags, recorder: Recorder | None) -> Exit:
     target = reference(flags.agent_card)
     async with asyncio.timeout(flags.timeout), open_target(target, client_options(flags)) as (card, found):
         options = with_user_url(target, found)
@@ -119,12 +128,16 @@ async def _compare(calls: Sequence[Asked], flags: CompareFlags) -> Exit:
         if not candidates:
             text = f"the card offers no {' or '.join(wanted)}"
             raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
+        places, options = with_credentials(
+            card, [one.interface for one in candidates], options, Credentials.of(flags)
+        )
         ends = []
         for asked in calls:
+            if recorder is not None:
+                recorder.call(_HOP, Call(*asked, CallContext()))
             answers = []
-            for one in candidates:
-                (place,), dialling = with_credentials(card, [one.interface], options, Credentials.of(flags))
-                answers.append(await _ask(card, one, place, dialling, asked))
+            for one, place in zip(candidates, places, strict=True):
+                answers.append(await _ask(card, one, place, options, asked, recorder))
             ends.append(_show(answers, flags.output))
     return max(ends)
 
@@ -135,10 +148,14 @@ async def _ask(
     interface: hub.AgentInterface,
     options: DialOptions,
     asked: Asked,
+    recorder: Recorder | None,
 ) -> InterfaceAnswer:
     answer = InterfaceAnswer(one.interface)
     if options.frame_observer is not None:
         print_message(f"— {_cell(one.interface)} {one.interface.url}", "bold")
+    if recorder is not None:
+        observe = recorder.observer(_HOP, options.parameters.keys(), cell=_cell(one.interface))
+        options = add_observer(options, observe)
     source = rewrite(card, [interface])
     async with runtime.connect(source, options=one.dial_options(options)) as peer:
         started = time.monotonic()

@@ -115,6 +115,38 @@ async def test_a_record_has_the_frames_of_both_directions(
     assert lines(replayed)[0]["answers"][0]["events"]
 
 
+async def test_a_comparison_is_recorded_and_can_be_repeated(demo: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "record.ndjson"
+    words = ("compare", "to be recorded", "-a", demo["http"], "-o", "json")
+    done = await command(*words, "--record", str(file), "-H", "x-mine: s3cret")
+    assert done.code == 0, done.err
+    assert "s3cret" not in file.read_text()
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["call"] for row in rows if "call" in row] == ["SendMessage"]
+    cells = [f"{one['binding']} {one['version']}" for one in done.json["answers"]]
+    frames = [row for row in rows if "sent" in row]
+    assert list(dict.fromkeys(row["cell"] for row in frames)) == cells
+    replayed = await command("compare", "-a", demo["http"], "--replay", str(file), "-o", "json")
+    assert (replayed.code, len(lines(replayed))) == (0, 1), replayed.err
+    nowhere = await command(*words, "--record", str(tmp_path / "none" / "x"))
+    assert (nowhere.code, nowhere.json["error"]["code"]) == (2, "A2ACLI_ERR_USAGE")
+
+
+async def test_a_comparison_needs_a_card(demo: dict[str, str]) -> None:
+    endpoint = ("-e", demo["http"], "--transport", "JSONRPC")
+    for words, env in (
+        (endpoint, {}),
+        ((*endpoint, "-a", demo["http"]), {}),
+        ((), {"A2ACLI_ENDPOINT": demo["http"]}),
+    ):
+        done = await command("compare", "hi", *words, env=env)
+        said = " ".join(done.err.split())
+        assert (done.code, "--endpoint" in said, "needs a card" in said) == (2, True, True), done.err
+    # The variable is for other commands.
+    done = await command("compare", "hi", "-a", demo["http"], env={"A2ACLI_ENDPOINT": "http://127.0.0.1:1"})
+    assert done.code == 0, done.err
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
