@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import typer
 
@@ -43,8 +44,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 def show_card(context: typer.Context, flags: CardGetFlags) -> None:
     """Prints the card of an agent. Raises typer.Exit."""
     if flags.extended:
-        card = run(context, flags, _fetch_extended)
-        _print(card, flags)
+        _print(run(context, flags, partial(_fetch_extended, validate=flags.validate)), flags)
+        if flags.validate and flags.output is Output.TEXT:
+            data(text.field("Valid", "yes"), end="")
         return
     has_keys = bool(flags.card_keys or flags.card_jku_host)
     # With the keys of the user, only a valid signature passes: the outcome has to be true.
@@ -56,8 +58,8 @@ def show_card(context: typer.Context, flags: CardGetFlags) -> None:
     Credentials.of(flags)  # complains of files that cannot be read
     with report_errors(context, flags, credentials=bool(options.parameters)):
         card = asyncio.run(_public(flags, options))
-        if flags.validate and (problems := problems_of(card)):
-            raise CardError(f"the card is not valid: {'; '.join(problems)}")
+        if flags.validate:
+            _validate(card)
     _print(card, flags)
     if flags.endpoint or not check.document:
         return
@@ -66,6 +68,11 @@ def show_card(context: typer.Context, flags: CardGetFlags) -> None:
         print_message(words.rstrip(), "dim")
     else:
         data(words + (text.field("Valid", "yes") if flags.validate else ""), end="")
+
+
+def _validate(card: hub.AgentCard) -> None:
+    if problems := problems_of(card):
+        raise CardError(f"the card is not valid: {'; '.join(problems)}")
 
 
 def problems_of(card: hub.AgentCard) -> list[str]:
@@ -100,7 +107,10 @@ async def _public(flags: ClientFlags, options: DialOptions) -> hub.AgentCard:
         return card
 
 
-async def _fetch_extended(session: Session) -> hub.AgentCard:
+async def _fetch_extended(session: Session, *, validate: bool) -> hub.AgentCard:
     if session.card.name and not session.card.capabilities.extended_agent_card:
         raise A2AError(Reason.UNSUPPORTED_OPERATION, "the card says that there is no extended card")
-    return await session.peer.get_extended_agent_card(None, session.context)
+    card = await session.peer.get_extended_agent_card(None, session.context)
+    if validate:
+        _validate(card)
+    return card

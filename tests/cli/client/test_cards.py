@@ -38,6 +38,22 @@ async def test_an_invalid_card_is_said_member_by_member(tmp_path: Path) -> None:
     assert (await command("card", "get", "-a", str(file))).code == 0
 
 
+@req("CARD_GET_002", "CARD_GET_003")
+async def test_the_extended_card_is_validated_too() -> None:
+    probe = Probe()
+    skill = hub.AgentSkill(id="s", name="S", description="d", tags=["t"])
+    shown = card(capabilities=hub.AgentCapabilities(extended_agent_card=True), skills=[skill])
+    async with agent(probe, shown=shown) as server:
+        words = ("card", "get", "--extended", "--validate", "-a", f"http://{server.http}")
+        probe.on_unary = answering(hub.AgentCard(name="Extended"))
+        invalid = await command(*words, "-o", "json")
+        probe.on_unary = answering(server.card)
+        valid = await command(*words)
+    assert (invalid.code, invalid.json["error"]["code"]) == (1, "A2ACLI_ERR_CARD_INVALID"), invalid.err
+    assert "version is missing" in invalid.json["error"]["message"]
+    assert (valid.code, valid.fields.get("Valid")) == (0, "yes"), valid.err
+
+
 @req("CARD_GET_002", "CARD_GET_004")
 async def test_a_valid_unsigned_card(one: Live) -> None:
     done = await command("card", "get", "-a", one.reference, "--validate")
