@@ -34,9 +34,18 @@ _NUMBERS = {
     "lt": lambda value, limit: value < limit,
     "lte": lambda value, limit: value <= limit,
 }
+
+
+def _matches(value: str, pattern: str) -> bool:
+    try:
+        return re.search(pattern, value) is not None
+    except (re.error, OverflowError) as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+
+
 _TEXTS: Mapping[str, Callable[[str, str], bool]] = {
     "contains": lambda value, part: part in value,
-    "matches": lambda value, pattern: re.search(pattern, value) is not None,
+    "matches": _matches,
     "starts_with": str.startswith,
     "ends_with": str.endswith,
 }
@@ -67,7 +76,7 @@ def is_operator(name: str, argument: Any) -> bool:
 
 
 def problems(expected: Any, actual: Any, path: str = "") -> list[str]:
-    """What is wrong with a value."""
+    """What is wrong with a value. Raises ValueError for an invalid regular expression."""
     here = path or "the result"
     if isinstance(expected, dict):
         found: list[str] = []

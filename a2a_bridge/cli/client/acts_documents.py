@@ -6,6 +6,8 @@ Rules:
    `raw_expect`, `golden_response`, `error_type`.
 2. What is expected of a response is `{status, headers, body}` afterwards; documents may leave out `body`.
 3. Variables of a document are there for all others (ACTS 2); its own come first.
+4. A document whose tests cannot be told is an error of the command line, which names the place; what is wrong
+   within a test is an error of that test.
 """
 
 from __future__ import annotations
@@ -37,12 +39,15 @@ _ACTIONS = {
 }
 _ERROR = {"code": "error_type", "data": "details"}
 _RESPONSE = {"status", "headers", "body"}
+_KINDS: Mapping[type, str] = {list: "list", dict: "object", str: "text"}
 
 
 def documents_of(suite: Path | None) -> Iterator[Mapping[str, Any]]:
-    """The documents of a suite, with those that they include. Raises typer.BadParameter."""
+    """The documents of a suite, with those that they include, each as its `variables` and its `tests`. Raises
+    typer.BadParameter.
+    """
     if suite is None:
-        yield json.loads((files("a2a_bridge.cli") / "suite.acts.json").read_text("utf-8"))
+        yield _content(json.loads((files("a2a_bridge.cli") / "suite.acts.json").read_text("utf-8")))
         return
     paths = [suite]
     if suite.is_dir():
@@ -61,8 +66,11 @@ def documents_of(suite: Path | None) -> Iterator[Mapping[str, Any]]:
             raise typer.BadParameter(
                 f"{path}: the version {version!r} of ACTS is unknown", param_hint="--suite"
             )
-        paths += [path.parent / name for name in tree.get("include", ())]
-        yield tree
+        try:
+            paths += [path.parent / name for name in entries(tree, "include", str)]
+            yield _content(tree)
+        except ValueError as error:
+            raise typer.BadParameter(f"{path}: {error}", param_hint="--suite") from None
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -86,14 +94,35 @@ def _read(path: Path) -> Mapping[str, Any]:
     return tree
 
 
+def _content(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The variables and the tests of a document. Raises ValueError."""
+    tests = []
+    for number, suite in enumerate(entries(tree, "suites")):
+        tests += entries(suite, "tests", place=f"suites[{number}].")
+    return {"variables": _typed(tree.get("variables", {}), dict, "variables"), "tests": tests}
+
+
+def entries(tree: Mapping[str, Any], name: str, kind: type = dict, place: str = "") -> list[Any]:
+    """The entries of a list of a document; without that list none. kind: their type. Raises ValueError that
+    names what has another type.
+    """
+    found: list[Any] = _typed(tree.get(name, []), list, place + name)
+    return [_typed(one, kind, f"{place}{name}[{number}]") for number, one in enumerate(found)]
+
+
+def _typed(value: Any, kind: type, place: str) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{place} is no {_KINDS[kind]}")  # noqa: TRY004  the document is at fault
+    return value
+
+
 def each_test(documents: Sequence[Mapping[str, Any]], only: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """The tests of documents, each with its variables. only: how their ids begin; empty: all tests."""
-    shared = {name: value for one in documents for name, value in one.get("variables", {}).items()}
+    shared = {name: value for one in documents for name, value in one["variables"].items()}
     for one in documents:
-        for suite in one.get("suites", ()):
-            for test in suite.get("tests", ()):
-                if not only or str(test.get("id", "")).startswith(tuple(only)):
-                    yield {**test, "variables": shared | dict(one.get("variables", {}))}
+        for test in one["tests"]:
+            if not only or str(test.get("id", "")).startswith(tuple(only)):
+                yield {**test, "variables": shared | one["variables"]}
 
 
 def step_of(step: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Rules (ACTS 12):
 1. Tests share nothing; each starts with its own variables. A test whose preconditions the card does not meet,
    or that needs what this runner cannot do, is skipped with the reason.
-2. `fail` is a wrong response of the agent; `error` is a document that cannot be run.
+2. `fail` is a wrong response of the agent; `error` is a document that cannot be run. The tests after it run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import typer
 
 from a2a_bridge.cli.client import text
-from a2a_bridge.cli.client.acts_documents import documents_of, each_test
+from a2a_bridge.cli.client.acts_documents import documents_of, each_test, entries
 from a2a_bridge.cli.client.acts_steps import STEP, FailedError, LastResponse, SkippedError, TestRun
 from a2a_bridge.cli.client.flags import ConformanceFlags
 from a2a_bridge.cli.client.reaching import Session, choose_interfaces, parse_transports, run
@@ -72,15 +72,14 @@ def check_conformance(context: typer.Context, flags: ConformanceFlags) -> None:
 
 
 async def _outcome(session: Session, test: Mapping[str, Any], binding: str, last: LastResponse) -> Outcome:
-    outcome = Outcome(
-        str(test.get("id")), str(test.get("name")), str(test.get("level", "must")), _NAMES[binding]
-    )
+    outcome = Outcome(str(test.get("id")), str(test.get("name")), _LEVELS[0], _NAMES[binding])
     started = time.monotonic()
     step: Mapping[str, Any] = {}
     try:
+        outcome.level = _level(test)
         _check_preconditions(session.card, test, _NAMES[binding])
         running = TestRun(session, test, binding, last)
-        for step in test.get("steps", ()):
+        for step in entries(test, "steps"):
             await running.step(step)
         step = {}
         running.check(test.get("assertions", ()))
@@ -92,11 +91,19 @@ async def _outcome(session: Session, test: Mapping[str, Any], binding: str, last
         outcome.result, outcome.problems = "fail", [f"no response in {STEP:g} s"]
     except A2AError as error:
         outcome.result, outcome.problems = "fail", [f"{code_of(error)}: {error.message}"]
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
+    except Exception as error:  # noqa: BLE001  a document can be wrong in any way
         outcome.result, outcome.problems = "error", [f"{type(error).__name__}: {error}"]
     outcome.step = str(step.get("id", "")) if outcome.problems else ""
     outcome.seconds = time.monotonic() - started
     return outcome
+
+
+def _level(test: Mapping[str, Any]) -> str:
+    """The level of a test. Raises ValueError for one whose results would not be counted."""
+    level = str(test.get("level", _LEVELS[0])).lower()
+    if level not in _LEVELS:
+        raise ValueError(f"the level {level} is none of {', '.join(_LEVELS)}")
+    return level
 
 
 def _check_preconditions(card: hub.AgentCard, test: Mapping[str, Any], transport: str) -> None:

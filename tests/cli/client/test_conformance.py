@@ -163,13 +163,48 @@ async def test_a_wrong_agent_fails() -> None:
         ("[", "is no document"),
         ("[1]", "is no ACTS document"),
         ("acts_version: '7.0'", "'7.0' of ACTS is unknown"),
+        ("acts_version: '1.0'\nvariables:", "x.acts.yaml: variables is no object"),
+        ("acts_version: '1.0'\ninclude: [5]", "x.acts.yaml: include[0] is no text"),
+        ("acts_version: '1.0'\nsuites: {}", "x.acts.yaml: suites is no list"),
+        ("acts_version: '1.0'\nsuites: [x]", "x.acts.yaml: suites[0] is no object"),
+        ("acts_version: '1.0'\nsuites: [{tests: }]", "x.acts.yaml: suites[0].tests is no list"),
+        (
+            "acts_version: '1.0'\nsuites: [{tests: [{}, ]}, {tests: [null]}]",
+            "suites[1].tests[0] is no object",
+        ),
     ],
 )
 async def test_documents_that_are_none(one: Live, content: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / "x.acts.yaml"
     file.write_text(content)
     done = await command("conformance", "-a", one.reference, "--suite", str(file))
-    assert (done.code, says in done.err) == (2, True), done.err
+    assert (done.code, says in " ".join(done.err.split())) == (2, True), done.err
+
+
+#: what a test has besides its id -> what is said of it
+WRONG = {
+    "steps: ": "steps is no list",
+    "steps: [null]": "steps[0] is no object",
+    "steps: [{id: a, action: get_agent_card, expect: {name: {matches: '['}}}]": "'[' is no regular expression",
+    "steps: [{id: a, action: fly}]": "fly",
+    "preconditions: ": "",
+    "level: ": "the level none is none of must, should, may",
+    "assertions: [5]": "",
+}
+
+
+async def test_a_wrong_test_is_reported_and_the_others_run(one: Live, tmp_path: Path) -> None:
+    file = tmp_path / "x.acts.yaml"
+    tests = [f"{{id: T-{number}, {members}}}" for number, members in enumerate(WRONG)]
+    good = "{id: GOOD, steps: [{id: a, action: get_agent_card, expect: {name: {matches: D}}}]}"
+    file.write_text(f"acts_version: '1.0'\nsuites: [{{tests: [{', '.join([*tests, good])}]}}]")
+    done = await command("conformance", "-a", one.reference, "--suite", str(file), "-o", "json")
+    assert done.code == 1, done.err
+    rows = [test for test in done.json["tests"] if test["transport"] == "jsonrpc"]
+    assert [test["id"] for test in rows] == [*(f"T-{number}" for number in range(len(WRONG))), "GOOD"]
+    assert rows.pop()["result"] == "pass"
+    for test, says in zip(rows, WRONG.values(), strict=True):
+        assert (test["result"], test["level"], says in test["problems"][0]) == ("error", "must", True), test
 
 
 @pytest.mark.parametrize(
