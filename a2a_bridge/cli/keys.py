@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +13,9 @@ import typer
 
 from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import Output, OutputFlags, flag, with_flags
-from a2a_bridge.cli.options import PREFIX, Exit
+from a2a_bridge.cli.options import PREFIX, Exit, parse_time
 
 app = command_group("keys", "Create, list and revoke the API keys of callers.")
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 KeysFile = Annotated[
     Path,
@@ -58,7 +55,7 @@ def create(*, file: KeysFile, key_id: KeyId, flags: CreateFlags) -> None:
     from a2a_bridge.auth import KeyFile
     from a2a_bridge.cli.output import data, document
 
-    expires = time.time() + _seconds(flags.expires) if flags.expires else None
+    expires = time.time() + parse_time(flags.expires, "--expires") if flags.expires else None
     with _explain_errors(file):
         made = KeyFile(file).create(
             key_id, principal=flags.principal, scopes=flags.scope or (), expires=expires
@@ -134,13 +131,6 @@ def _explain_errors(file: Path) -> Iterator[None]:
         raise fail(Exit.USAGE, str(error.args[0]), f"a2a-bridge keys list --file {file}") from None
     except ValueError as error:
         raise fail(Exit.USAGE, str(error)) from None
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+)([smhd])", text)
-    if found is None or not int(found[1]):
-        raise typer.BadParameter(f"{text!r} is no time such as 12h or 90d", param_hint="--expires")
-    return int(found[1]) * _UNITS[found[2]]
 
 
 def _state(record: Any) -> str:

@@ -91,6 +91,22 @@ def use_bridge_key(text: str) -> None:
         raise typer.BadParameter(str(error), param_hint="--bridge-key") from None
 
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+#: seconds of a thousand years. Dates have four digits for the year
+_LONGEST = 1000 * 365 * 86400
+
+
+def parse_time(text: str, flag: str) -> int:
+    """The seconds of a time such as `12h` or `90d`, more than none. Raises typer.BadParameter."""
+    found = re.fullmatch(r"([0-9]{1,11})([smhdw])", text)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not 0 < seconds <= _LONGEST:
+        raise typer.BadParameter(
+            f"{text!r} is no time such as 12h or 90d, of at most 1000 years", param_hint=flag
+        )
+    return seconds
+
+
 def listen_address(text: str, flag: str) -> tuple[str, int]:
     """Host and port of `HOST:PORT`, `[v6]:PORT`, or `:PORT` and `PORT` (this machine only). Raises
     typer.BadParameter.

@@ -5,7 +5,6 @@ off.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from a2a_bridge.cli.flags import HttpFlags, Output, OutputFlags, flag, with_flags
-from a2a_bridge.cli.options import parameters
+from a2a_bridge.cli.options import parameters, parse_time
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import DialOptions
     from a2a_bridge.middleware.usage import Count
-
-_AGE = re.compile(r"([0-9]{1,6})([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +55,7 @@ def usage(
     from a2a_bridge.cli.output import columns, data, document, guard
     from a2a_bridge.middleware.usage import FORMAT
 
-    window = _window(flags.since)
+    window = parse_time(flags.since, "--since") if flags.since else None
     options = DialOptions(connect_timeout=flags.connect_timeout, parameters=parameters(flags.header))
     with guard(source):
         counts, now = _read(source, options)
@@ -78,15 +74,6 @@ def usage(
             document({"format": FORMAT, "now": now, "usage": [asdict(one) for one in chosen]})
         else:
             data(columns(_table(chosen, now, flags.by_operation)))
-
-
-def _window(since: str) -> int | None:
-    if not since:
-        return None
-    found = _AGE.fullmatch(since)
-    if found is None:
-        raise typer.BadParameter(f"{since!r} is no time such as 12h or 30d", param_hint="--since")
-    return int(found[1]) * _SECONDS[found[2]]
 
 
 def _read(source: str, options: DialOptions) -> tuple[list[Count], float]:
