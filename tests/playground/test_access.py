@@ -98,8 +98,9 @@ async def test_mistakes_name_the_member_at_fault() -> None:
             async with api.session.post("/api/import", data=body) as response:
                 assert response.status == 400
                 assert "line 1" in (await response.json())["error"]["message"]
-        async with api.session.get("/api/history/7") as response:
-            assert response.status == 404
+        for path in ("/api/history/7", "/api/export?number=7", f"/api/export?number={'9' * 5000}"):
+            async with api.session.get(path) as response:
+                assert (response.status, (await response.json())["error"]["field"]) == (404, "number")
         assert await api.get("/api/history") == []
 
 

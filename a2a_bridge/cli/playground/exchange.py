@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -128,11 +128,9 @@ class History:
         """Drops all that are not pinned."""
         self._exchanges = {number: one for number, one in self._exchanges.items() if one.pinned}
 
-    def export(self, number: int | None = None) -> Iterator[bytes]:
-        """The lines of one exchange or of all."""
-        for one in list(self._exchanges.values()):
-            if number in (None, one.number):
-                yield from one.lines
+    def export(self) -> list[bytes]:
+        """The lines of all exchanges."""
+        return [line for one in self._exchanges.values() for line in one.lines]
 
     def import_lines(self, lines: Iterable[bytes]) -> list[int]:
         """Adds the exchanges of a record; each begins with a line of a call. Raises ValueError that names the

@@ -248,18 +248,17 @@ class Playground:
         self.history.clear()
         return web.Response(status=204, headers=HEADERS)
 
-    def _exchange(self, request: web.Request) -> Exchange:
-        number = request.match_info["number"]
+    def _exchange(self, number: str) -> Exchange:
         found = self.history.get(int(number)) if number.isdecimal() and len(number) < 10 else None
         if found is None:
             raise _BadRequestError(f"there is no exchange {number} any more", "number", 404, "NOT_FOUND")
         return found
 
     async def _lines(self, request: web.Request) -> web.StreamResponse:
-        return _ndjson(self._exchange(request).lines)
+        return _ndjson(self._exchange(request.match_info["number"]).lines)
 
     async def _pin(self, request: web.Request) -> web.StreamResponse:
-        found, tree = self._exchange(request), await _object(request)
+        found, tree = self._exchange(request.match_info["number"]), await _object(request)
         if not isinstance(tree.get("pinned"), bool):
             raise _BadRequestError("true or false", "pinned")
         found.pinned = tree["pinned"]
@@ -267,9 +266,7 @@ class Playground:
 
     async def _export(self, request: web.Request) -> web.StreamResponse:
         number = request.query.get("number", "")
-        if number and not number.isdecimal():
-            raise _BadRequestError("a number", "number")
-        return _ndjson(list(self.history.export(int(number) if number else None)))
+        return _ndjson(self._exchange(number).lines if number else self.history.export())
 
     async def _import(self, request: web.Request) -> web.StreamResponse:
         try:
