@@ -120,6 +120,23 @@ async def test_mistakes_of_the_command_line(arguments: tuple[str, ...], text: st
     assert text in " ".join(done.err.split())
 
 
+@pytest.mark.parametrize(
+    ("listen", "host", "place"),
+    [
+        ("0.0.0.0:0", "", ""),
+        ("0.0.0.0:0", "192.0.2.7:80", "http://192.0.2.7:80"),
+        ("0.0.0.0:0", "0.0.0.0:80", ""),
+        ("127.0.0.1:0", "192.0.2.7:80", ""),
+    ],
+)
+async def test_the_agent_gets_a_webhook_that_can_be_called(listen: str, host: str, place: str) -> None:
+    async with serving(*DEMO, "--ui-listen", listen) as running, api_of(running) as api:
+        assert api.place.startswith("http://127.0.0.1:")
+        headers = {"Host": host} if host else {}
+        async with api.session.get("/api/state", headers=headers) as response:
+            assert (await response.json())["webhook"].startswith(f"{place or api.place}/webhook/")
+
+
 async def test_an_address_in_use() -> None:
     async with serving(*DEMO) as running:
         taken = running.http.removeprefix("http://")

@@ -3,7 +3,6 @@
 Rules:
 1. The page reads the card over HTTP, as other clients do. It takes the card of the process itself only where
    it cannot check who serves it: at an address of this machine, which no certificate names.
-2. A wildcard address is reached at the loopback address.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from a2a_bridge.cli.flags import DialFlags, ServerFlags
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.options import listen_address
 from a2a_bridge.cli.output import cannot_listen, data
-from a2a_bridge.cli.playground.server import Playground
+from a2a_bridge.cli.playground.server import Playground, reachable
 from a2a_bridge.cli.playground.subject import Subject, Upstream
 from a2a_bridge.cli.playground.upstream_tap import UpstreamTap
 from a2a_bridge.cli.target import Target, TargetKind
@@ -30,7 +29,6 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.process import stop_signals
 
 PROGRAM = f"a2a-bridge {__version__}"
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  nothing listens there because of this
 
 
 @dataclass(slots=True)
@@ -72,19 +70,15 @@ class Launch:
         tls = TlsFiles(str(certificate)) if certificate is not None else None
         options = DialOptions(trust_card_urls=True, tls=tls)
         if server.http is None:
-            target = Target(TargetKind.GRPC, str(_reachable(server.grpc)))
+            target = Target(TargetKind.GRPC, str(reachable(server.grpc)))
         else:
             scheme = "https" if server.secure else "http"
             path = f"{PATH}/{name}" if name else ""
-            target = Target(TargetKind.URL, f"{scheme}://{_reachable(server.http)}{path}")
+            target = Target(TargetKind.URL, f"{scheme}://{reachable(server.http)}{path}")
         over_http = target.sort is TargetKind.URL and not server.secure
         return Subject(
             name or card.name, target, options, self._upstreams.get(name), None if over_http else card
         )
-
-
-def _reachable(address: ListenAddress) -> ListenAddress:
-    return ListenAddress(_WILDCARDS.get(address.host, address.host), address.port)
 
 
 async def serve_playground(target: Target, flags: DialFlags, listen: str) -> None:

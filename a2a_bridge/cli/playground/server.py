@@ -4,6 +4,8 @@ Rules:
 1. Everything but scripts and styles asks for the token (`access.py`).
 2. Streams are lines of JSON. A reader that leaves ends the calls that it asked for.
 3. Errors are documents with a code and a text, those of a defect included.
+4. A wildcard address is nobody's: this machine reaches it at the loopback address, and the webhook of the
+   page is where the browser reaches the page.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import typer
@@ -49,6 +52,7 @@ _CHECK = 10.0
 _LAST = 0.5
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _OPERATIONS = {one.name: one for one in ops.ALL}
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  nothing listens there because of this
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -91,7 +95,7 @@ class Playground:
             site = web.TCPSite(runner, self.listen.host, self.listen.port)
             await site.start()
             host, port = runner.addresses[0][:2]
-            self._place = f"http://{ListenAddress(host, port)}"
+            self._place = f"http://{reachable(ListenAddress(host, port))}"
             yield f"{self._place}/?token={self._access.token}"
         finally:
             await runner.cleanup()
@@ -160,17 +164,22 @@ class Playground:
         self.deliveries.take(request.headers.items(), await request.read())
         return web.Response(status=204)
 
-    async def _state(self, _request: web.Request) -> web.StreamResponse:
+    async def _state(self, request: web.Request) -> web.StreamResponse:
         return _json(
             {
                 "program": self.program,
                 "kind": self.kind,
                 "agents": [{"name": one.name, "url": one.target.place} for one in self.subjects()],
-                "webhook": f"{self._place}/webhook/{self._access.webhook}",
+                "webhook": f"{self._place_for(request)}/webhook/{self._access.webhook}",
                 "admin": self.admin is not None,
                 "operations": examples.operations(),
             }
         )
+
+    def _place_for(self, request: web.Request) -> str:
+        """Where others reach this server (rule 4)."""
+        is_wild = self.listen.host in _LOOPBACK and urlsplit(f"//{request.host}").hostname not in _LOOPBACK
+        return f"http://{request.host}" if is_wild else self._place
 
     async def _agent(self, request: web.Request) -> web.StreamResponse:
         found = await self._subject(request.query.get("agent", "")).found()
@@ -284,9 +293,14 @@ class Playground:
         if self.admin is None or page not in ("usage", "metrics"):
             raise web.HTTPNotFound
         async with http_fetch(DialOptions(timeout=_CHECK)) as fetch:
-            found = await fetch(f"http://{self.admin}/{page}", {})
+            found = await fetch(f"http://{reachable(self.admin)}/{page}", {})
         kind = found.headers.get("content-type", "text/plain")
         return web.Response(status=found.status, body=found.body, headers={**HEADERS, "Content-Type": kind})
+
+
+def reachable(address: ListenAddress) -> ListenAddress:
+    """An address of a listener for this machine."""
+    return ListenAddress(_LOOPBACK.get(address.host, address.host), address.port)
 
 
 async def _run(asked: Asked, exchange: Exchange) -> AsyncGenerator[bytes, None]:
