@@ -150,11 +150,15 @@ def is_header_name(name: str) -> bool:
 
 
 def _header_value(value: str, source: str) -> str:
-    if value.startswith("@"):
-        value = file_text(value[1:], source)
+    value = text_or_file(value, source)
     if any(character in value for character in "\r\n\0"):
         raise typer.BadParameter("a header has one line", param_hint=source)
     return value
+
+
+def text_or_file(text: str, source: str) -> str:
+    """A text, or for `@FILE` the content of that file. Raises typer.BadParameter."""
+    return file_text(text[1:], source) if text.startswith("@") else text
 
 
 def file_text(path: str | Path, source: str) -> str:

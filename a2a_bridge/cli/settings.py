@@ -39,7 +39,7 @@ from pydantic_settings import (
 
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, Place, Problem, suggestion
 from a2a_bridge.cli.declared import Option, options_of
-from a2a_bridge.cli.options import file_text
+from a2a_bridge.cli.options import text_or_file
 from a2a_bridge.cli.secret_values import plain_secret
 
 #: the tables of the file that is being read
@@ -256,9 +256,7 @@ def _resolve(one: Option | None, value: Any) -> Any:
     """The value of an option whose text is in another file, where the command does not read that itself."""
     if one is None or one.described.metavar != "URL" or not one.described.secret:
         return value
-    if isinstance(value, str) and value.startswith("@"):
-        return file_text(value[1:], one.name)
-    return value
+    return text_or_file(value, one.name) if isinstance(value, str) else value
 
 
 def _problem(group: type, error: ErrorDetails) -> tuple[Place, str]:

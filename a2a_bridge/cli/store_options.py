@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from a2a_bridge.cli.flags import ServerFlags
-from a2a_bridge.cli.options import Exit, file_text
+from a2a_bridge.cli.options import Exit, file_text, text_or_file
 from a2a_bridge.cli.output import fail
 from a2a_bridge.cli.serve_flags import ServeFlags
 from a2a_bridge.hosting import Agent
@@ -86,9 +86,7 @@ def with_cluster(options: StoreOptions, flags: ServeFlags) -> StoreOptions:
 
 def keys_of(text: str) -> list[str]:
     """The keys of `--store-key`, which can be in a file. Raises typer.BadParameter."""
-    if text.startswith("@"):
-        text = file_text(text[1:], "--store-key")
-    keys = keys_in(text)
+    keys = keys_in(text_or_file(text, "--store-key"))
     try:
         Vault(keys)
     except (ValueError, ImportError) as error:

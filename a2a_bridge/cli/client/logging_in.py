@@ -25,7 +25,7 @@ from a2a_bridge.cli.client.reaching import client_options, found_card, report_er
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.error_codes import local
 from a2a_bridge.cli.flags import Output
-from a2a_bridge.cli.options import Exit, file_text
+from a2a_bridge.cli.options import Exit, text_or_file
 from a2a_bridge.cli.output import data, document, fail, print_message
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.discovery import fetch_options, json_object
@@ -91,8 +91,7 @@ def log_in(context: typer.Context, flags: LoginFlags) -> None:
     """Gets a token and keeps it. Raises typer.Exit, typer.BadParameter."""
     if not flags.client_id:
         raise typer.BadParameter("is missing: the provider knows you by it", param_hint="--client-id")
-    secret = flags.client_secret
-    secret = file_text(secret[1:], "--client-secret") if secret.startswith("@") else secret
+    secret = text_or_file(flags.client_secret, "--client-secret")
     flow = flags.flow or (LoginFlow.CLIENT_CREDENTIALS if secret else LoginFlow.DEVICE)
     if flow is LoginFlow.CLIENT_CREDENTIALS and not secret:
         raise typer.BadParameter("client-credentials needs --client-secret", param_hint="--flow")

@@ -24,7 +24,7 @@ from a2a_bridge.cli.client.reaching import Session, run
 from a2a_bridge.cli.client.results import show_events
 from a2a_bridge.cli.client.waiting import RESTING, remember
 from a2a_bridge.cli.flags import Output
-from a2a_bridge.cli.options import file_text, listen_address
+from a2a_bridge.cli.options import listen_address, text_or_file
 from a2a_bridge.cli.output import cannot_listen, data, document, print_message
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.errors import A2AError, Reason
@@ -41,7 +41,7 @@ def create_config(context: typer.Context, task_id: str, flags: PushConfigFlags) 
     """`task push-config create`."""
     if bool(flags.url) == bool(flags.listen):
         raise typer.BadParameter("needs one of --url and --listen", param_hint="--url")
-    token = file_text(flags.token[1:], "--token") if flags.token.startswith("@") else flags.token
+    token = text_or_file(flags.token, "--token")
     config = hub.TaskPushNotificationConfig(id=flags.config_id, task_id=task_id, url=flags.url, token=token)
     work = partial(_listen, listen=listen_address(flags.listen, "--listen")) if flags.listen else _create
     run(context, flags, partial(work, config=config, flags=flags))

@@ -37,7 +37,7 @@ from a2a_bridge.cli.environment import Environment, warn_of_readable_secrets
 from a2a_bridge.cli.error_codes import Failure
 from a2a_bridge.cli.frames import show
 from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.options import Exit, file_text, parameters, parse_binding, use_bridge_key
+from a2a_bridge.cli.options import Exit, parameters, parse_binding, text_or_file, use_bridge_key
 from a2a_bridge.cli.output import data, fail, guard, print_message
 from a2a_bridge.cli.specification import ERROR, OPTIONS
 from a2a_bridge.cli.target import Target, TargetKind
@@ -110,7 +110,7 @@ class Credentials:
     @classmethod
     def of(cls, flags: ClientFlags) -> Credentials:
         """Reads those that are in files. Raises typer.BadParameter."""
-        return cls(_secret(flags.bearer, "--bearer"), _secret(flags.api_key, "--api-key"))
+        return cls(text_or_file(flags.bearer, "--bearer"), text_or_file(flags.api_key, "--api-key"))
 
 
 def run(
@@ -366,7 +366,3 @@ def words_of(flags: ClientFlags) -> tuple[str, ...]:
     words = ["-e", flags.endpoint] if flags.endpoint else ["-a", flags.agent_card]
     words += [word for one in flags.transport or () for word in ("--transport", one)]
     return (*words, *(("--a2a-version", flags.a2a_version) if flags.a2a_version else ()))
-
-
-def _secret(text: str, flag: str) -> str:
-    return file_text(text[1:], flag) if text.startswith("@") else text
