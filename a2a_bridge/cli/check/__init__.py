@@ -115,6 +115,7 @@ async def _inspect(inspection: Inspection, flags: CheckFlags) -> list[Finding]:
 
 def _inspection(target: Target, flags: CheckFlags) -> Inspection:
     """Raises BadTargetError, typer.BadParameter."""
+    from a2a_bridge.cards.build import WILDCARDS
     from a2a_bridge.cli.check.inspection import Inspection
     from a2a_bridge.cli.connect import dial_options, with_user_url
     from a2a_bridge.cli.options import listen_address
@@ -129,8 +130,9 @@ def _inspection(target: Target, flags: CheckFlags) -> Inspection:
             raise BadTargetError(text) from None
     if flags.junit is not None and not flags.junit.absolute().parent.is_dir():
         raise typer.BadParameter(f"there is no folder {flags.junit.parent}", param_hint="--junit")
-    if flags.webhook:
-        listen_address(flags.webhook, "--webhook")
+    if flags.webhook and listen_address(flags.webhook, "--webhook")[0] in WILDCARDS:
+        text = "the agent cannot call all addresses; name the one of this machine that it reaches"
+        raise typer.BadParameter(text, param_hint="--webhook")
     if flags.card_keys or flags.card_jku_host:
         # The question is whether a signature is valid.
         flags = replace(flags, require_signed_card=True)

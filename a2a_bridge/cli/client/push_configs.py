@@ -18,6 +18,7 @@ from typing import Any
 import typer
 
 from a2a_bridge.bindings import DocumentHost, HostOptions, ListenAddress, find
+from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.flags import ClientFlags, PushConfigFlags, StreamFlags
 from a2a_bridge.cli.client.reaching import Session, run
@@ -43,7 +44,14 @@ def create_config(context: typer.Context, task_id: str, flags: PushConfigFlags) 
         raise typer.BadParameter("needs one of --url and --listen", param_hint="--url")
     token = text_or_file(flags.token, "--token")
     config = hub.TaskPushNotificationConfig(id=flags.config_id, task_id=task_id, url=flags.url, token=token)
-    work = partial(_listen, listen=listen_address(flags.listen, "--listen")) if flags.listen else _create
+    work: Any = _create
+    if flags.listen:
+        listen = listen_address(flags.listen, "--listen")
+        if listen[0] in WILDCARDS and not flags.listen_url:
+            raise typer.BadParameter(
+                "needs --listen-url: nobody can call all addresses", param_hint="--listen"
+            )
+        work = partial(_listen, listen=listen)
     run(context, flags, partial(work, config=config, flags=flags))
 
 
