@@ -26,6 +26,8 @@ from a2a_bridge.codec import encoder
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _encode_list = encoder(hub.ListTasksResponse)
+#: the largest number that a request can hold; an agent has its own limit
+_MOST = 2**31 - 1
 
 
 def get_task(context: typer.Context, task_id: str, flags: TaskGetFlags) -> None:
@@ -36,10 +38,10 @@ def get_task(context: typer.Context, task_id: str, flags: TaskGetFlags) -> None:
 async def _get(session: Session, *, task_id: str, flags: TaskGetFlags) -> None:
     request = hub.GetTaskRequest(id=task_id)
     if flags.history is not None:
-        request.history_length = flags.history
+        request.history_length = min(flags.history, _MOST)
     task = session.task = await session.peer.get_task(request, session.context)
     if flags.wait:
-        looking = poll(session, task, flags.poll_interval, flags.history)
+        looking = poll(session, task, flags.poll_interval, request)
         async with show_waiting(session), aclosing(looking) as looks:
             async for task in looks:
                 print_message(f"task {text.clean(task.id)}: {text.state_name(task.status.state)}", "dim")
@@ -67,7 +69,7 @@ def list_tasks(context: typer.Context, flags: TaskListFlags) -> None:
             raise typer.BadParameter(f"{flags.status!r} is not one of {states}", param_hint="--status")
         request.status = hub.TaskState.Value(name)  # type: ignore[assignment]
     if flags.page_size is not None:
-        request.page_size = flags.page_size
+        request.page_size = min(flags.page_size, _MOST)
     run(context, flags, partial(_list, request=request, flags=flags))
 
 

@@ -31,17 +31,17 @@ _FOLLOWING = Following(attempts=3)
 
 
 async def poll(
-    session: Session, task: hub.Task, interval: float, history: int | None = None
+    session: Session, task: hub.Task, interval: float, request: hub.GetTaskRequest | None = None
 ) -> AsyncGenerator[hub.Task, None]:
-    """Looks at a task until it rests; yields it whenever it has changed. Raises A2AError."""
+    """Looks at a task until it rests; yields it whenever it has changed. request: of each look. Raises
+    A2AError.
+    """
+    request = request or hub.GetTaskRequest(id=task.id)
     pause = min(_FIRST, interval)
     session.task = task
     while session.task.status.state not in RESTING:
         await asyncio.sleep(pause)
         pause = min(pause * 2, interval)
-        request = hub.GetTaskRequest(id=task.id)
-        if history is not None:
-            request.history_length = history
         found = await session.peer.get_task(request, session.context)
         if found != session.task:
             session.task = found

@@ -79,6 +79,8 @@ async def test_a_task_has_its_artifacts_and_history(live: Live) -> None:
     assert (text.code, text.fields["State"]) == (0, "completed"), text.err
     assert "Artifact" in text.fields
     assert "History" in text.fields
+    most = await live.run("task", "get", task["id"], "--history", str(10**30))
+    assert (most.code, most.out) == (0, text.out), most.err
     none = await live.run("task", "get", task["id"], "--history", "0", "-o", "json")
     assert "history" not in none.json
 
@@ -312,6 +314,8 @@ async def test_tasks_are_listed_in_pages_and_by_state_and_context(live: Live) ->
     assert len(page.json["tasks"]) == 2
     rest = await live.run(*words, "--page-token", page.json["nextPageToken"], "-o", "json")
     assert len(rest.json["tasks"]) == 1
+    most = await live.run(*words, "--page-size", str(10**30), "-o", "json")
+    assert "tasks" in most.json or most.json["error"]["code"] == "InvalidParamsError"  # of the agent
     everything = await live.run(*words, "--page-size", "1", "--all", "-o", "json")
     assert len(everything.json["tasks"]) == 3
     none = await live.run(*words, "--status", "working", "-o", "json")
