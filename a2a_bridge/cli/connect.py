@@ -27,7 +27,7 @@ from a2a_bridge.gateway.destinations import place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the errors of agents without an extended card
-_NO_CARD = frozenset(
+NO_CARD = frozenset(
     {Reason.UNSUPPORTED_OPERATION, Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED, Reason.METHOD_NOT_FOUND}
 )
 
@@ -173,7 +173,7 @@ async def _card_over_grpc(place: str, options: DialOptions, version: str) -> hub
         try:
             return await peer.get_extended_agent_card()
         except A2AError as error:
-            if error.reason not in _NO_CARD:
+            if error.reason not in NO_CARD:
                 raise
             print_message(
                 f"note: {place} has no card ({error.name}); a minimal one is used; see gateway --card FILE",

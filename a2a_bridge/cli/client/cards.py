@@ -2,9 +2,10 @@
 
 Rules:
 1. The request for the public card carries no credentials. The extended card is only asked for if the public
-   one has it, and over a scheme that the public card declares (SPEC.md 10.4).
+   one has it, and over a scheme that the public card declares (SPEC.md 10.4). A gRPC address has no public
+   card: its extended one is shown, if there is one.
 2. The outcome of signatures is `verified`, `unverifiable` or `absent`; only with --require-signed-card is the
-   last one an error.
+   last one an error. A card that comes as the response of a call is no document that could be verified.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from a2a_bridge.cli.client.reaching import (
 )
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.client.signatures import SignatureCheck
-from a2a_bridge.cli.connect import version_of
+from a2a_bridge.cli.connect import NO_CARD, version_of
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, print_message
 from a2a_bridge.cli.signing_options import check_card
@@ -43,12 +44,16 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 def show_card(context: typer.Context, flags: CardGetFlags) -> None:
     """Prints the card of an agent. Raises typer.Exit."""
-    if flags.extended:
-        _print(run(context, flags, partial(_fetch_extended, validate=flags.validate)), flags)
+    has_keys = bool(flags.card_keys or flags.card_jku_host)
+    is_asked = flags.extended or (not flags.endpoint and flags.agent_card.startswith(("grpc://", "grpcs://")))
+    if (is_asked or flags.endpoint) and (has_keys or flags.require_signed_card):
+        text_ = "only the public card has a signature that can be checked: -a with its URL or its file"
+        raise typer.BadParameter(text_, param_hint="--card-keys")
+    if is_asked:
+        _print(run(context, flags, partial(_fetch_extended, flags=flags)), flags)
         if flags.validate and flags.output is Output.TEXT:
             data(text.field("Valid", "yes"), end="")
         return
-    has_keys = bool(flags.card_keys or flags.card_jku_host)
     # With the keys of the user, only a valid signature passes: the outcome has to be true.
     trust = check_card(
         replace(flags, require_signed_card=has_keys or flags.require_signed_card), flags.cacert
@@ -107,10 +112,16 @@ async def _public(flags: ClientFlags, options: DialOptions) -> hub.AgentCard:
         return card
 
 
-async def _fetch_extended(session: Session, *, validate: bool) -> hub.AgentCard:
+async def _fetch_extended(session: Session, *, flags: CardGetFlags) -> hub.AgentCard:
     if session.card.name and not session.card.capabilities.extended_agent_card:
         raise A2AError(Reason.UNSUPPORTED_OPERATION, "the card says that there is no extended card")
-    card = await session.peer.get_extended_agent_card(None, session.context)
-    if validate:
+    try:
+        card = await session.peer.get_extended_agent_card(None, session.context)
+    except A2AError as error:
+        if flags.extended or error.reason not in NO_CARD:
+            raise
+        print_message(f"note: the agent has no card ({error.name}); a minimal one is shown", "yellow")
+        card = session.card
+    if flags.validate:
         _validate(card)
     return card

@@ -119,6 +119,29 @@ async def test_extensions_that_a_server_requires_are_declared(binding: str) -> N
     assert declared.code == 0, declared.err
 
 
+@req("CARD_GET_003")
+async def test_a_grpc_address_has_the_extended_card(demo: dict[str, str]) -> None:
+    words = ("card", "get", "-a")
+    none = await command(*words, f"grpc://{demo['grpc']}")
+    assert (none.code, none.fields["Interface"].split()[0]) == (0, "GRPC")
+    assert "note: the agent has no card" in none.err
+    probe = Probe()
+    probe.on_unary = answering(hub.AgentCard(name="Extended"))
+    async with agent(probe, "GRPC") as server:
+        done = await command(*words, f"grpc://{server.grpc}", "-o", "json")
+    assert (done.code, done.json["name"]) == (0, "Extended"), done.err
+
+
+async def test_a_signature_that_cannot_be_checked_is_not_ignored(demo: dict[str, str]) -> None:
+    for words in (
+        ("-a", demo["http"], "--extended"),
+        ("-a", f"grpc://{demo['grpc']}"),
+        ("-e", demo["http"], "--transport", "JSONRPC"),
+    ):
+        done = await command("card", "get", *words, "--require-signed-card", "--card-keys", demo["http"])
+        assert (done.code, "only the public card" in " ".join(done.err.split())) == (2, True), done.err
+
+
 @req("CARD_GET_003", "AUTH_008")
 async def test_the_extended_card_needs_a_scheme_of_the_public_one() -> None:
     probe = Probe()
