@@ -28,15 +28,19 @@ from a2a_bridge.cli.client.flags import CompareFlags
 from a2a_bridge.cli.client.parts import from_stdin
 from a2a_bridge.cli.client.reaching import (
     Credentials,
+    Session,
     client_options,
+    extensions_of,
+    open_reference,
     parse_transports,
     report_errors,
     with_credentials,
+    with_stored_token,
 )
 from a2a_bridge.cli.client.records import add_observer, record_to
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.client.text import state_name
-from a2a_bridge.cli.connect import open_target, version_of, with_user_url
+from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.environment import Environment
 from a2a_bridge.cli.error_codes import failure
 from a2a_bridge.cli.flags import Output
@@ -49,7 +53,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import by_version
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer, request_of
+from a2a_bridge.peer import request_of
 from a2a_bridge.recording import Recorder, calls_of
 
 #: in a record, as the playground calls the frames of an interface
@@ -89,8 +93,10 @@ def compare_interfaces(context: typer.Context, text: str | None, flags: CompareF
     use_bridge_key(flags.bridge_key)
     calls = _calls(text, flags)
     recording = nullcontext() if flags.record is None else record_to(flags.record)
-    with report_errors(context, flags), recording as recorder:
-        raise typer.Exit(asyncio.run(_compare(calls, flags, recorder)))
+    given, options = Credentials.of(flags), client_options(flags)
+    sends = bool(given.bearer or given.api_key or options.parameters)
+    with report_errors(context, flags, credentials=sends), recording as recorder:
+        raise typer.Exit(asyncio.run(_compare(calls, flags, given, options, recorder)))
 
 
 #: an operation and its request
@@ -118,26 +124,31 @@ def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
     return sends
 
 
-async def _compare(calls: Sequence[Asked], flags: CompareFlags, recorder: Recorder | None) -> Exit:
+async def _compare(
+    calls: Sequence[Asked],
+    flags: CompareFlags,
+    given: Credentials,
+    options: DialOptions,
+    recorder: Recorder | None,
+) -> Exit:
     target = reference(flags.agent_card)
-    async with asyncio.timeout(flags.timeout), open_target(target, client_options(flags)) as (card, found):
-        options = with_user_url(target, found)
+    async with asyncio.timeout(flags.timeout), open_reference(target, options) as (card, found):
         candidates = select(card, known=names(), version=version_of(flags.a2a_version))
         wanted = parse_transports(flags)
         candidates = [one for one in candidates if not wanted or one.interface.protocol_binding in wanted]
         if not candidates:
             text = f"the card offers no {' or '.join(wanted)}"
             raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
-        places, options = with_credentials(
-            card, [one.interface for one in candidates], options, Credentials.of(flags)
-        )
+        given = with_stored_token(given, found, candidates[0].interface.url)
+        places, dialling = with_credentials(card, [one.interface for one in candidates], found, given)
+        extensions = extensions_of(card, flags)
         ends = []
         for asked in calls:
             if recorder is not None:
                 recorder.call(_HOP, Call(*asked, CallContext()))
             answers = []
             for one, place in zip(candidates, places, strict=True):
-                answers.append(await _ask(card, one, place, options, asked, recorder))
+                answers.append(await _ask(card, one, place, dialling, asked, extensions, recorder))
             ends.append(_show(answers, flags.output))
     return max(ends)
 
@@ -148,6 +159,7 @@ async def _ask(
     interface: hub.AgentInterface,
     options: DialOptions,
     asked: Asked,
+    extensions: tuple[str, ...],
     recorder: Recorder | None,
 ) -> InterfaceAnswer:
     answer = InterfaceAnswer(one.interface)
@@ -160,25 +172,25 @@ async def _ask(
     async with runtime.connect(source, options=one.dial_options(options)) as peer:
         started = time.monotonic()
         try:
-            await _send(peer, asked, answer)
+            await _send(Session(peer, card, (), extensions=extensions), asked, answer)
         except A2AError as error:
             answer.error = error
         answer.seconds = time.monotonic() - started
     return answer
 
 
-async def _send(peer: Peer, asked: Asked, answer: InterfaceAnswer) -> None:
+async def _send(session: Session, asked: Asked, answer: InterfaceAnswer) -> None:
     operation, recorded = asked
     request = hub.SendMessageRequest()
     request.CopyFrom(recorded)
     request.message.message_id = str(uuid4())  # agents may know the id of each message that they had
     if operation is ops.SEND_MESSAGE:
-        response = await peer.send_message(request)
+        response = await session.peer.send_message(request, session.context)
         answer.events.append(_encode_answer(response))
         if response.HasField("task"):
             answer.state = state_name(response.task.status.state)
         return
-    async with aclosing(peer.events(request, False, CallContext())) as events:
+    async with aclosing(session.peer.events(request, False, session.context)) as events:
         async for event in events:
             message = event.message
             answer.events.append(_encode_event(message))

@@ -126,16 +126,13 @@ def run(
     given = Credentials.of(flags)
     options = client_options(flags)
     sends = bool(given.bearer or given.api_key or options.parameters)
-    if flags.insecure:
-        text = "warning: certificates are not verified (--insecure)"
-        print_message(f"{text}; your CREDENTIALS can be read by others" if sends else text, "yellow")
     session: list[Session] = []
     started = time.monotonic()
 
     async def whole() -> _T:
         async with asyncio.timeout(flags.timeout), reach(flags, options, given, observe) as found:
             session.append(found)
-            found.extensions = _extensions(found.card, flags)
+            found.extensions = extensions_of(found.card, flags)
             found.deadline = None if flags.timeout is None else started + flags.timeout
             if not (flags.dry_run or flags.as_command):
                 return await work(found)
@@ -177,6 +174,9 @@ def report_errors(
     # An unreachable agent is reported once, by the error that ends the command.
     logging.getLogger("a2a_bridge").setLevel(logging.DEBUG if flags.debug else logging.ERROR)
     warn_of_readable_secrets(Environment.of(context), _SECRETS)
+    if flags.insecure:
+        text = "warning: certificates are not verified (--insecure)"
+        print_message(f"{text}; your CREDENTIALS can be read by others" if credentials else text, "yellow")
     where = flags.endpoint or flags.agent_card
     advice = {
         Reason.UNAUTHENTICATED: "--bearer or --api-key, or their variables",
@@ -268,10 +268,19 @@ async def found_card(
     elif target.sort is TargetKind.GRPC:
         yield _build_unknown_card(grpc_interface(target.place, version)), options
     else:
-        if is_entry(target):
-            target = await resolve_entry(target, options)
-        async with open_target(target, options) as (card, dialling):
-            yield card, with_user_url(target, dialling)
+        async with open_reference(target, options) as found:
+            yield found
+
+
+@asynccontextmanager
+async def open_reference(
+    target: Target, options: DialOptions
+) -> AsyncIterator[tuple[hub.AgentCard, DialOptions]]:
+    """The card of a reference, and the options to dial its interfaces with."""
+    if is_entry(target):
+        target = await resolve_entry(target, options)
+    async with open_target(target, options) as (card, dialling):
+        yield card, with_user_url(target, dialling)
 
 
 def _build_unknown_card(address: hub.AgentInterface) -> hub.AgentCard:
@@ -326,7 +335,7 @@ def with_credentials(
     return made, replace(options, parameters={**placed.parameters, **options.parameters})
 
 
-def _extensions(card: hub.AgentCard, flags: ClientFlags) -> tuple[str, ...]:
+def extensions_of(card: hub.AgentCard, flags: ClientFlags) -> tuple[str, ...]:
     """The extensions that calls declare; says which ones the agent requires besides."""
     declared = tuple(flags.extension or ())
     for one in card.capabilities.extensions:

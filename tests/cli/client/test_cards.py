@@ -91,6 +91,8 @@ async def test_an_entry_of_a_catalog_is_an_agent(tmp_path: Path) -> None:
             assert (shown.code, shown.fields["Name"]) == (0, "Demo"), shown.err
             done = await command("send", "hello", "-a", reference)
             assert (done.code, done.text) == (0, "hello"), done.err
+            compared = await command("compare", "hello", "-a", reference)
+            assert (compared.code, "identical" in compared.out) == (0, True), compared.err
         for reference in (f"{server.http}#three", f"{server.http}/.well-known/ai-catalog.json"):
             none = await command("card", "get", "-a", reference, "-o", "json")
             assert (none.code, none.json["error"]["code"]) == (3, "A2ACLI_ERR_CARD_NOT_FOUND")
@@ -114,9 +116,10 @@ async def test_extensions_that_a_server_requires_are_declared(binding: str) -> N
         words = ("send", "hi", "-a", f"http://{server.http}", "--transport", binding, "-o", "json")
         rejected = await command(*words)
         declared = await command(*words, "--extension", uri)
+        compared = await command("compare", *words[1:], "--extension", uri)
     assert rejected.json["error"]["code"] == "ExtensionSupportRequiredError"
     assert f"requires the extension {uri}; --extension" in rejected.err
-    assert declared.code == 0, declared.err
+    assert (declared.code, compared.code) == (0, 0), declared.err + compared.err
 
 
 @req("CARD_GET_003")

@@ -84,6 +84,9 @@ async def test_the_card_names_the_provider_and_the_token_goes_to_its_agent_only(
             assert done.code == 0, done.err
             await command("send", "hi", "-a", f"http://{one.http}", "--async", env=env)
             assert probe.last.context.parameters["authorization"].startswith("Bearer ")
+            compared = await command("compare", "hi", "-a", f"http://{one.http}", env=env)
+            assert compared.code == 0, compared.err
+            assert probe.last.context.parameters["authorization"].startswith("Bearer ")
             await command("send", "hi", "-a", f"http://{other.http}", "--async", env=env)
             assert "authorization" not in probe.last.context.parameters
 

@@ -158,6 +158,10 @@ async def test_unverified_certificates_are_a_warning(one: Live) -> None:
     plain = await one.send("message", "--insecure")
     with_secret = await one.send("message", "--insecure", "--bearer", "t0ken")
     assert "warning: certificates are not verified" in plain.err
+    for words in (("compare", "hello"), ("card", "get")):
+        done = await command(*words, "-a", one.reference, "--insecure")
+        assert done.err.count("warning: certificates are not verified") == 1
+        assert "CREDENTIALS" not in done.err
     over_grpc = await command("send", "hello", "-a", one.reference, "--transport", "GRPC", "--insecure")
     assert "gRPC verifies certificates all the same" in over_grpc.err
     assert "CREDENTIALS" in with_secret.err
