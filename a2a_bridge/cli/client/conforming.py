@@ -49,7 +49,9 @@ class Outcome:
 
 def check_conformance(context: typer.Context, flags: ConformanceFlags) -> None:
     """Runs the documents. Raises typer.Exit, typer.BadParameter."""
-    documents = list(documents_of(flags.suite))
+    tests = list(each_test(list(documents_of(flags.suite)), flags.only or ()))
+    if not tests:
+        raise typer.BadParameter("there is no such test", param_hint="--only" if flags.only else "--suite")
     outcomes: list[Outcome] = []
 
     async def bindings(session: Session) -> list[str]:
@@ -60,7 +62,7 @@ def check_conformance(context: typer.Context, flags: ConformanceFlags) -> None:
         one, last = replace(flags, transport=[binding]), LastResponse()
 
         async def check(session: Session, binding: str = binding, last: LastResponse = last) -> None:
-            for number, test in enumerate(each_test(documents, flags.only or ())):
+            for number, test in enumerate(tests):
                 outcomes.append(await _outcome(session, test, binding, last))
                 if flags.output is Output.TEXT:
                     _show(outcomes[-1], first=not number)
