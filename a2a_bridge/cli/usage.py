@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from a2a_bridge.cli.flags import HttpFlags, Output, OutputFlags, flag, with_flags
-from a2a_bridge.cli.options import parameters, parse_time
+from a2a_bridge.cli.options import parameters, parse_binding, parse_dialect, parse_peer, parse_time
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import DialOptions
@@ -56,6 +56,8 @@ def usage(
     from a2a_bridge.middleware.usage import FORMAT
 
     window = parse_time(flags.since, "--since") if flags.since else None
+    version = parse_dialect(flags.a2a_version, "--a2a-version").version if flags.a2a_version else ""
+    binding, peer = parse_binding(flags.binding), parse_peer(flags.peer)
     options = DialOptions(connect_timeout=flags.connect_timeout, parameters=parameters(flags.header))
     with guard(source):
         counts, now = _read(source, options)
@@ -63,9 +65,9 @@ def usage(
         chosen = [
             one
             for one in counts
-            if flags.a2a_version in ("", one.version)
-            and flags.binding in ("", one.binding)
-            and flags.peer in ("", one.profile)
+            if version in ("", one.version)
+            and binding in ("", one.binding)
+            and peer in ("", one.profile)
             and one.last >= oldest
         ]
         if flags.output is Output.JSON:
