@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Annotated
 
 import typer
@@ -51,10 +50,4 @@ def main() -> None:
     """The entry point of the command `a2a-bridge`."""
     # The C core of gRPC reports every closed connection on stderr, which is for messages to the user here.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    try:
-        app()
-    except BrokenPipeError:
-        # The reader of our output has closed it; without this, Python reports it again when it flushes at
-        # exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(141) from None
+    app()

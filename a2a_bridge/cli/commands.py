@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from types import UnionType
@@ -139,6 +141,11 @@ class Commands(Group):
         decide_json(None)
         try:
             return super().invoke(context)
+        except BrokenPipeError:
+            # The reader of our output has closed it; without this, Python reports it again when it flushes at
+            # exit. Typer would end with 1.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(141) from None
         except _UsageError as error:
             from a2a_bridge.cli.error_codes import local
             from a2a_bridge.cli.options import Exit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -459,12 +460,17 @@ async def test_a_command_that_is_gone_names_its_successor() -> None:
     assert "compare" in done.err
 
 
-async def test_a_reader_that_goes_away_is_no_crash(probe: Probe) -> None:
+@pytest.mark.parametrize("words", [("send", "hi", "--stream", "-a"), ("check",), ("conformance", "-a")])
+async def test_a_reader_that_goes_away_is_no_crash(probe: Probe, words: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
     async with agent(probe) as server:
-        script = f"'{sys.executable}' -m a2a_bridge send -a {url(server)} hi --stream -o json | head -n 0"
-        process = await asyncio.create_subprocess_shell(script, stderr=subprocess.PIPE)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "a2a_bridge", *words, url(server)), stdout=writer, stderr=subprocess.PIPE
+        )
+        os.close(writer)
         _, err = await asyncio.wait_for(process.communicate(), PATIENCE)
-    assert b"Traceback" not in err
+    assert (process.returncode, b"Traceback" in err) == (141, False), err
 
 
 async def test_no_colour_without_a_terminal(probe: Probe) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 
 from a2a_bridge.cli.check.authentication import authentication
@@ -48,7 +49,8 @@ async def inspect(inspection: Inspection, steps: Sequence[Step] = STEPS) -> Asyn
     """
     hide = inspection.without_secrets
     for step in steps:
-        async for finding in step(inspection):
-            yield replace(finding, detail=hide(finding.detail), fix=hide(finding.fix))
+        async with aclosing(step(inspection)) as found:
+            async for finding in found:
+                yield replace(finding, detail=hide(finding.detail), fix=hide(finding.fix))
         if inspection.is_over:
             return
