@@ -154,7 +154,8 @@ async def _show_equivalent(
 ) -> None:
     """Prints a call that is not made."""
     if session.candidate is None:
-        raise typer.BadParameter("needs an agent with an address, or --transport", param_hint="--as")
+        hint = "--as" if flags.as_command else "--dry-run"
+        raise typer.BadParameter("needs an agent with an address, or --transport", param_hint=hint)
     if isinstance(call.request, hub.SendMessageRequest) and not getattr(flags, "return_immediately", False):
         # A command or a program waits in the call itself.
         call.request.configuration.ClearField("return_immediately")
