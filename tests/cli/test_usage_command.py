@@ -68,6 +68,7 @@ def test_callers_are_listed_by_cell_the_latest_first(file: Path) -> None:
 def test_filters(file: Path) -> None:
     assert [row[3] for row in lines(str(file), "--a2a-version", "1.0")[1:]] == ["new/3"]
     assert [row[3] for row in lines(str(file), "--binding", "JSONRPC", "--since", "30d")[1:]] == ["ann"]
+    assert [row[3] for row in lines(str(file), "--binding", "grpc")[1:]] == ["new/3"]
     assert lines(str(file), "--a2a-version", "0.3", "--since", "1h") == [["no", "calls"]]
     assert [row[3] for row in lines(str(file), "--peer", "a2a-go-0.3")[1:]] == ["old/1"]
     by_operation = lines(str(file), "--by-operation", "--since", "8w")
