@@ -90,8 +90,10 @@ def _value(parameter: Any, process: Callable[[Any, Any], Any], kind: Any, contex
             return process(context, value)
         try:
             value = kind(value)
-        except ValueError:  # none of the members
-            return process(context, value)
+        except ValueError:
+            known = ", ".join(repr(one.value) for one in kind)  # type: ignore[attr-defined]
+            text = f"{value!r} is not one of {known}"
+            raise typer.BadParameter(text, ctx=context, param=parameter) from None
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
