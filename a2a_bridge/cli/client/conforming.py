@@ -52,6 +52,8 @@ def check_conformance(context: typer.Context, flags: ConformanceFlags) -> None:
     tests = list(each_test(list(documents_of(flags.suite)), flags.only or ()))
     if not tests:
         raise typer.BadParameter("there is no such test", param_hint="--only" if flags.only else "--suite")
+    # An agent in code is served, and bindings of other packages are not those of the documents.
+    flags = replace(flags, transport=flags.transport or list(_NAMES))
     outcomes: list[Outcome] = []
 
     async def bindings(session: Session) -> list[str]:

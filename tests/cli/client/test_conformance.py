@@ -147,6 +147,12 @@ async def test_the_demo_agent_does_what_documents_ask_for(one: Live, tmp_path: P
     assert text.fields["May"] == "0/1 passed (1 failed, 0 skipped)"
 
 
+async def test_an_agent_in_code_is_served() -> None:
+    code = "a2a_bridge.cli.demo_agent:agent"
+    done = await command("conformance", "-a", code, "--only", "SMOKE-GET", "-o", "json")
+    assert (done.code, [one["transport"] for one in done.json["tests"]]) == (0, ["jsonrpc", "rest", "grpc"])
+
+
 @req("CONFORM_001")
 async def test_a_wrong_agent_fails() -> None:
     probe = Probe()
