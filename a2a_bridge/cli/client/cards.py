@@ -27,6 +27,7 @@ from a2a_bridge.cli.client.reaching import (
     client_options,
     found_card,
     parse_transports,
+    refuse_equivalents,
     report_errors,
     run,
 )
@@ -54,6 +55,7 @@ def show_card(context: typer.Context, flags: CardGetFlags) -> None:
         if flags.validate and flags.output is Output.TEXT:
             data(text.field("Valid", "yes"), end="")
         return
+    refuse_equivalents(flags, "a public card is read without one")
     # With the keys of the user, only a valid signature passes: the outcome has to be true.
     trust = check_card(
         replace(flags, require_signed_card=has_keys or flags.require_signed_card), flags.cacert

@@ -33,6 +33,7 @@ from a2a_bridge.cli.client.reaching import (
     extensions_of,
     open_reference,
     parse_transports,
+    refuse_equivalents,
     report_errors,
     with_credentials,
     with_stored_token,
@@ -84,9 +85,7 @@ class InterfaceAnswer:
 
 def compare_interfaces(context: typer.Context, text: str | None, flags: CompareFlags) -> None:
     """Calls all interfaces, one after the other, and prints the comparison. Raises typer.Exit."""
-    if flags.dry_run or flags.as_command:
-        hint = "--dry-run" if flags.dry_run else "--as"
-        raise typer.BadParameter("shows one call, and compare makes several; send has it", param_hint=hint)
+    refuse_equivalents(flags, "compare makes several")
     if flags.endpoint and (not flags.agent_card or "endpoint" in Environment.of(context).order):
         hint = "names one interface, and compare needs a card, which lists them all: -a REF"
         raise typer.BadParameter(hint, param_hint="--endpoint")

@@ -20,7 +20,13 @@ from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.acts_documents import documents_of, each_test, entries
 from a2a_bridge.cli.client.acts_steps import STEP, FailedError, LastResponse, SkippedError, TestRun
 from a2a_bridge.cli.client.flags import ConformanceFlags
-from a2a_bridge.cli.client.reaching import Session, choose_interfaces, parse_transports, run
+from a2a_bridge.cli.client.reaching import (
+    Session,
+    choose_interfaces,
+    parse_transports,
+    refuse_equivalents,
+    run,
+)
 from a2a_bridge.cli.error_codes import code_of
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.options import Exit
@@ -49,6 +55,7 @@ class Outcome:
 
 def check_conformance(context: typer.Context, flags: ConformanceFlags) -> None:
     """Runs the documents. Raises typer.Exit, typer.BadParameter."""
+    refuse_equivalents(flags, "conformance makes several")
     tests = list(each_test(list(documents_of(flags.suite)), flags.only or ()))
     if not tests:
         raise typer.BadParameter("there is no such test", param_hint="--only" if flags.only else "--suite")

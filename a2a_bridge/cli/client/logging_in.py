@@ -21,7 +21,7 @@ import typer
 from a2a_bridge.bindings import http_fetch, http_post
 from a2a_bridge.cli.client import text, token_store
 from a2a_bridge.cli.client.flags import LoginFlags, LoginFlow
-from a2a_bridge.cli.client.reaching import client_options, found_card, report_errors
+from a2a_bridge.cli.client.reaching import client_options, found_card, refuse_equivalents, report_errors
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.error_codes import local
 from a2a_bridge.cli.flags import Output
@@ -89,6 +89,9 @@ class RejectedError(Exception):
 
 def log_in(context: typer.Context, flags: LoginFlags) -> None:
     """Gets a token and keeps it. Raises typer.Exit, typer.BadParameter."""
+    refuse_equivalents(flags, "a login is none of an agent")
+    if flags.record is not None:
+        raise typer.BadParameter("a login has secrets in it, and is not recorded", param_hint="--record")
     if not flags.client_id:
         raise typer.BadParameter("is missing: the provider knows you by it", param_hint="--client-id")
     secret = text_or_file(flags.client_secret, "--client-secret")

@@ -149,6 +149,13 @@ def run(
         return asyncio.run(whole())
 
 
+def refuse_equivalents(flags: ClientFlags, why: str) -> None:
+    """For a command that makes no single call of an operation. Raises typer.BadParameter."""
+    if flags.dry_run or flags.as_command:
+        hint = "--dry-run" if flags.dry_run else "--as"
+        raise typer.BadParameter(f"shows one call, and {why}; send has it", param_hint=hint)
+
+
 async def _show_equivalent(
     call: Call[Any, Any], session: Session, flags: ClientFlags, given: Credentials
 ) -> None:
