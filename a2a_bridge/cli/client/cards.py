@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -31,6 +32,7 @@ from a2a_bridge.cli.client.reaching import (
     report_errors,
     run,
 )
+from a2a_bridge.cli.client.records import HOP, add_observer, record_to
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.client.signatures import SignatureCheck
 from a2a_bridge.cli.connect import NO_CARD, version_of
@@ -63,7 +65,10 @@ def show_card(context: typer.Context, flags: CardGetFlags) -> None:
     check = SignatureCheck(trust, flags.require_signed_card)
     options = replace(client_options(flags), check_card=check.check)
     Credentials.of(flags)  # complains of files that cannot be read
-    with report_errors(context, flags, credentials=bool(options.parameters)):
+    recording = nullcontext() if flags.record is None else record_to(flags.record)
+    with report_errors(context, flags, credentials=bool(options.parameters)), recording as recorder:
+        if recorder is not None:
+            options = add_observer(options, recorder.observer(HOP, options.parameters.keys()))
         card = asyncio.run(_public(flags, options))
         if flags.validate:
             _validate(card)

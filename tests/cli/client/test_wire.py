@@ -132,6 +132,16 @@ async def test_a_comparison_is_recorded_and_can_be_repeated(demo: dict[str, str]
     assert (nowhere.code, nowhere.json["error"]["code"]) == (2, "A2ACLI_ERR_USAGE")
 
 
+async def test_the_request_for_a_card_is_recorded(demo: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "record.ndjson"
+    done = await command("card", "get", "-a", demo["http"], "--record", str(file), "-H", "x-mine: s3cret")
+    assert done.code == 0, done.err
+    sent, received = map(json.loads, file.read_text().splitlines()[:2])
+    assert sent["head"].startswith("GET /.well-known/agent-card.json")
+    assert received["head"].startswith("HTTP/1.1 200")
+    assert "s3cret" not in file.read_text()
+
+
 async def test_a_comparison_needs_a_card(demo: dict[str, str]) -> None:
     endpoint = ("-e", demo["http"], "--transport", "JSONRPC")
     for words, env in (
