@@ -263,9 +263,8 @@ class MemoryOutbox:
             )
             items.insert(place, item)
             self._size += 1
-            if not self._lines.is_out(
-                item.line
-            ):  # otherwise its turn comes after the one that is being delivered
+            # Otherwise its turn comes after the one that is being delivered.
+            if not self._lines.is_out(item.line):
                 self._lines.put(item.line, self._target(item.line))
         if wanted:
             self._notify()
