@@ -47,7 +47,7 @@ from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, MessagePlan, p
 from a2a_bridge.codec.source import Source, literal
 from a2a_bridge.codec.structs import rounded
 from a2a_bridge.codec.text import Json, loads
-from a2a_bridge.codec.unknown import kept_members
+from a2a_bridge.codec.unknown import folded_names, kept_members
 from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 
 M = TypeVar("M", bound=Message)
@@ -283,6 +283,7 @@ class _Generator:
 
     def message(self, plan: MessagePlan) -> None:
         names = self.source.keep("variants", variants(plan))
+        alike = self.source.keep("alike", folded_names(variants(plan)))
         line, block = self.source.line, self.source.block
         with block(f"def {plan.label}(tree):"):
             with block("if type(tree) is not dict:"):
@@ -299,7 +300,7 @@ class _Generator:
                 if self.strict:
                     line("raise Irregular")
                 else:
-                    kept = f" + kept_members(tree, {names})" if self.keeps else ""
+                    kept = f" + kept_members(tree, {names}, {alike})" if self.keeps else ""
                     line(f"return {plan.label}(tidy(tree, {names})){kept}")
             line("return out")
 

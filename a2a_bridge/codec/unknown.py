@@ -6,11 +6,14 @@ peers when a message is parsed, copied, merged and serialized. Members of JSON u
 2. MEMBERS never leaves the process as protobuf: it is removed from bytes of peers, and from bytes for them.
    JSON cannot express the unknown fields of peers, and leaves them out.
 3. A message without such content costs one search of its bytes.
+4. A member whose name only looks like that of a field is not kept. Some readers take it for that field
+   (encoding/json of Go ignores case, pydantic takes snake_case, too), and what they read there has been
+   checked by nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from google.protobuf.message import Message
@@ -35,9 +38,24 @@ tenth of one for the whole mark. With `find`: `in` first tries its left side as 
 # --- members of JSON ---
 
 
-def kept_members(tree: JsonObject, names: Container[str]) -> str:
-    """The wire text of the members of an object that are not among the names; empty for none."""
-    unknown: Json = {name: value for name, value in tree.items() if name not in names}
+def folded(name: str) -> str:
+    """What the spellings of one name have in common for readers that are not strict."""
+    return name.replace("_", "").replace("-", "").casefold()
+
+
+def folded_names(names: Iterable[str]) -> frozenset[str]:
+    """What spellings of the names have in common."""
+    return frozenset(map(folded, names))
+
+
+def kept_members(tree: JsonObject, names: Container[str], alike: Container[str]) -> str:
+    """The wire text of the members of an object that are not among the names; empty for none.
+
+    alike: `folded_names` of the names.
+    """
+    unknown: Json = {
+        name: value for name, value in tree.items() if name not in names and folded(name) not in alike
+    }
     if not unknown:
         return ""
     text = dumps(unknown).decode("latin-1")

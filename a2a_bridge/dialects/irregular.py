@@ -102,7 +102,7 @@ def text_of(shape: Shape, source: Any) -> str:
         text = message.SerializeToString().decode("latin-1")
     presented_tree = present(shape, reader.tree, reader.facts)
     apart = bool(reader.facts) and reader.mark is None  # facts that the peer expressed in its own format
-    entries = unmapped.difference(presented_tree, _without_mark(source, reader), whole=apart)
+    entries = unmapped.difference(presented_tree, _without_mark(reader), whole=apart)
     entries = [one for one in entries if one[0] not in reader.dropped]
     if not entries:
         return text
@@ -123,8 +123,9 @@ def read(shape: Shape, source: JsonObject, path: str = "", *, explains: bool = F
     return reader
 
 
-def _without_mark(source: JsonObject, reader: Reader) -> JsonObject:
-    """The tree without the text under KEY, which belongs to this module."""
+def _without_mark(reader: Reader) -> JsonObject:
+    """The tree that was read, without the text under KEY, which belongs to this module."""
+    source = reader.source
     if reader.mark is None:
         return source
     metadata = {key: value for key, value in source["metadata"].items() if key != KEY}

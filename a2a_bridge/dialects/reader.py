@@ -17,6 +17,7 @@ from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.codec.errors import Violation
 from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.plan import FieldPlan
+from a2a_bridge.codec.unknown import folded
 from a2a_bridge.codec.values import describe, lenient_timestamp, string_wire
 from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.unmapped import KEY
@@ -69,6 +70,19 @@ class Reader:
         """Reports an absent member."""
         if self.source.get(name) is None:
             self.wrong(name, "is required")
+
+    def spell(self, spelled: Mapping[str, str]) -> None:
+        """Gives members the names that they look like: other readers may take `task_id` or `TaskId` for
+        `taskId` (see codec.unknown), so it must not pass unread. Beside the member itself it is left out.
+
+        spelled: the names by their `folded` form.
+        """
+        source = self.source
+        others = {name: own for name in source if (own := spelled.get(folded(name), name)) != name}
+        if others:
+            self.source = {name: value for name, value in source.items() if name not in others}
+            for name, own in others.items():
+                self.source.setdefault(own, source[name])
 
     # --- members with a value ---
 

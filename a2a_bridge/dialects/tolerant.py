@@ -7,6 +7,7 @@ from collections.abc import Callable
 from google.protobuf.message import Message
 
 from a2a_bridge.codec.plan import FieldKind, FieldPlan
+from a2a_bridge.codec.unknown import folded
 from a2a_bridge.dialects.members import Inline, Member, fields_of
 from a2a_bridge.dialects.reader import Reader
 
@@ -19,8 +20,11 @@ def reader_of(cls: type[Message], members: tuple[Member, ...], kind: str = "") -
     ordered = sorted(members, key=lambda member: bool(member.follows))
     notes = [member.noted for member in members if member.noted]
     steps = [_require(member, _step(member, member.field_in(fields), notes)) for member in ordered]
+    names = [member.name for member in members] + (["kind"] if kind else [])
+    spelled = {folded(name): name for name in names}
 
     def read(reader: Reader) -> None:
+        reader.spell(spelled)
         if kind:
             reader.kind(kind)
         for step in steps:
@@ -98,6 +102,8 @@ def _read_inline(reader: Reader, member: Member, shape: Inline) -> None:
     if value is not None:
         inner = reader.inner(member.name, value)
         shape.read(inner)
+        if inner.source is not value:
+            reader.source = {**reader.source, member.name: inner.source}
         tree = reader.within(inner)
         # An object without its essential member, such as authentication without a scheme, is absent.
         if member.always or all(one.name in tree for one in shape.members if one.always):

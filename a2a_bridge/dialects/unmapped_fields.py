@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import JsonObject, dumps_ascii
 from a2a_bridge.codec.plan import FieldKind, MessagePlan, is_repeated, plan_of, variants
-from a2a_bridge.codec.unknown import bytes_of
+from a2a_bridge.codec.unknown import bytes_of, folded, folded_names
 from a2a_bridge.dialects.scalars import round_integers
 from a2a_bridge.dialects.unmapped import (
     EMPTY,
@@ -95,10 +95,12 @@ def _collect_object(
 
 def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, entries: list[Entry]) -> None:
     names = variants(plan)
+    alike = folded_names(names)
     for name, value in tree.items():
         field = names.get(name)
         if field is None:
-            entries.append([below(pointer, name), value])
+            if folded(name) not in alike:  # see codec.unknown
+                entries.append([below(pointer, name), value])
             continue
         if value is None:
             continue

@@ -85,7 +85,7 @@ def of_kind(shape: Inline) -> Channel:
     def text(tree: Any) -> str:
         reader = shape.reader(tree)
         # The decoder of the row reports the problems.
-        return _text(KIND, [] if reader.problems else difference(reader.tree, tree))
+        return _text(KIND, [] if reader.problems else difference(reader.tree, reader.source))
 
     return Channel(text, lambda tree, text: restore(tree, _entries(text, KIND, PROTO)))
 
