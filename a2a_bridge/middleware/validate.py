@@ -1,4 +1,9 @@
-"""Rejects requests without REQUIRED members of the schema, the same on every binding."""
+"""Rejects requests without REQUIRED members of the schema, the same on every binding; and for a remote agent
+names that are too long.
+
+A gateway keeps the tenants and contexts of thousands of calls, and the agent may take names of any length.
+Agents that are hosted here check names themselves.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +12,40 @@ from typing import Any
 
 from a2a_bridge.codec import compile_required
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.errors import missing_members_error
+from a2a_bridge.core.errors import A2AError, invalid_params, missing_members_error
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.service import Middleware, Service, reject, reject_stream
 from a2a_bridge.dialects import KNOWN, Dialect, older_versions
+from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: members that 0.x requires but allows to be empty; in the hub, empty and absent are the same
 _MAY_BE_EMPTY = frozenset({"message.parts"})
+#: characters of names that a gateway keeps. Contexts may be those of the agent, which may make longer ones
+#: than agents that are hosted here take
+LONGEST_TENANT, LONGEST_CONTEXT = 256, 1024
 
 
 def validate(dialects: Iterable[Dialect] = KNOWN, *, elsewhere: bool = False) -> Middleware:
     """Middleware that raises INVALID_PARAMS naming every absent REQUIRED member (spec 1.4, field_behavior).
 
     elsewhere: the agent is remote and may be of 0.x itself, so that it decides about members that only 0.x
-    allows to be empty.
+    allows to be empty. Then a tenant and a context may have LONGEST_TENANT and LONGEST_CONTEXT characters.
     dialects: the served versions; requests of older ones with such members pass.
     """
     older = older_versions(dialects) if elsewhere else frozenset()
 
     def wrap(service: Service) -> Service:
-        return _Validate(service, older)
+        return _Validate(service, older, elsewhere=elsewhere)
 
     return wrap
 
 
 class _Validate:
-    def __init__(self, service: Service, older: frozenset[str]) -> None:
+    def __init__(self, service: Service, older: frozenset[str], *, elsewhere: bool) -> None:
         self._service = service
         self._older = older
+        self._elsewhere = elsewhere
         #: compiled with the first request of an operation
         self._checks: dict[Operation[Any, Any], Callable[[Any], list[str]]] = {}
 
@@ -44,6 +54,14 @@ class _Validate:
         missing = check(call.request)
         if missing and (missing := self._select_demanded(call, missing)):
             return reject(missing_members_error(missing))
+        if self._elsewhere:
+            request: Any = call.request
+            # Here and not in a function, which would be one more frame of each call.
+            is_sent = type(request) is hub.SendMessageRequest
+            if len(request.tenant) > LONGEST_TENANT or (
+                is_sent and len(request.message.context_id) > LONGEST_CONTEXT
+            ):
+                return reject(_too_long(request))
         return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
@@ -51,6 +69,13 @@ class _Validate:
         missing = check(call.request)
         if missing and (missing := self._select_demanded(call, missing)):
             return reject_stream(missing_members_error(missing))
+        if self._elsewhere:
+            request: Any = call.request
+            is_sent = type(request) is hub.SendMessageRequest
+            if len(request.tenant) > LONGEST_TENANT or (
+                is_sent and len(request.message.context_id) > LONGEST_CONTEXT
+            ):
+                return reject_stream(_too_long(request))
         return self._service.stream(call)
 
     def _compile(self, call: Call[Any, Any]) -> Callable[[Any], list[str]]:
@@ -62,3 +87,11 @@ class _Validate:
         if call.context.origin.version in self._older:
             return [path for path in missing if path not in _MAY_BE_EMPTY]
         return missing
+
+
+def _too_long(request: Any) -> A2AError:
+    """The error for the name that is too long to be kept."""
+    name, most = ("message.contextId", LONGEST_CONTEXT)
+    if len(request.tenant) > LONGEST_TENANT:
+        name, most = ("tenant", LONGEST_TENANT)
+    return invalid_params(name, f"is longer than {most} characters")

@@ -5,7 +5,7 @@ binding.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -74,9 +74,11 @@ async def served(one: Agent, options: ServeOptions, *, version: str = "1.0") -> 
 
 
 @asynccontextmanager
-async def peers(server: Server, *, version: str = "1.0", name: str = "") -> AsyncIterator[dict[str, Peer]]:
-    """A client for each binding."""
-    options = DialOptions(parameters={"x-name": name} if name else {})
+async def peers(
+    server: Server, *, version: str = "1.0", name: str = "", parameters: Mapping[str, str] | None = None
+) -> AsyncIterator[dict[str, Peer]]:
+    """A client for each binding. parameters: of every call."""
+    options = DialOptions(parameters={**(parameters or {}), **({"x-name": name} if name else {})})
     async with AsyncExitStack() as stack:
         yield {
             kind: await stack.enter_async_context(
