@@ -25,6 +25,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
 from a2a_bridge.gateway.connections import Connections
+from a2a_bridge.gateway.index import ScopeOf, scopes_by
 from a2a_bridge.gateway.owners import MemoryOwners, Owners, StoredOwners
 from a2a_bridge.gateway.ownership import Ownership
 from a2a_bridge.gateway.reachability import ask_while_gone, rejection
@@ -101,7 +102,13 @@ async def gateway_app(
         ownership = _ownership(options, store) if owning else None
         if options.push_relay:
             relay, documents, close = await _relay(
-                stack, options, store, lambda: connections.version, names, ownership
+                stack,
+                options,
+                store,
+                lambda: connections.version,
+                names,
+                ownership,
+                scopes_by(dial_options.forward),
             )
             service = relay.wrap(service)
             receivers[RELAY_PATH] = relay.receive
@@ -174,6 +181,7 @@ async def _relay(
     version: Callable[[], str],
     names: Names | None,
     ownership: Ownership | None,
+    scoped: ScopeOf,
 ) -> tuple[Relay, Mapping[str, Document], Callable[[float], Awaitable[None]]]:
     durable = store is not None and store.durable
     if options.push_options.signing_keys and not durable:
@@ -208,6 +216,7 @@ async def _relay(
         agent_version=version,
         names=names,
         announced=pass_unchanged if ownership is None else ownership.rename_notification,
+        scoped=scoped,
     )
     return relay, documents, close
 

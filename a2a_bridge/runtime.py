@@ -40,7 +40,7 @@ from a2a_bridge.gateway import (
 from a2a_bridge.gateway.card_refresh import CardReading
 from a2a_bridge.gateway.credentials import TokenExchange, add_credentials, note_mismatch
 from a2a_bridge.gateway.destinations import Destinations, place_of
-from a2a_bridge.gateway.index import visible_to
+from a2a_bridge.gateway.index import scopes_by
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway_app import GatewayApp, build_offered_card, follow_card, gateway_app
 from a2a_bridge.gauges import agent_gauges, gateway_gauges
@@ -151,7 +151,7 @@ async def serve_gateway(
         raise ValueError("token exchange needs a gateway that authenticates its callers with bearer tokens")
     note_mismatch(card, credentials, dial_options.tls)
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
-    remembered = Remembered(list_dialects(interfaces), visible_to)
+    remembered = Remembered(list_dialects(interfaces), scopes_by(dial_options.forward))
     dialling = _adapt_dial(
         observe_dial(dial, options.tracing, options.metrics, options.name or card.name),
         # Lists of callers whose tasks are kept apart are answered above the connections.

@@ -26,6 +26,7 @@ from a2a_bridge.gateway.affinity import Affinity
 from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.gateway.endpoints import with_endpoints
 from a2a_bridge.gateway.failover import Failover, circuits
+from a2a_bridge.gateway.index import scopes_by
 from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.retries import Retries, RetryBudget
@@ -184,7 +185,7 @@ class Connections:
             resumes=shape.resumes,
             memory=self._memory,
         )
-        service: Service = Contexts(sharing)
+        service: Service = Contexts(sharing, scoped=scopes_by(self._options.forward))
         if shape.tenant:
             service = Router(Route(service, shape.tenant))
         return _Generation(shape, failover, sharing, service)

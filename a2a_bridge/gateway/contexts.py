@@ -28,7 +28,7 @@ from a2a_bridge.core.messages import TERMINAL, context_id_of, state_of, task_id_
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
-from a2a_bridge.gateway.index import visible_to
+from a2a_bridge.gateway.index import ScopeOf, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
@@ -38,10 +38,11 @@ MOST = 10_000
 
 
 class Contexts:
-    """See above. most: how many tasks are remembered."""
+    """See above. most: how many tasks are remembered. scoped: the scope of a call."""
 
-    def __init__(self, service: Service, most: int = MOST) -> None:
+    def __init__(self, service: Service, most: int = MOST, *, scoped: ScopeOf = visible_to) -> None:
         self._service = service
+        self._scoped = scoped
         self._known: LRUCache[tuple[Scope, str], str] = LRUCache(most)
 
     def __len__(self) -> int:
@@ -87,7 +88,7 @@ class Contexts:
         return Call(call.operation, request, call.context)
 
     async def _context_of(self, call: Call[Any, Any], task_id: str) -> str:
-        key = visible_to(call.request, call.context), task_id
+        key = self._scoped(call.request, call.context), task_id
         known = self._known.get(key)
         if known is not None:
             return known
@@ -106,7 +107,7 @@ class Contexts:
     def _note(self, call: Call[Any, Any], task_id: str, context_id: str) -> None:
         if not context_id or call.request.message.context_id:
             return
-        self._known[visible_to(call.request, call.context), task_id] = context_id
+        self._known[self._scoped(call.request, call.context), task_id] = context_id
 
 
 def _settle(request: Any, page: Any) -> None:

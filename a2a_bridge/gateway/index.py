@@ -4,21 +4,30 @@ tasks.
 Rules:
 1. An entry holds ids, a state and a time, a few hundred bytes. At most `most` are kept, in LRU order.
 2. A caller sees entries of its own scope only. Without authentication the scope is a digest of the
-   credentials that the caller sends: a caller with other credentials sees none of them.
+   credentials that the caller sends: a caller with other credentials sees none of them. What the agent gets
+   of the caller may be such credentials, whatever its name is.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from a2a_bridge.bindings import IMPERSONAL
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: the scope of a call
+ScopeOf = Callable[[Any, CallContext], Scope]
+
+_AUTHORIZATION = "authorization"
+#: parameters that are others with each request, and so identify no caller
+_OF_REQUESTS = frozenset({"x-correlation-id", "x-request-id"})
 
 
 @dataclass(slots=True)
@@ -99,11 +108,34 @@ class TaskIndex:
         return sorted(self._tasks.get(scope, {}).values(), key=lambda seen: seen.place, reverse=True)
 
 
-def visible_to(request: Any, context: CallContext) -> Scope:
-    """The scope of a call to a gateway, which forwards credentials without knowing their owner."""
-    scope = scope_of(request, context)
-    credentials = context.parameters.get("authorization")
-    if scope.owner or not credentials:
-        return scope
-    digest = hashlib.blake2b(credentials.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    return Scope(scope.tenant, f"credentials {digest}")
+def scopes_by(forward: Iterable[str]) -> ScopeOf:
+    """How to tell the scope of a call to a gateway, which forwards credentials without knowing their owner.
+
+    forward: names of the parameters that the agent gets; `authorization` counts in any case.
+    """
+    names = tuple(sorted({_AUTHORIZATION, *forward} - IMPERSONAL - _OF_REQUESTS))
+
+    def scope(request: Any, context: CallContext) -> Scope:
+        found = scope_of(request, context)
+        if found.owner:
+            return found
+        credentials = _credentials(names, context.parameters)
+        if not credentials:
+            return found
+        digest = hashlib.blake2b(credentials.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+        return Scope(found.tenant, f"credentials {digest}")
+
+    return scope
+
+
+def _credentials(names: Iterable[str], parameters: Mapping[str, str]) -> str:
+    """What a caller sends that may identify it; empty for nothing."""
+    given = [(name, value) for name in names if (value := parameters.get(name))]
+    if [name for name, _ in given] == [_AUTHORIZATION]:
+        return given[0][1]
+    # With their names: the same text in another header is another caller.
+    return repr([(name, str(value)) for name, value in given]) if given else ""
+
+
+#: for a gateway that forwards nothing else
+visible_to = scopes_by(())

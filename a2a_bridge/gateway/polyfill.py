@@ -24,7 +24,7 @@ from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.service import Service, reject_stream
 from a2a_bridge.dialects import BindingKind, Form, older_versions
 from a2a_bridge.dialects.annotation import finality
-from a2a_bridge.gateway.index import TaskIndex, visible_to
+from a2a_bridge.gateway.index import ScopeOf, TaskIndex, scopes_by, visible_to
 from a2a_bridge.gateway.streams import begun_by_a_task
 from a2a_bridge.gateway.task_lists import TaskLists
 from a2a_bridge.gateway.upstream import Dial, dial
@@ -58,13 +58,19 @@ def add_polyfill(*, remembered: int = REMEMBERED, dial: Dial = dial, apart: bool
     @asynccontextmanager
     async def dial_polyfilled(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
         async with dial(candidate, options) as service:
-            yield polyfill(service, candidate, new_index() if apart else index)
+            scoped = scopes_by(options.forward)
+            yield polyfill(service, candidate, new_index() if apart else index, scoped)
 
     return dial_polyfilled
 
 
-def polyfill(service: Service, candidate: Candidate, index: TaskIndex | None) -> Service:
-    """The client side of an interface with the operations its version lacks; unchanged if it lacks none."""
+def polyfill(
+    service: Service, candidate: Candidate, index: TaskIndex | None, scoped: ScopeOf = visible_to
+) -> Service:
+    """The client side of an interface with the operations its version lacks; unchanged if it lacks none.
+
+    scoped: the scope of a call.
+    """
     dialect = candidate.dialect
     form: Form[Any, Any] | None = dialect.form(BindingKind(candidate.interface.protocol_binding))
     lacking: list[Any] = [one for one in ops.ALL if form is None or form.row(one) is None]
@@ -73,7 +79,7 @@ def polyfill(service: Service, candidate: Candidate, index: TaskIndex | None) ->
     if dialect.final_events:
         # 0.3 describes ListTasks on one binding, in prose; its agents do not implement it.
         lacking.append(ops.LIST_TASKS)
-    return _Polyfill(service, candidate, frozenset(lacking), index)
+    return _Polyfill(service, candidate, frozenset(lacking), index, scoped)
 
 
 class _Polyfill:
@@ -83,6 +89,7 @@ class _Polyfill:
         candidate: Candidate,
         lacking: frozenset[Operation[Any, Any]],
         index: TaskIndex | None,
+        scoped: ScopeOf,
     ) -> None:
         dialect = candidate.dialect
         self._service = service
@@ -91,7 +98,8 @@ class _Polyfill:
         self._older = older_versions() | {dialect.version}
         self._lacking = lacking
         self._index = index if ops.LIST_TASKS in lacking else None
-        self._lists = TaskLists(service, self._index) if self._index is not None else None
+        self._scoped = scoped
+        self._lists = TaskLists(service, self._index, scoped) if self._index is not None else None
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation in self._lacking:
@@ -113,7 +121,7 @@ class _Polyfill:
         return self._stream(call)
 
     async def _stream(self, call: Call[Any, Any]) -> Events:
-        scope = visible_to(call.request, call.context) if self._index is not None else None
+        scope = self._scoped(call.request, call.context) if self._index is not None else None
         limit = self._history_limit(call)
         older = call.context.origin.version in self._older
         if older and call.operation is not ops.SUBSCRIBE_TO_TASK:
@@ -139,7 +147,7 @@ class _Polyfill:
         else:
             return
         if self._index is not None:
-            self._index.note_task(visible_to(call.request, call.context), task)
+            self._index.note_task(self._scoped(call.request, call.context), task)
         cut_history(task, self._history_limit(call))
 
     def _history_limit(self, call: Call[Any, Any]) -> int | None:

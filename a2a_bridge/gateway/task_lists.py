@@ -18,7 +18,7 @@ from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller, TaskQuery, query_of
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
-from a2a_bridge.gateway.index import Seen, TaskIndex, visible_to
+from a2a_bridge.gateway.index import ScopeOf, Seen, TaskIndex, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: tasks that have not ended and are refreshed before filtering and sorting, newest first
@@ -28,17 +28,20 @@ _GONE = (Reason.TASK_NOT_FOUND, Reason.PERMISSION_DENIED, Reason.UNAUTHENTICATED
 
 
 class TaskLists:
-    """See above. service: the agent, for GetTask. index: the tasks that have been seen."""
+    """See above. service: the agent, for GetTask. index: the tasks that have been seen. scoped: the scope of
+    a call.
+    """
 
-    def __init__(self, service: Service, index: TaskIndex) -> None:
+    def __init__(self, service: Service, index: TaskIndex, scoped: ScopeOf = visible_to) -> None:
         self._service = service
+        self._scoped = scoped
         self._index = index
         self._tokens = PageTokens()
 
     async def answer(self, call: Call[Any, Any]) -> hub.ListTasksResponse:
         request: hub.ListTasksRequest = call.request
         query = query_of(request)
-        scope = visible_to(request, call.context)
+        scope = self._scoped(request, call.context)
         after = self._tokens.after(scope, query)
         fresh: dict[str, hub.Task] = {}
         if after is None:

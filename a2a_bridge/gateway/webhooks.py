@@ -32,7 +32,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import older_versions
-from a2a_bridge.gateway.index import visible_to
+from a2a_bridge.gateway.index import ScopeOf, visible_to
 from a2a_bridge.gateway.relay_store import Addresses, RelayedConfig, RelayStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import (
@@ -111,7 +111,7 @@ class Relay:
     and without a store a notification for an evicted one is answered with 404. at_once: maximum concurrent
     notifications; more are answered with 503. agent_version: returns the version of agents' posts, if the
     posts do not show it; it changes with the agent's card. names: how to rename tasks for versions whose
-    callers name them. announced: what a caller may see of a notification.
+    callers name them. announced: what a caller may see of a notification. scoped: the scope of a call.
     """
 
     def __init__(
@@ -126,8 +126,10 @@ class Relay:
         agent_version: Callable[[], str] = str,
         names: Names | None = None,
         announced: Announced = pass_unchanged,
+        scoped: ScopeOf = visible_to,
     ) -> None:
         self._webhook = webhook
+        self.scoped = scoped
         self.public_url = public_url
         self._check = check
         self._store = store
@@ -169,7 +171,7 @@ class Relay:
         Raises UNAVAILABLE if it cannot be stored.
         """
         version = call.context.origin.version
-        scope = visible_to(call.request, call.context)
+        scope = self.scoped(call.request, call.context)
         own = hub.TaskPushNotificationConfig()
         own.CopyFrom(config)
         registration = RelayedConfig(scope, version if version in self._older else "", own)
@@ -229,7 +231,7 @@ class Relay:
         self, call: Call[Any, Any], task_id: str, config_id: str, service: Service
     ) -> tuple[str, _Relayed | None]:
         """The address and content of a config that the caller has registered; None if there is none."""
-        scope = visible_to(call.request, call.context)
+        scope = self.scoped(call.request, call.context)
         relay_id = self._relay_ids.get((scope, task_id, config_id), "")
         known = self._relayed.get(relay_id)
         if self._store is None or not task_id or not config_id:
@@ -394,7 +396,7 @@ class _Relaying:
         operation = call.operation
         if operation is ops.SEND_MESSAGE:
             return await self._service.unary(await self._inline(call) if _has_config(call) else call)
-        scope = visible_to(call.request, call.context)
+        scope = self._relay.scoped(call.request, call.context)
         gone = ""
         if operation is ops.CREATE_PUSH_CONFIG:
             original: Any = call.request
