@@ -43,6 +43,8 @@ class Provider:
     clients: dict[str, str] = field(default_factory=lambda: {"bridge": "s3cret:+/"})
     #: how clients may authenticate: client_secret_basic, client_secret_post
     methods: list[str] = field(default_factory=lambda: ["client_secret_basic", "client_secret_post"])
+    #: callers whose tokens are not exchanged, and the code of the error
+    refused: dict[str, str] = field(default_factory=lambda: {"mallory": "access_denied"})
     #: seconds that tokens of the endpoint are valid
     lifetime: int = 300
     #: the requests to the token endpoint: their forms, without secrets, with `method` of authentication
@@ -120,8 +122,8 @@ class Provider:
                 subject = jwt.decode(form["subject_token"], self.keys[0], algorithms=["ES256"])
             except (JoseError, KeyError, ValueError):
                 return 400, b'{"error": "invalid_request"}'
-            if subject.claims["sub"] == "mallory":
-                return 400, b'{"error": "access_denied"}'
+            if (code := self.refused.get(subject.claims["sub"])) is not None:
+                return 400, json.dumps({"error": code}).encode()
             claims |= {"sub": subject.claims["sub"], "act": {"sub": client}}
         elif form["grant_type"] != "client_credentials":
             return 400, b'{"error": "unsupported_grant_type"}'

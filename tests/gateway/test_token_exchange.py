@@ -155,3 +155,29 @@ async def test_a_token_that_is_not_exchanged_is_tried_again_after_a_while(provid
         assert len(provider.grants) == 2
     # Others are not affected.
     assert (await credentials.of(on_behalf(provider.token())))["authorization"].startswith("Bearer ey")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "invalid_request",
+        "invalid_grant",
+        "invalid_token",
+        "interaction_required",
+        "login_required",
+        "consent_required",
+    ],
+)
+async def test_a_caller_who_gets_no_token_does_not_pause_the_others(provider: Provider, code: str) -> None:
+    provider.refused["bob"] = code
+    credentials = TokenExchange(endpoint(provider), audience=AUDIENCE)
+    edge = checking(provider).authentication
+    ann, bob = (f"Bearer {provider.token(sub=name)}" for name in ("ann", "bob"))
+    async with (
+        agent_checking(provider) as agent,
+        gateway(agent.card, credentials, authentication=edge) as server,
+    ):
+        with pytest.raises(A2AError) as failed:
+            await said(server.card, "JSONRPC", authorization=bob)
+        assert failed.value.reason is Reason.UNAUTHENTICATED
+        assert (await said(server.card, "JSONRPC", authorization=ann)).startswith("ann ")

@@ -33,8 +33,17 @@ MOST = 4096
 REJECTED = 30.0
 
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  the name of a type
-#: the codes of a subject token that is not accepted (RFC 8693, 2.2.2; providers say invalid_grant, too)
-_NOT_ACCEPTED = ("invalid_request", "invalid_grant")
+#: the codes of a subject token that is not accepted (RFC 8693, 2.2.2). Providers say invalid_grant and
+#: invalid_token, too, such as Keycloak for a session that has ended; or what the user has to do for another
+#: one (OpenID Connect, 3.1.2.6). Codes that are not here concern the gateway, and pause it for all callers
+_NOT_ACCEPTED = (
+    "invalid_request",
+    "invalid_grant",
+    "invalid_token",
+    "interaction_required",
+    "login_required",
+    "consent_required",
+)
 _DENIED = "access_denied"
 
 
