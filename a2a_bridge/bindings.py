@@ -269,8 +269,11 @@ Render = Callable[[str], Awaitable[Page]]
 HTTP_ONLY = "bindings=JSONRPC,HTTP%2BJSON"
 
 
+#: reads the body of a post; see `Request.read` of hosts. Who is not let in has its body read by nobody
+ReadBody = Callable[[], Awaitable[bytes]]
+
 #: (path below the receiver's, header names in lower case, body) → HTTP status. Raises A2AError to reject.
-Receive = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
+Receive = Callable[[str, Mapping[str, str], ReadBody], Awaitable[int]]
 
 
 class DocumentHost(Host, Protocol):

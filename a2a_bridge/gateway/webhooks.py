@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+from a2a_bridge.bindings import ReadBody
 from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
@@ -303,9 +304,10 @@ class Relay:
 
     # ------------------------------------------------------------------ posts of agents
 
-    async def receive(self, path: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Accepts a notification and passes it on. Returns the HTTP status. Raises INVALID_PARAMS,
-        UNAVAILABLE, and TASK_NOT_FOUND for a task of another caller than that of the address.
+    async def receive(self, path: str, headers: Mapping[str, str], read_body: ReadBody) -> int:
+        """Accepts a notification and passes it on; its body is read after the check of its token. Returns the
+        HTTP status. Raises INVALID_PARAMS, UNAVAILABLE, and TASK_NOT_FOUND for a task of another caller than
+        that of the address.
 
         Each rejection is logged as a warning, because few agents report that their notifications are lost.
         """
@@ -316,6 +318,7 @@ class Relay:
         if not _carries(headers, self._addresses.token(relay_id)):
             names = ", ".join(TOKEN_HEADERS)
             return _reject(401, f"the token of its config is in none of {names}, Authorization")
+        body = await read_body()
         if not self._free:
             return _reject(503, "too many notifications are being passed on")
         self._free -= 1

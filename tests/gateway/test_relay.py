@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find, http_post
+from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, ReadBody, find, http_post
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client, service_of
 from a2a_bridge.core.call import Call, CallContext
@@ -59,8 +59,8 @@ async def bridge(**members: Any) -> AsyncIterator[Bridge]:
         engine = Engine(ScriptedAgent(), store=store, push_sender=push.sender)
         hooked: list[Relay] = []
 
-        async def receive(path: str, headers: Mapping[str, str], body: bytes) -> int:
-            return await hooked[0].receive(path, headers, body)
+        async def receive(path: str, headers: Mapping[str, str], read_body: ReadBody) -> int:
+            return await hooked[0].receive(path, headers, read_body)
 
         host.receive(PATH, receive)
         await host.start()
@@ -315,6 +315,21 @@ async def test_only_posts_with_the_token_are_accepted() -> None:
         assert links.receiver.posted == []
         assert await links.post(path, NOTE, **name) == 200
         assert links.receiver.posted[0].tree == json.loads(NOTE)
+
+
+async def test_the_body_of_who_has_no_token_is_not_read() -> None:
+    async with bridge() as links:
+        path, token = await registered(links)
+        for given, sent, status in ((path, "theirs", 401), (f"{PATH}/nobody", token, 404)):
+            host, _, port = links.base.removeprefix("http://").partition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(
+                f"POST {given} HTTP/1.1\r\nHost: {host}\r\nX-A2A-Notification-Token: {sent}\r\n"
+                "Content-Length: 10000000\r\n\r\n".encode()
+            )
+            async with asyncio.timeout(PATIENCE):
+                assert (await reader.readline()).split()[1] == str(status).encode()
+            writer.close()
 
 
 async def test_the_agent_gets_the_answer_of_the_receiver(caplog: pytest.LogCaptureFixture) -> None:

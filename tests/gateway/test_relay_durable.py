@@ -93,7 +93,11 @@ class Gateway:
         """The post of the agent after an event."""
         assert config.url.startswith(BASE + PATH)
         headers = {"x-a2a-notification-token": config.token}
-        return await self.relay.receive(config.url.removeprefix(BASE + PATH), headers, body or note())
+
+        async def read_body() -> bytes:
+            return body or note()
+
+        return await self.relay.receive(config.url.removeprefix(BASE + PATH), headers, read_body)
 
 
 @asynccontextmanager

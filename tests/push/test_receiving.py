@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_bridge.bindings import HostOptions, ListenAddress, asgi_host, find
+from a2a_bridge.bindings import HostOptions, ListenAddress, ReadBody, asgi_host, find
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.testing.probe import Probe
@@ -26,8 +26,8 @@ class Received:
         self.got: list[tuple[str, str, bytes]] = []
         self._answer = answer
 
-    async def __call__(self, path: str, headers: Mapping[str, str], body: bytes) -> int:
-        self.got.append((path, headers["x-token"], body))
+    async def __call__(self, path: str, headers: Mapping[str, str], read_body: ReadBody) -> int:
+        self.got.append((path, headers["x-token"], await read_body()))
         if isinstance(self._answer, BaseException):
             raise self._answer
         status: int = self._answer

@@ -455,7 +455,8 @@ async def test_a_client_that_leaves_before_its_body_is_whole(
     service = Scripted()
     app = application(service)
 
-    async def receive(path: str, headers: Any, body: bytes) -> int:
+    async def receive(path: str, headers: Any, read_body: Any) -> int:
+        await read_body()
         return 204
 
     app.receive("/hook", receive)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from a2a_bridge.bindings import DocumentHost, HostOptions, ListenAddress, find
+from a2a_bridge.bindings import DocumentHost, HostOptions, ListenAddress, ReadBody, find
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge.cli.check.messages import connect_to, context, tidy_up
 from a2a_bridge.cli.check.network import place
@@ -89,7 +89,7 @@ async def _receive(address: str) -> AsyncIterator[_Receiver]:
     )
     receiver = _Receiver()
 
-    async def receive(_path: str, headers: Mapping[str, str], _body: bytes) -> int:
+    async def receive(_path: str, headers: Mapping[str, str], _read_body: ReadBody) -> int:
         get = headers.get
         receiver.tokens.put_nowait(get("a2a-notification-token") or get("x-a2a-notification-token") or "")
         return 200

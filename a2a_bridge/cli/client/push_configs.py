@@ -17,7 +17,7 @@ from typing import Any
 
 import typer
 
-from a2a_bridge.bindings import DocumentHost, HostOptions, ListenAddress, find
+from a2a_bridge.bindings import DocumentHost, HostOptions, ListenAddress, ReadBody, find
 from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.flags import ClientFlags, PushConfigFlags, StreamFlags
@@ -191,13 +191,13 @@ async def _receive(
     arrived: asyncio.Queue[hub.StreamResponse],
     _path: str,
     headers: Mapping[str, str],
-    body: bytes,
+    read_body: ReadBody,
 ) -> int:
     given = [headers.get(name.lower(), "") for name in TOKEN_HEADERS]
     if not any(hmac.compare_digest(one.encode(), token.encode()) for one in given):
         print_message("warning: a notification without our token is rejected", "yellow")
         return 401
-    event = read(body)
+    event = read(await read_body())
     if arrived.full():
         return 503
     arrived.put_nowait(event)

@@ -367,8 +367,7 @@ class _Received:
         if request.method != "POST":
             return reject(not_allowed(["POST"]))
         try:
-            body = await request.read()
-            status = await self._receive(request.path[self._below :], request.parameters(), body)
+            status = await self._receive(request.path[self._below :], request.parameters(), request.read)
         except A2AError as error:
             return reject(error)
         except ClientLeftError:
