@@ -68,8 +68,10 @@ async def admin_listener(options: ServeOptions) -> AsyncIterator[Admin | None]:
         yield None
         return
     admin = Admin(options.admin)
-    # No CORS: a web page must not learn who calls.
-    host_options = HostOptions(cors="", rejection=admin.rejection, status=admin.status)
+    # No CORS, and on loopback no names: a web page must not learn who calls.
+    host_options = HostOptions(
+        cors="", local_names=options.admin.is_local, rejection=admin.rejection, status=admin.status
+    )
     host = cast("DocumentHost", find("JSONRPC").host(options.admin, host_options))
     metrics, usage = options.metrics, options.usage
     if metrics is not None:

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
+from ipaddress import ip_address
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
@@ -40,6 +41,14 @@ class ListenAddress:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """True if nobody but this machine reaches it."""
+        try:
+            return self.host == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +81,9 @@ class HostOptions:
     trust_forwarded: tuple[str, ...] = ()
     #: Access-Control-Allow-Origin of documents such as the card; empty: no such header
     cors: str = "*"
+    #: answer only requests whose Host is an address or localhost. A web page can make a name of its own lead
+    #: to this machine (DNS rebinding), and then read what is served here. Of the own HTTP listener only
+    local_names: bool = False
     #: a ServerTls for either host; or an ssl.SSLContext (HTTP), grpc.ServerCredentials (gRPC); None: none
     tls: Any = None
     backlog: int = 1024

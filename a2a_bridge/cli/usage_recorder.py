@@ -46,8 +46,10 @@ class UsageRecorder:
                 self._restore(self.file)
                 stack.push_async_callback(self._end, asyncio.create_task(self._keep_saving(self.file)))
             if self.listen is not None:
-                # No CORS: a web page must not learn who calls.
-                host = find("JSONRPC").host(self.listen, HostOptions(cors=""))
+                # No CORS, and on loopback no names: a web page must not learn who calls.
+                host = find("JSONRPC").host(
+                    self.listen, HostOptions(cors="", local_names=self.listen.is_local)
+                )
                 host.publish(PATH, lambda _: dumps(self.table.document()))
                 await host.start()
                 stack.push_async_callback(host.drain, 0)

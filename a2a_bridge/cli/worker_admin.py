@@ -53,7 +53,9 @@ async def worker_admin(
     has_started: whether all workers have been ready once.
     """
     async with http_fetch(DialOptions(connect_timeout=_PATIENCE, resolve=_literal)) as fetch:
-        host = cast("DocumentHost", find("JSONRPC").host(listen, HostOptions(cors="")))
+        host = cast(
+            "DocumentHost", find("JSONRPC").host(listen, HostOptions(cors="", local_names=listen.is_local))
+        )
         host.show("/metrics", partial(_metrics, fetch, places))
         host.show("/readyz", partial(_ready, fetch, places))
 

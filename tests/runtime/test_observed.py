@@ -25,7 +25,7 @@ from a2a_bridge.cards import select
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.hosting import Run
-from a2a_bridge.middleware import Metrics
+from a2a_bridge.middleware import Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import ServeOptions, Server, serve_gateway
@@ -407,3 +407,18 @@ async def test_the_bytes_of_requests_and_answers_count() -> None:
                     sample(before, name, binding=binding) or 0
                 )
                 assert texts * len(text) <= grown <= texts * len(text) + 5_000, (binding, name)
+
+
+async def test_a_web_page_does_not_reach_operators_by_a_name_of_its_own() -> None:
+    options = ServeOptions(admin=ListenAddress(), usage=Usage())
+    async with serve(echo(), options=options) as server:
+        assert server.admin is not None
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
+            for path in ("/metrics", "/usage", "/readyz"):
+                for host, status in (
+                    (f"evil.example:{server.admin.port}", 400),
+                    (str(server.admin), 200),
+                    (f"localhost:{server.admin.port}", 200),
+                ):
+                    reply = await client.get(f"http://{server.admin}{path}", headers={"Host": host})
+                    assert reply.status_code == status

@@ -6,7 +6,7 @@ import pytest
 from multidict import CIMultiDict
 
 from a2a_bridge.core.trust import Trust
-from a2a_bridge_transports._http.origin import base_url, is_host
+from a2a_bridge_transports._http.origin import base_url, is_host, is_local_name
 
 
 def url(
@@ -105,3 +105,24 @@ def test_whom_to_believe(entries: tuple[str, ...], peer: str, trusted: bool) -> 
 def test_a_name_is_no_address() -> None:
     with pytest.raises(ValueError, match="proxy"):
         Trust(("proxy",))
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [
+        ("127.0.0.1", True),
+        ("127.0.0.1:9090", True),
+        ("10.0.0.7:9090", True),
+        ("[::1]:9090", True),
+        ("localhost", True),
+        ("LOCALHOST:9090", True),
+        ("evil.example:9090", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example", False),
+        ("localhost.", False),
+        ("2130706433", False),
+        ("", False),
+    ],
+)
+def test_local_names(host: str, is_local: bool) -> None:
+    assert is_local_name(host) is is_local

@@ -26,7 +26,7 @@ from a2a_bridge.server_tls import ServerTls
 from a2a_bridge_transports._http.backlog import Backlog
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.names import HOST, TRANSFER_ENCODING
-from a2a_bridge_transports._http.origin import is_host
+from a2a_bridge_transports._http.origin import is_host, is_local_name
 from a2a_bridge_transports._http.protocol import KEEP_CONNECTION, Answering, Connection
 from a2a_bridge_transports._http.request import HostRequest
 
@@ -229,7 +229,7 @@ class HttpHost(Mounts):
     def _is_good_host(self, hosts: Sequence[str], version: str) -> bool:
         if len(hosts) != 1:
             return not hosts and version == "1.0"  # which does not require it
-        if not is_host(hosts[0]):
+        if not is_host(hosts[0]) or (self.options.local_names and not is_local_name(hosts[0])):
             return False
         if len(self.bases) < _REMEMBERED:
             scheme = "https" if self.options.tls is not None else "http"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::([0-9]{1,5}))?")
 _LARGEST_PORT = 65535
@@ -15,6 +16,18 @@ def is_host(host: str) -> bool:
     """True if a text is a Host header: a name or address with an optional port; no userinfo, path or list."""
     match = _HOST.fullmatch(host)
     return match is not None and int(match[1] or 0) <= _LARGEST_PORT
+
+
+def is_local_name(host: str) -> bool:
+    """True if a Host header names an address or localhost, and no name that anybody else can have."""
+    name = re.sub(r":[0-9]+$", "", host).strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def base_url(scheme: str, host: str, root: str, headers: Mapping[str, str], *, trusted: bool) -> str:
