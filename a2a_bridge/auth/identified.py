@@ -11,39 +11,24 @@ from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Events
-from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service, reject, reject_stream
+from a2a_bridge.core.service import Middleware, reject_if
 
 _log = logging.getLogger("a2a_bridge.auth")
 
 
 def reject_unidentified(binding: str) -> Middleware:
     """Middleware that rejects calls without a principal as UNAUTHENTICATED. binding: its name."""
-    return lambda service: _Identified(service, binding)
+    logged = False
 
-
-class _Identified:
-    def __init__(self, service: Service, binding: str) -> None:
-        self._service = service
-        self._binding = binding
-        self._logged = False
-
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        error = self._problem(call)
-        return await (self._service.unary(call) if error is None else reject(error))
-
-    def stream(self, call: Call[Any, Any], /) -> Events:
-        error = self._problem(call)
-        return self._service.stream(call) if error is None else reject_stream(error)
-
-    def _problem(self, call: Call[Any, Any]) -> A2AError | None:
+    def problem(call: Call[Any, Any]) -> A2AError | None:
+        nonlocal logged
         if call.context.principal is not None:
             return None
-        if not self._logged:
-            self._logged = True
+        if not logged:
+            logged = True
             _log.error(
-                "%s does not identify its callers (HostOptions.authenticate): its calls are rejected",
-                self._binding,
+                "%s does not identify its callers (HostOptions.authenticate): its calls are rejected", binding
             )
-        return A2AError(Reason.UNAUTHENTICATED, f"{self._binding} does not identify callers")
+        return A2AError(Reason.UNAUTHENTICATED, f"{binding} does not identify callers")
+
+    return reject_if(problem)

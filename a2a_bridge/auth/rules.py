@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.authentication import ScopeMissingError
 from a2a_bridge.core.call import Call, Principal
-from a2a_bridge.core.event import Events
-from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service, reject, reject_stream
+from a2a_bridge.core.service import Middleware, reject_if
 
 #: names for several operations
 GROUPS: Mapping[str, frozenset[str]] = {
@@ -74,35 +73,15 @@ def authorise(rules: Sequence[Rule], agent: str = "") -> Middleware:
     agent: the name of the agent on a server with several.
     """
     own = [one for one in rules if not one.agents or _fits(agent, one.agents)]
-
-    def wrap(service: Service) -> Service:
-        return _Authorised(service, own) if rules else service
-
-    return wrap
+    return reject_if(partial(_problem, own)) if rules else lambda service: service
 
 
-class _Authorised:
-    def __init__(self, service: Service, rules: Collection[Rule]) -> None:
-        self._service = service
-        self._rules = rules
-
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        error = self._problem(call)
-        return await (self._service.unary(call) if error is None else reject(error))
-
-    def stream(self, call: Call[Any, Any], /) -> Events:
-        error = self._problem(call)
-        return self._service.stream(call) if error is None else reject_stream(error)
-
-    def _problem(self, call: Call[Any, Any]) -> ScopeMissingError | None:
-        name, principal = call.operation.name, call.context.principal
-        if any(rule.allows(name, principal) for rule in self._rules):
-            return None
-        wanted = {
-            scope
-            for rule in self._rules
-            if Rule(rule.operations).allows(name, principal)
-            for scope in rule.scopes
-        }
-        challenge = f'Bearer realm="a2a", error="insufficient_scope", scope="{" ".join(sorted(wanted))}"'
-        return ScopeMissingError(f"{name} is not allowed for this caller", (challenge,) if wanted else ())
+def _problem(rules: Collection[Rule], call: Call[Any, Any]) -> ScopeMissingError | None:
+    name, principal = call.operation.name, call.context.principal
+    if any(rule.allows(name, principal) for rule in rules):
+        return None
+    wanted = {
+        scope for rule in rules if Rule(rule.operations).allows(name, principal) for scope in rule.scopes
+    }
+    challenge = f'Bearer realm="a2a", error="insufficient_scope", scope="{" ".join(sorted(wanted))}"'
+    return ScopeMissingError(f"{name} is not allowed for this caller", (challenge,) if wanted else ())

@@ -70,3 +70,22 @@ async def reject_stream(error: A2AError) -> Events:
     """The stream of a rejected call: a generator that raises `error` when iterated."""
     raise error
     yield  # type: ignore[unreachable]  # makes this a generator
+
+
+def reject_if(problem: Callable[[Call[Any, Any]], A2AError | None]) -> Middleware:
+    """Middleware that rejects the calls for which `problem` returns an error."""
+    return lambda service: _Rejecting(service, problem)
+
+
+class _Rejecting:
+    def __init__(self, service: Service, problem: Callable[[Call[Any, Any]], A2AError | None]) -> None:
+        self._service = service
+        self._problem = problem
+
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        error = self._problem(call)
+        return self._service.unary(call) if error is None else reject(error)
+
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        error = self._problem(call)
+        return self._service.stream(call) if error is None else reject_stream(error)
