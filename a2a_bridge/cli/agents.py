@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -50,6 +51,8 @@ from a2a_bridge.serving import Server, Shared
 if TYPE_CHECKING:
     from a2a_bridge.cli.playground.launch import Launch
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class AgentKind:
@@ -91,8 +94,20 @@ class _Changes:
             found.append(entry)
         return found
 
-    async def apply(self, _old: Any, new: Any) -> None:
-        """Adds, replaces and removes agents. Raises the errors of `Agents.add`."""
+    async def apply(self, old: Any, new: Any) -> None:
+        """Adds, replaces and removes agents; all of them or none. Raises the errors of `Agents.add`."""
+        try:
+            await self._change(new)
+        except Exception:
+            # Some agents have left or are new already, and nothing else would bring the old ones back.
+            try:
+                await self._change(old)
+            except Exception:
+                missing = ", ".join(name for name in old.agents if name not in self._open)
+                logger.exception("not served before the agents of the file change: %s", missing)
+            raise
+
+    async def _change(self, new: Any) -> None:
         server = self.server
         assert server is not None  # noqa: S101  set before the first change
         same = {name for name, one in self._open.items() if name in new.agents and one.key == _key(new, name)}

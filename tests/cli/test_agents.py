@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -183,6 +184,33 @@ async def test_a_file_with_a_wrong_agent_changes_nothing(monkeypatch: pytest.Mon
         with pytest.raises(OSError, match="in use"):
             await changes.apply(known, file(red=Settings(), blue=Settings(), green=Settings("opened")))
     assert served == ["red", "blue"]
+
+
+async def test_agents_are_those_of_the_old_file_if_a_new_one_cannot_be_opened(folder: Path) -> None:
+    """Also those that had left or changed before the error; the old file brings nothing back by itself,
+    because it changes nothing.
+    """
+
+    def write(**agents: str) -> str:
+        tables = [
+            f'[agents.{name}]\nagent = "{folder}/agents.py:{name}"\n{more}' for name, more in agents.items()
+        ]
+        file = folder / "bridge.toml"
+        file.write_text("\n".join(['store = "memory://"', *tables]))
+        return str(file)
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = f'grpc = "127.0.0.1:{taken.getsockname()[1]}"'
+        async with serving("serve", "--config", write(red="", blue=""), *ANY_PORT) as running:
+            for wrong in ({"red": "max_tasks = 5", "green": port}, {"red": "", "blue": port}):
+                write(**wrong)
+                running.signal(signal.SIGHUP)
+                await logged(running, "stays as it was")
+                for name in ("red", "blue"):
+                    assert await text_of(f"{running.http}/agents/{name}") == f"{name}::nobody"
+                await until(f"{running.http}/agents/green", 404)
 
 
 async def test_an_unreachable_agent_does_not_keep_the_others_from_their_start(folder: Path) -> None:
