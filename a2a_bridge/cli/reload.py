@@ -52,6 +52,7 @@ class Reloader:
         self._strict = strict
         self._appliers: list[Applier] = []
         self._lock = asyncio.Lock()
+        self._is_late = False
 
     @property
     def flags(self) -> Any:
@@ -65,6 +66,15 @@ class Reloader:
     def on_change(self, applier: Applier) -> None:
         """Calls `applier` with each change. They are called in the order in which they were added."""
         self._appliers.append(applier)
+
+    def note_hangups(self) -> None:
+        """From now on SIGHUP does not end this process: `attach` reads the file again for one that has come
+        before. To be called in the main thread.
+        """
+        signal.signal(signal.SIGHUP, self._note_hangup)
+
+    def _note_hangup(self, _number: int, _frame: Any) -> None:
+        self._is_late = True
 
     async def reload(self) -> bool:
         """Reads the file and makes the changes. False if everything stays as it was because of an error."""
@@ -137,6 +147,8 @@ class Reloader:
             loop.add_signal_handler(signal.SIGHUP, on_hangup)
         else:
             hangups(on_hangup)
+        if self._is_late:
+            on_hangup()
         if self._reading.flags.reload:
             start(self.watch(self.reload))
         try:

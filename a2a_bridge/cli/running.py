@@ -38,7 +38,11 @@ def reloader_of(context: typer.Context) -> Reloader | None:
         return None
     from a2a_bridge.cli.reload import Reloader  # loads the parser of TOML
 
-    return Reloader(reading)
+    reloader = Reloader(reading)
+    # Workers get no SIGHUP, and the process of Envoy gets it from its supervisor.
+    if inside() is None and Worker.of_environment() is None:
+        reloader.note_hangups()
+    return reloader
 
 
 def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:

@@ -18,7 +18,7 @@ from a2a_bridge.cli import reload as reload_module
 from a2a_bridge.cli.flags import ConfigFlags, flag
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.reload import Reloader
-from tests.cli.commands import logged, serving
+from tests.cli.commands import Running, logged, serving, spawn
 from tests.patience import PATIENCE
 
 AGENT = '''
@@ -237,6 +237,30 @@ async def test_sighup_changes_limits_and_the_log_level_while_a_call_runs(
         running.signal()
         done = await running.ended()
     assert done.code == 0
+
+
+async def test_sighup_during_the_start_counts_after_it(target: str, file: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    change(Path(target), "\n\n@agent", f"\n\nPath({str(tmp_path / 'fifo')!r}).read_text()\n\n@agent")
+    configuration(file, max_parts=1)
+    process = await spawn("serve", target, "--config", str(file))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            # Opens when the module of the agent is being imported.
+            end = await asyncio.to_thread(os.open, tmp_path / "fifo", os.O_WRONLY)
+            configuration(file, max_parts=2)
+            process.send_signal(signal.SIGHUP)
+            os.close(end)
+            assert process.stdout is not None
+            running = Running(process, (await process.stdout.readline()).decode().rstrip("\n"))
+            assert running.ready.startswith("ready ")
+            await logged(running, "configuration read again; changed: max_parts")
+        assert "result" in await sent(running.http, "a", "b")
+        assert (await running.ended_by_signal()).code == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def test_a_file_that_changes_is_read_again(target: str, file: Path) -> None:
