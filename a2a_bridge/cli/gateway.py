@@ -49,10 +49,17 @@ def gateway(
     open_logging(flags)
     parse_binding(flags.binding)
     if workers.is_requested(flags):
-        if flags.push_relay and not flags.store.startswith("postgresql:"):
-            raise typer.BadParameter("--push-relay needs a --store postgresql://…", param_hint="--workers")
+
+        def check(new: GatewayFlags) -> None:
+            check_one_process(new)
+            if new.push_relay and not new.store.startswith("postgresql:"):
+                raise typer.BadParameter(
+                    "--push-relay needs a --store postgresql://…", param_hint="--workers"
+                )
+
+        check(flags)
         note_task_owners(flags)
-        raise workers.supervise(flags, reloader)
+        raise workers.supervise(flags, reloader, check=check)
 
     from a2a_bridge.cli.connect import version_of
     from a2a_bridge.cli.gateway_options import gateway_options

@@ -49,7 +49,13 @@ def serve(
     if workers.is_requested(flags):
         workers.check_store(flags.store)
         alone = flags.cluster or not flags.store.startswith("postgresql:")
-        raise workers.supervise(flags, reloader, "" if alone else loopback_bus.found())
+        bus = "" if alone else loopback_bus.found()
+
+        def check(new: ServeFlags) -> None:
+            check_one_process(new)
+            workers.check_new_store(new.store)
+
+        raise workers.supervise(flags, reloader, bus, check=check)
 
     from a2a_bridge import runtime
     from a2a_bridge.cli.advertised import Advertised

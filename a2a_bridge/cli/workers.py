@@ -24,11 +24,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -51,7 +51,10 @@ _VARIABLE = "_A2A_BRIDGE_WORKER"
 _STOP = (signal.SIGINT, signal.SIGTERM)
 #: options that the supervisor itself has: successors with other ones would not get them
 _OF_SUPERVISOR = frozenset(
-    {"http", "grpc", "no_http", "no_grpc", "workers", "timeout_graceful_shutdown", "bridge_key"}
+    {
+        *("http", "grpc", "no_http", "no_grpc", "admin", "server", "workers"),
+        *("timeout_graceful_shutdown", "bridge_key"),
+    }
 )
 #: seconds after the grace in which a worker ends by itself; after them it is killed
 _LAST = 15.0
@@ -125,6 +128,9 @@ def is_requested(flags: ServerFlags) -> bool:
     return flags.workers > 1 and Worker.of_environment() is None
 
 
+_ONE_PROCESS = "a SQLite file belongs to one process"
+
+
 def check_store(store: str) -> None:
     """Checks that several processes can serve with this store; warns for memory. Raises typer.Exit."""
     if store.startswith("memory:"):
@@ -135,20 +141,38 @@ def check_store(store: str) -> None:
     elif not store.startswith("postgresql:"):
         raise fail(
             Exit.USAGE,
-            "--workers: a SQLite file belongs to one process",
+            f"--workers: {_ONE_PROCESS}",
             "--store postgresql://…, or --store memory:// for an agent that answers with messages only",
         )
 
 
-def supervise(flags: ServerFlags, reloader: Reloader | None = None, bus: str = "") -> typer.Exit:
-    """Runs this command in several workers until SIGINT or SIGTERM. The caller raises the returned exit.
+def check_new_store(store: str) -> None:
+    """As `check_store`, for a configuration that is read again. Raises typer.BadParameter."""
+    if not store.startswith(("memory:", "postgresql:")):
+        raise typer.BadParameter(_ONE_PROCESS, param_hint="--store")
 
-    bus: the binary of a NATS server, over which the workers talk; empty for none.
-    Raises typer.BadParameter if calls are to be counted: each worker would count its own.
-    """
+
+def _check_counting(flags: ServerFlags) -> None:
+    """Raises typer.BadParameter if calls are to be counted: each worker would count its own."""
     for value, flag in ((flags.usage_file, "--usage-file"), (flags.usage_listen, "--usage-listen")):
         if value:
             raise typer.BadParameter("each of several --workers would count its own calls", param_hint=flag)
+
+
+def supervise(
+    flags: ServerFlags,
+    reloader: Reloader | None = None,
+    bus: str = "",
+    *,
+    check: Callable[[Any], None] | None = None,
+) -> typer.Exit:
+    """Runs this command in several workers until SIGINT or SIGTERM. The caller raises the returned exit.
+
+    bus: the binary of a NATS server, over which the workers talk; empty for none. check: raises
+    typer.BadParameter for new flags with which no successors can serve. Raises typer.BadParameter if calls
+    are to be counted.
+    """
+    _check_counting(flags)
     if not hasattr(socket, "SO_REUSEPORT"):
         return fail(Exit.USAGE, "--workers needs SO_REUSEPORT, which this system lacks")
     http, grpc = "" if flags.no_http else flags.http, "" if flags.no_grpc else flags.grpc
@@ -159,6 +183,10 @@ def supervise(flags: ServerFlags, reloader: Reloader | None = None, bus: str = "
         )
         if reloader is not None:
             supervisor.reloader = reloader.for_successors(_OF_SUPERVISOR)
+            # What the command checks at the start, before a successor: the workers stay if it fails.
+            supervisor.reloader.on_change(lambda _, new: _check_counting(new))
+            if check is not None:
+                supervisor.reloader.on_change(lambda _, new: check(new))
     except OSError as error:
         return cannot_listen(error)
     with asyncio.Runner() as runner:

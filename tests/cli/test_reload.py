@@ -295,15 +295,27 @@ async def test_workers_get_successors_if_the_file_is_valid(target: str, file: Pa
     key = file.with_name("key")
     write(key, "k" * 32)
     # The supervisor reads it; workers get the value.
-    variables = {"A2A_BRIDGE_KEY_FILE": str(key)}
+    variables = {"A2A_BRIDGE_KEY_FILE": str(key), "A2A_BRIDGE_STORE": ""}
     async with serving("serve", target, "--config", str(file), env=variables) as running:
-        before = {(await answer(running.http)) for _ in range(3)}
+        before: set[str] = set()
+        async with asyncio.timeout(PATIENCE):
+            while len(before) < 2:
+                before.add(await answer(running.http))
         configuration(file, workers=2, max_parts="x")
         running.signal(signal.SIGHUP)
         await logged(running, "stays as it was")
         configuration(file, workers=3, max_parts=1)
         running.signal(signal.SIGHUP)
         assert "workers" in await logged(running, "not changed before the next start")
+        # What several workers cannot have at the start, they do not get later.
+        configuration(file, workers=2, max_parts=1, admin="127.0.0.1:0")
+        running.signal(signal.SIGHUP)
+        assert "admin" in await logged(running, "not changed before the next start")
+        for option, value in (("usage_file", str(file.with_name("usage.json"))), ("store", "sqlite:///x.db")):
+            configuration(file, **{"workers": 2, "max_parts": 1, option: value})
+            running.signal(signal.SIGHUP)
+            assert option.replace("_", "-") in await logged(running, "stays as it was")
+        assert await answer(running.http) in before
         configuration(file, workers=2, max_parts=2)
         running.signal(signal.SIGHUP)
         await logged(running, "successors of 2 workers are started")
