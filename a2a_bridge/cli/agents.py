@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
@@ -113,9 +114,11 @@ class _Changes:
         same = {name for name, one in self._open.items() if name in new.agents and one.key == _key(new, name)}
         # All before the first change: a file that is not valid changes nothing.
         made = {name: self._entry(new, name) for name in new.agents if name not in same}
-        for name in [name for name in self._open if name not in new.agents]:
+        gone = [name for name in self._open if name not in new.agents]
+        for name in gone:
             del self._open[name]
-            await server.remove(name, self._grace)
+        # Together: none of them takes calls while another one has its grace.
+        await asyncio.gather(*(server.remove(name, self._grace) for name in gone))
         for name, settings in new.agents.items():
             before = self._open.get(name)
             if before is not None and name in same:

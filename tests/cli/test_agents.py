@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -39,6 +40,25 @@ def naming(name):
 red, blue, green = map(naming, ("red", "blue", "green"))
 """
 
+#: agents that hold a call with the path of a FIFO as text until its writer has closed it
+HOLDING = """
+import asyncio
+from pathlib import Path
+
+from a2a_bridge import agent
+
+def holding(name):
+    async def answer(text: str) -> str:
+        "Says its name."
+        if text.startswith("/"):
+            await asyncio.to_thread(Path(text).read_text)
+        return name
+    answer.__name__ = name
+    return agent(answer)
+
+red, blue, green = map(holding, ("red", "blue", "green"))
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -68,10 +88,12 @@ def written(folder: Path, agents: dict[str, str], *more: str) -> str:
     return str(file)
 
 
-async def text_of(target: Any, binding: str = "", version: str = "", **parameters: str) -> str:
+async def text_of(
+    target: Any, binding: str = "", version: str = "", *, text: str = "hi", **parameters: str
+) -> str:
     options = DialOptions(parameters={name.replace("_", "-"): value for name, value in parameters.items()})
     async with connect(target, binding=binding, version=version, options=options) as peer:
-        return (await peer.send("hi")).text
+        return (await peer.send(text)).text
 
 
 async def until(url: str, status: int) -> None:
@@ -211,6 +233,34 @@ async def test_agents_are_those_of_the_old_file_if_a_new_one_cannot_be_opened(fo
                 for name in ("red", "blue"):
                     assert await text_of(f"{running.http}/agents/{name}") == f"{name}::nobody"
                 await until(f"{running.http}/agents/green", 404)
+
+
+async def test_agents_that_go_leave_together(folder: Path) -> None:
+    """Not one after the other, each with its grace, while the last of them still takes calls."""
+
+    def write(*names: str) -> str:
+        tables = [f'[agents.{name}]\nagent = "{folder}/holding.py:{name}"' for name in names]
+        file = folder / "bridge.toml"
+        file.write_text("\n".join(['store = "memory://"', "timeout_graceful_shutdown = 600", *tables]))
+        return str(file)
+
+    (folder / "holding.py").write_text(HOLDING)
+    async with serving("serve", "--config", write("red", "blue"), *ANY_PORT) as running:
+        calls, ends = [], []
+        for name in ("red", "blue"):
+            url, fifo = f"{running.http}/agents/{name}", folder / name
+            os.mkfifo(fifo)
+            calls.append(asyncio.create_task(text_of(url, text=str(fifo))))
+            async with asyncio.timeout(PATIENCE):  # opens when the agent has opened its end
+                ends.append(await asyncio.to_thread(os.open, fifo, os.O_WRONLY))
+        write("green")
+        running.signal(signal.SIGHUP)
+        for name in ("red", "blue"):
+            await until(f"{running.http}/agents/{name}", 404)
+        for end in ends:
+            os.close(end)
+        assert await asyncio.gather(*calls) == ["red", "blue"]
+        await until(f"{running.http}/agents/green", 200)
 
 
 async def test_an_unreachable_agent_does_not_keep_the_others_from_their_start(folder: Path) -> None:
