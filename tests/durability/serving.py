@@ -84,13 +84,22 @@ class Stage:
     wrapper: tuple[str, ...] = ()
     #: run in the process before it becomes the server
     before: Any = None
+    #: seconds that calls and runs have when it is stopped
+    grace: float = GRACE
 
     async def spawn(self) -> Served:
         """The process, which is not ready yet."""
         process = await asyncio.create_subprocess_exec(
             *self.wrapper,
             *(sys.executable, "-m", "a2a_bridge", "serve", str(AGENT)),
-            *("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--timeout-graceful-shutdown", f"{GRACE:g}"),
+            *(
+                "--http",
+                "127.0.0.1:0",
+                "--grpc",
+                "127.0.0.1:0",
+                "--timeout-graceful-shutdown",
+                f"{self.grace:g}",
+            ),
             *("--store", self.store, *self.flags),
             cwd=ROOT,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **self.env},

@@ -14,15 +14,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.durability import hostile
-from tests.durability.serving import GRACE, Stage
+from tests.durability.serving import Stage
 from tests.durability.waves import COUNTED, GROWTH, Size, Wave, quiet, settled
 
-#: clients that read nothing when the server is stopped
-UNREAD = 30
+#: clients that read nothing when the server is stopped, and the seconds in which they could keep it from that:
+#: many more than a busy machine needs
+UNREAD, GRACE = 30, 60.0
 #: tasks after which the memory of a server must not grow
 WARM = 5000
 #: growth of memory by one wave that counts as none
@@ -40,6 +42,7 @@ async def soak(
     they need, or until the memory no longer grows.
     """
     chance = random.Random(seed)
+    stage = replace(stage, grace=GRACE)
     wrong: list[str] = []
     done: list[Counter[str]] = []
     async with stage.serving() as served:
