@@ -11,9 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Protocol, cast
 
-from a2a_bridge.bindings import ApplicationHost, DocumentHost, HostOptions, ListenAddress, Page, find
+from a2a_bridge.bindings import (
+    ApplicationHost,
+    DocumentHost,
+    HostOptions,
+    ListenAddress,
+    Page,
+    find,
+    operator_options,
+)
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.gauges import process_gauges
@@ -68,10 +77,7 @@ async def admin_listener(options: ServeOptions) -> AsyncIterator[Admin | None]:
         yield None
         return
     admin = Admin(options.admin)
-    # No CORS, and on loopback no names: a web page must not learn who calls.
-    host_options = HostOptions(
-        cors="", local_names=options.admin.is_local, rejection=admin.rejection, status=admin.status
-    )
+    host_options = replace(operator_options(options.admin), rejection=admin.rejection, status=admin.status)
     host = cast("DocumentHost", find("JSONRPC").host(options.admin, host_options))
     metrics, usage = options.metrics, options.usage
     if metrics is not None:

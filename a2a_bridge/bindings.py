@@ -44,7 +44,7 @@ class ListenAddress:
 
     @property
     def is_local(self) -> bool:
-        """True if nobody but this machine reaches it."""
+        """True if only this machine can reach it."""
         try:
             return self.host == "localhost" or ip_address(self.host).is_loopback
         except ValueError:
@@ -82,7 +82,7 @@ class HostOptions:
     #: Access-Control-Allow-Origin of documents such as the card; empty: no such header
     cors: str = "*"
     #: answer only requests whose Host is an address or localhost. A web page can make a name of its own lead
-    #: to this machine (DNS rebinding), and then read what is served here. Of the own HTTP listener only
+    #: to this machine (DNS rebinding), and then read the responses. Only the own HTTP listener has it
     local_names: bool = False
     #: a ServerTls for either host; or an ssl.SSLContext (HTTP), grpc.ServerCredentials (gRPC); None: none
     tls: Any = None
@@ -281,11 +281,18 @@ Render = Callable[[str], Awaitable[Page]]
 HTTP_ONLY = "bindings=JSONRPC,HTTP%2BJSON"
 
 
-#: reads the body of a post; see `Request.read` of hosts. Who is not let in has its body read by nobody
+#: reads the body of a post; see `Request.read` of hosts. The body of a rejected post is not read
 ReadBody = Callable[[], Awaitable[bytes]]
 
 #: (path below the receiver's, header names in lower case, body) → HTTP status. Raises A2AError to reject.
 Receive = Callable[[str, Mapping[str, str], ReadBody], Awaitable[int]]
+
+
+def operator_options(address: ListenAddress) -> HostOptions:
+    """Of a listener without authentication: no CORS, and on loopback no names. A web page must not learn who
+    calls.
+    """
+    return HostOptions(cors="", local_names=address.is_local)
 
 
 class DocumentHost(Host, Protocol):

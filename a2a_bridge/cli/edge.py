@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import EdgeFlags, ServerFlags, ServerKind
 from a2a_bridge.cli.options import Exit, listen_address
@@ -65,8 +65,7 @@ def note_open(flags: ServerFlags) -> None:
     envoy = flags.server is ServerKind.ENVOY
     shown = [(flags.listen or "127.0.0.1:8080", "--listen")] if envoy else _builtin(flags)
     for text, name in shown:
-        host, _ = listen_address(text, name)
-        if not _is_loopback(host):
+        if not ListenAddress(*listen_address(text, name)).is_local:
             print_message(
                 f"warning: everybody who reaches {text} may call: no flag checks callers. {CHECKING}; "
                 "--allow-unauthenticated if that is meant",
@@ -115,15 +114,6 @@ def _builtin(flags: ServerFlags) -> list[tuple[str, str]]:
 
 def _is_checked(flags: ServerFlags) -> bool:
     return bool(flags.api_keys or flags.jwt_issuer or flags.ssl_ca_certs or flags.proxy_user_header)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _methods(flags: ServerFlags) -> list[Method]:

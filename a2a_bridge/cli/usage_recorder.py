@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from a2a_bridge.bindings import HostOptions, ListenAddress, find
+from a2a_bridge.bindings import ListenAddress, find, operator_options
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail
 from a2a_bridge.codec import JsonObject, JsonSyntaxError, dumps, loads
@@ -46,10 +46,7 @@ class UsageRecorder:
                 self._restore(self.file)
                 stack.push_async_callback(self._end, asyncio.create_task(self._keep_saving(self.file)))
             if self.listen is not None:
-                # No CORS, and on loopback no names: a web page must not learn who calls.
-                host = find("JSONRPC").host(
-                    self.listen, HostOptions(cors="", local_names=self.listen.is_local)
-                )
+                host = find("JSONRPC").host(self.listen, operator_options(self.listen))
                 host.publish(PATH, lambda _: dumps(self.table.document()))
                 await host.start()
                 stack.push_async_callback(host.drain, 0)

@@ -25,11 +25,11 @@ from a2a_bridge.bindings import (
     DialOptions,
     DocumentHost,
     Fetch,
-    HostOptions,
     ListenAddress,
     Page,
     find,
     http_fetch,
+    operator_options,
 )
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.middleware.metrics import merge
@@ -53,9 +53,7 @@ async def worker_admin(
     has_started: whether all workers have been ready once.
     """
     async with http_fetch(DialOptions(connect_timeout=_PATIENCE, resolve=_literal)) as fetch:
-        host = cast(
-            "DocumentHost", find("JSONRPC").host(listen, HostOptions(cors="", local_names=listen.is_local))
-        )
+        host = cast("DocumentHost", find("JSONRPC").host(listen, operator_options(listen)))
         host.show("/metrics", partial(_metrics, fetch, places))
         host.show("/readyz", partial(_ready, fetch, places))
 
