@@ -21,11 +21,12 @@ from a2a_bridge.cards.extended import change_extended_card
 from a2a_bridge.cards.schemes import without_security
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.resume import offer_resume, offers_resume
+from a2a_bridge.core.scope import ScopeOf
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
 from a2a_bridge.gateway.connections import Connections
-from a2a_bridge.gateway.index import ScopeOf, scopes_by
+from a2a_bridge.gateway.index import scopes_by
 from a2a_bridge.gateway.owners import MemoryOwners, Owners, StoredOwners
 from a2a_bridge.gateway.ownership import Ownership
 from a2a_bridge.gateway.reachability import ask_while_gone, rejection

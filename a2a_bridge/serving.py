@@ -35,7 +35,7 @@ from a2a_bridge.cards.page import agent_page
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.resume import offers_resume
-from a2a_bridge.core.scope import scope_of
+from a2a_bridge.core.scope import ScopeOf, scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Dialect, older_versions
 from a2a_bridge.gateway import (
@@ -102,7 +102,7 @@ class Remembered:
     """
 
     def __init__(
-        self, dialects: Sequence[Dialect], scoped: legacy.ScopeOf = scope_of, *, registers: bool = True
+        self, dialects: Sequence[Dialect], scoped: ScopeOf = scope_of, *, registers: bool = True
     ) -> None:
         self.registrations = Registrations() if registers else None
         self.legacy = legacy.build_legacy(dialects, scoped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from a2a_bridge.core.call import CallContext
@@ -15,6 +16,9 @@ class Scope(NamedTuple):
     #: the name of its principal
     owner: str = ""
 
+
+#: the scope of a call
+ScopeOf = Callable[[Any, CallContext], Scope]
 
 #: the scope of callers without tenant and principal
 _ANYONE = Scope()

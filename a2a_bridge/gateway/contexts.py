@@ -26,9 +26,9 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.messages import TERMINAL, context_id_of, state_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.scope import Scope, ScopeOf
 from a2a_bridge.core.service import Service
-from a2a_bridge.gateway.index import ScopeOf, visible_to
+from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)

@@ -26,12 +26,12 @@ from functools import cache
 from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import VERSION_PARAMETER, Call, CallContext, ResponseParameters
+from a2a_bridge.core.call import VERSION_PARAMETER, Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import context_id_of, read_task_id, task_id_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.scope import Scope, scope_of
+from a2a_bridge.core.scope import Scope, ScopeOf, scope_of
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import JSONRPC, KNOWN
 from a2a_bridge.dialects.annotation import by_state
@@ -41,9 +41,6 @@ from a2a_bridge.gateway.identity_table import Expected, IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 VERSION = "0.1"
-
-#: the scope of a call
-ScopeOf = Callable[[Any, CallContext], Scope]
 
 #: seconds that a call waits for a task that is being created, unless its own deadline comes first
 PATIENCE = 30.0

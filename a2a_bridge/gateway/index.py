@@ -4,8 +4,8 @@ tasks.
 Rules:
 1. An entry holds ids, a state and a time, a few hundred bytes. At most `most` are kept, in LRU order.
 2. A caller sees entries of its own scope only. Without authentication the scope is a digest of the
-   credentials that the caller sends: a caller with other credentials sees none of them. What the agent gets
-   of the caller may be such credentials, whatever its name is.
+   credentials that the caller sends: a caller with other credentials sees none of them. Every
+   forwarded parameter may be a credential.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ from typing import Any
 from a2a_bridge.bindings import IMPERSONAL
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.messages import payload_of
-from a2a_bridge.core.scope import Scope, scope_of
+from a2a_bridge.core.scope import Scope, ScopeOf, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-#: the scope of a call
-ScopeOf = Callable[[Any, CallContext], Scope]
 
 _AUTHORIZATION = "authorization"
 #: parameters that are others with each request, and so identify no caller

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.scope import Scope, scope_of
+from a2a_bridge.core.scope import Scope, ScopeOf, scope_of
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.gateway import identity, identity_agents
@@ -19,9 +17,6 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: renames an event for callers of a scope, for delivery outside of a call
 Names = Callable[[Scope, hub.StreamResponse], hub.StreamResponse]
-
-#: the scope of a call
-ScopeOf = Callable[[Any, CallContext], Scope]
 
 #: version → makes the middleware around services of that version, and its renaming of events
 CALLERS: Mapping[str, Callable[[ScopeOf], tuple[Middleware, Names]]] = {

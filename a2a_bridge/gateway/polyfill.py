@@ -21,10 +21,11 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.messages import cut_history
 from a2a_bridge.core.operations import Operation, Req, Res
+from a2a_bridge.core.scope import ScopeOf
 from a2a_bridge.core.service import Service, reject_stream
 from a2a_bridge.dialects import BindingKind, Form, older_versions
 from a2a_bridge.dialects.annotation import finality
-from a2a_bridge.gateway.index import ScopeOf, TaskIndex, scopes_by, visible_to
+from a2a_bridge.gateway.index import TaskIndex, scopes_by, visible_to
 from a2a_bridge.gateway.streams import begun_by_a_task
 from a2a_bridge.gateway.task_lists import TaskLists
 from a2a_bridge.gateway.upstream import Dial, dial
