@@ -11,7 +11,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -65,8 +64,8 @@ def show_card(context: typer.Context, flags: CardGetFlags) -> None:
     check = SignatureCheck(trust, flags.require_signed_card)
     options = replace(client_options(flags), check_card=check.check)
     Credentials.of(flags)  # complains of files that cannot be read
-    recording = nullcontext() if flags.record is None else record_to(flags.record)
-    with report_errors(context, flags, credentials=bool(options.parameters)), recording as recorder:
+    sends = bool(options.parameters)
+    with report_errors(context, flags, credentials=sends), record_to(flags.record) as recorder:
         if recorder is not None:
             options = add_observer(options, recorder.observer(HOP, options.parameters.keys()))
         card = asyncio.run(_public(flags, options))

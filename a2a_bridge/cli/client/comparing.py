@@ -13,7 +13,7 @@ import asyncio
 import re
 import time
 from collections.abc import Sequence
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -91,10 +91,9 @@ def compare_interfaces(context: typer.Context, text: str | None, flags: CompareF
         raise typer.BadParameter(hint, param_hint="--endpoint")
     use_bridge_key(flags.bridge_key)
     calls = _calls(text, flags)
-    recording = nullcontext() if flags.record is None else record_to(flags.record)
     given, options = Credentials.of(flags), client_options(flags)
-    sends = bool(given.bearer or given.api_key or options.parameters)
-    with report_errors(context, flags, credentials=sends), recording as recorder:
+    sends = given.are_sent(options)
+    with report_errors(context, flags, credentials=sends), record_to(flags.record) as recorder:
         raise typer.Exit(asyncio.run(_compare(calls, flags, given, options, recorder)))
 
 

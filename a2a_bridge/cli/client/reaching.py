@@ -112,6 +112,10 @@ class Credentials:
         """Reads those that are in files. Raises typer.BadParameter."""
         return cls(text_or_file(flags.bearer, "--bearer"), text_or_file(flags.api_key, "--api-key"))
 
+    def are_sent(self, options: DialOptions) -> bool:
+        """True if calls carry credentials: these, or parameters of the user."""
+        return bool(self.bearer or self.api_key or options.parameters)
+
 
 def run(
     context: typer.Context,
@@ -125,7 +129,7 @@ def run(
     use_bridge_key(flags.bridge_key)
     given = Credentials.of(flags)
     options = client_options(flags)
-    sends = bool(given.bearer or given.api_key or options.parameters)
+    sends = given.are_sent(options)
     session: list[Session] = []
     started = time.monotonic()
 
@@ -246,14 +250,14 @@ async def reach(
         given = with_stored_token(given, options, candidates[0].interface.url)
         interfaces, options = with_credentials(card, [one.interface for one in candidates], options, given)
         source = rewrite(card, interfaces)
-        if flags.record is not None:
-            recorder = stack.enter_context(record_to(flags.record))
+        recorder = stack.enter_context(record_to(flags.record))
+        if recorder is not None:
             options = add_observer(options, recorder.observer(HOP, options.parameters.keys()))
         if observe is not None:
             options = add_observer(options, observe)
         peer = await stack.enter_async_context(runtime.connect(source, version=version, options=options))
         peer.card = card
-        if flags.record is not None:
+        if recorder is not None:
             peer.service = Recorded(peer.service, recorder)
         first = replace(candidates[0], interface=interfaces[0])
         if flags.insecure and first.interface.protocol_binding == "GRPC":

@@ -22,8 +22,13 @@ HOP = "upstream"
 
 
 @contextmanager
-def record_to(path: Path) -> Iterator[Recorder]:
-    """A recorder whose lines are in a file, for its owner only. Raises typer.BadParameter."""
+def record_to(path: Path | None) -> Iterator[Recorder | None]:
+    """A recorder whose lines are in a file, for its owner only; None without one. Raises
+    typer.BadParameter.
+    """
+    if path is None:
+        yield None
+        return
     try:
         path.touch(0o600)
         file = path.open("w", encoding="utf-8", buffering=1)
