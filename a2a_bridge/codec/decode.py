@@ -282,8 +282,8 @@ class _Generator:
         self.source.compile(f"decode {plan.descriptor.full_name}")
 
     def message(self, plan: MessagePlan) -> None:
-        names = self.source.keep("variants", variants(plan))
-        alike = self.source.keep("alike", folded_names(variants(plan)))
+        known = variants(plan)
+        names = self.source.keep("variants", known)
         line, block = self.source.line, self.source.block
         with block(f"def {plan.label}(tree):"):
             with block("if type(tree) is not dict:"):
@@ -300,7 +300,10 @@ class _Generator:
                 if self.strict:
                     line("raise Irregular")
                 else:
-                    kept = f" + kept_members(tree, {names}, {alike})" if self.keeps else ""
+                    kept = ""
+                    if self.keeps:
+                        alike = self.source.keep("alike", folded_names(known))
+                        kept = f" + kept_members(tree, {names}, {alike})"
                     line(f"return {plan.label}(tidy(tree, {names})){kept}")
             line("return out")
 

@@ -95,10 +95,11 @@ def _collect_object(
 
 def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, entries: list[Entry]) -> None:
     names = variants(plan)
-    alike = folded_names(names)
+    alike: frozenset[str] | None = None
     for name, value in tree.items():
         field = names.get(name)
         if field is None:
+            alike = folded_names(names) if alike is None else alike
             if folded(name) not in alike:  # see codec.unknown
                 entries.append([below(pointer, name), value])
             continue
