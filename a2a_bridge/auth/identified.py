@@ -1,7 +1,7 @@
 """Middleware behind transports of other packages: they have to identify callers if the server asks for it.
 
-One that ignores `HostOptions.authenticate` would let everybody in, and nobody would notice. The transports of
-this project are tested for it, and need no look at each call.
+A transport that ignores `HostOptions.authenticate` would admit every caller, without a sign of it. The
+transports of this project are tested for it, and need no check of each call.
 """
 
 from __future__ import annotations

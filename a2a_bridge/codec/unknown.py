@@ -7,8 +7,7 @@ peers when a message is parsed, copied, merged and serialized. Members of JSON u
    JSON cannot express the unknown fields of peers, and leaves them out.
 3. A message without such content costs one search of its bytes.
 4. A member whose name only looks like that of a field is not kept. Some readers take it for that field
-   (encoding/json of Go ignores case, pydantic takes snake_case, too), and what they read there has been
-   checked by nobody.
+   (encoding/json of Go ignores case, pydantic takes snake_case, too), and no check has seen its value.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def is_operator(name: str, argument: Any) -> bool:
 
 
 def problems(expected: Any, actual: Any, path: str = "") -> list[str]:
-    """What is wrong with a value. Raises ValueError for an invalid regular expression."""
+    """The problems of a value. Raises ValueError for an invalid regular expression."""
     here = path or "the result"
     if isinstance(expected, dict):
         found: list[str] = []

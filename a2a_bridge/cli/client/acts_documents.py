@@ -6,7 +6,7 @@ Rules:
    `raw_expect`, `golden_response`, `error_type`.
 2. What is expected of a response is `{status, headers, body}` afterwards; documents may leave out `body`.
 3. Variables of a document are there for all others (ACTS 2); its own come first.
-4. A document whose tests cannot be told is an error of the command line, which names the place; what is wrong
+4. A document whose tests cannot be listed is an error of the command line, which names the place; a mistake
    within a test is an error of that test.
 """
 
@@ -104,7 +104,7 @@ def _content(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def entries(tree: Mapping[str, Any], name: str, kind: type = dict, place: str = "") -> list[Any]:
     """The entries of a list of a document; without that list none. kind: their type. Raises ValueError that
-    names what has another type.
+    names the value of another type.
     """
     found: list[Any] = _typed(tree.get(name, []), list, place + name)
     return [_typed(one, kind, f"{place}{name}[{number}]") for number, one in enumerate(found)]

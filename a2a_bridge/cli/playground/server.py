@@ -4,8 +4,8 @@ Rules:
 1. Everything but scripts and styles asks for the token (`access.py`).
 2. Streams are lines of JSON. A reader that leaves ends the calls that it asked for.
 3. Errors are documents with a code and a text, those of a defect included.
-4. A wildcard address is nobody's: this machine reaches it at the loopback address, and the webhook of the
-   page is where the browser reaches the page.
+4. A wildcard address cannot be called: this machine reaches it at the loopback address, and the webhook of
+   the page is where the browser reaches the page.
 """
 
 from __future__ import annotations
