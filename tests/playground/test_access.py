@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
+from yarl import URL
 
+from a2a_bridge.cli import playground
 from a2a_bridge.cli.playground.access import Access
 from a2a_bridge.cli.playground.exchange import KEPT, LONGEST, History
 from tests.cli.commands import ANY_PORT, command, serving
@@ -39,12 +44,31 @@ async def test_the_token_the_host_and_the_origin() -> None:
             assert response.status == 200
         async with other.post("/webhook/guessed", data=b"{}") as response:
             assert response.status == 404
-        async with other.get("/static/..%2Fserver.py") as response:
-            assert response.status == 404
         async with other.get("/static/index.html") as response:
             assert response.status == 200
     done = await running.ended()
     assert api.token not in done.err
+
+
+async def test_no_name_of_a_request_becomes_a_path(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.html"
+    secret.write_text("secret")
+    (tmp_path / "link.html").symlink_to(secret)
+    static = Path(playground.__file__).parent / "static"
+    beside = os.path.relpath(secret, static)  # noqa: ASYNC240  it reads nothing
+    async with serving(*DEMO) as running, api_of(running) as api:
+        async with api.session.get("/static/app.js") as response:
+            assert response.status == 200
+            assert await response.read() == (static / "app.js").read_bytes()
+        names = [str(secret), beside, f"./{beside}", str(tmp_path / "link.html"), "../server.py", "./app.js"]
+        names += [f"{'a' * 3000}.js", "a\0.js", ".", "..", "", "APP.JS"]
+        for name in names:
+            path = URL(f"{api.place}/static/{quote(name, safe='')}", encoded=True)
+            async with api.session.get(path) as response:
+                assert response.status == 404, name
+                assert b"secret" not in await response.read()
+        done = await running.ended_by_signal()
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ Rules:
 3. Errors are documents with a code and a text, those of a defect included.
 4. A wildcard address cannot be called: this machine reaches it at the loopback address, and the webhook of
    the page is where the browser reaches the page.
+5. The files of the page are read at the start. No part of a request becomes a path.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -79,11 +80,13 @@ class Playground:
     deliveries: Deliveries = field(default_factory=Deliveries)
     _access: Access = field(default_factory=Access)
     _place: str = ""
+    _files: Mapping[str, tuple[str, bytes]] = field(default_factory=dict)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[str]:
         """Serves while the context is open; gives the address with the token. Raises OSError."""
         self._access = Access(self.listen.host)
+        self._files = await asyncio.to_thread(_read_files)
         application = web.Application(client_max_size=LARGEST, middlewares=[self._guard])
         application.add_routes(self._routes())
         # A page that is closed ends its calls.
@@ -103,7 +106,7 @@ class Playground:
     def _routes(self) -> list[web.RouteDef]:
         return [
             web.get("/", self._page),
-            web.get("/static/{name}", _static),
+            web.get("/static/{name}", self._static),
             web.post("/webhook/{secret}", self._webhook),
             web.get("/api/state", self._state),
             web.get("/api/agent", self._agent),
@@ -156,7 +159,16 @@ class Playground:
             raise _BadRequestError(
                 "open the address that the program prints, with its token", "token", 403, "FORBIDDEN"
             )
-        return _file("index.html")
+        return self._file("index.html")
+
+    async def _static(self, request: web.Request) -> web.StreamResponse:
+        return self._file(request.match_info["name"])
+
+    def _file(self, name: str) -> web.Response:
+        if name not in self._files:
+            raise web.HTTPNotFound
+        kind, content = self._files[name]
+        return web.Response(body=content, headers={**HEADERS, "Content-Type": f"{kind}; charset=utf-8"})
 
     async def _webhook(self, request: web.Request) -> web.StreamResponse:
         if request.match_info["secret"] != self._access.webhook:
@@ -369,18 +381,13 @@ def _headers(tree: dict[str, Any]) -> dict[str, str]:
     return made
 
 
-def _file(name: str) -> web.Response:
-    kind = _KINDS.get(name[name.rfind(".") :], "")
-    source = files(__package__) / "static" / name
-    if not kind or not source.is_file():
-        raise web.HTTPNotFound
-    return web.Response(
-        body=source.read_bytes(), headers={**HEADERS, "Content-Type": f"{kind}; charset=utf-8"}
-    )
-
-
-async def _static(request: web.Request) -> web.StreamResponse:
-    return _file(request.match_info["name"])
+def _read_files() -> dict[str, tuple[str, bytes]]:
+    """The files of the page by name: type and content (rule 5)."""
+    return {
+        one.name: (kind, one.read_bytes())
+        for one in (files(__package__) / "static").iterdir()
+        if (kind := _KINDS.get(one.name[one.name.rfind(".") :]))
+    }
 
 
 def _json(tree: Any) -> web.Response:
