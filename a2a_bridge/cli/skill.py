@@ -29,6 +29,8 @@ def install(
 ) -> None:
     """Install the skill into DIR/.agents/skills/a2a-bridge, in place of an older one.
 
+    Links that lead out of DIR are rejected; a link in the place of a file is replaced.
+
     For example:
 
       a2a-bridge skill install ~
@@ -41,7 +43,11 @@ def install(
         with as_file(files("a2a_bridge.cli") / "skill_files") as source:
             for file in sorted(source.rglob("*.md")):
                 path = target / file.relative_to(source)
+                # A project that somebody else made can have links there.
+                if not path.parent.resolve().is_relative_to(folder.resolve()):
+                    raise fail(Exit.USAGE, f"{path.parent} leads out of {folder}", "another DIR")
                 path.parent.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)
                 path.write_bytes(file.read_bytes())
                 written.append(str(path))
     except OSError as error:

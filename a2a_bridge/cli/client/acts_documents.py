@@ -49,8 +49,9 @@ def documents_of(suite: Path | None) -> Iterator[Mapping[str, Any]]:
     if suite is None:
         yield _content(json.loads((files("a2a_bridge.cli") / "suite.acts.json").read_text("utf-8")))
         return
-    paths = [suite]
+    paths, root = [suite], suite.parent
     if suite.is_dir():
+        root = suite
         paths = sorted([*suite.glob("*.acts.yaml"), *suite.glob("*.acts.json")])
     if not paths:
         raise typer.BadParameter(f"{suite} has no *.acts.yaml", param_hint="--suite")
@@ -67,10 +68,20 @@ def documents_of(suite: Path | None) -> Iterator[Mapping[str, Any]]:
                 f"{path}: the version {version!r} of ACTS is unknown", param_hint="--suite"
             )
         try:
-            paths += [path.parent / name for name in entries(tree, "include", str)]
+            paths += [_included(path, name, root) for name in entries(tree, "include", str)]
             yield _content(tree)
         except ValueError as error:
             raise typer.BadParameter(f"{path}: {error}", param_hint="--suite") from None
+
+
+def _included(path: Path, name: str, root: Path) -> Path:
+    """The document that a document includes. Raises ValueError for one outside of the folder of the suite:
+    the author of a suite does not choose what is read of this machine.
+    """
+    found = path.parent / name
+    if not found.resolve().is_relative_to(root.resolve()):
+        raise ValueError(f"include: {name} is outside of {root}")
+    return found
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import json
 import mimetypes
 import re
@@ -27,6 +28,8 @@ from a2a_bridge.pb.google_protobuf import Value
 
 _encode_value = encoder(Value)
 _UNSAFE = re.compile(r"[^\w.()+ -]")
+#: bytes of a name on disk; with a number behind it, file systems with 255 take it
+_LONGEST = 200
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(;.*)?")
 
 
@@ -154,23 +157,31 @@ def file_name(part: hub.Part, otherwise: str) -> str:
 
 def save(folder: Path, name: str, content: bytes, *, overwrite: bool = False) -> Path:
     """Writes a file of an agent into a folder, under a name that stays in it. Returns its path. Raises
-    typer.BadParameter for a folder that cannot be written.
+    OSError for a file that cannot be written.
     """
     # The last part of a path of either system, without anything that a shell or a file system reads.
-    plain = _UNSAFE.sub("_", re.split(r"[/\\]", name)[-1]).strip(". ")[:200] or "file"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for number in range(10_000):
-            path = folder / (plain if not number else f"{Path(plain).stem}-{number}{Path(plain).suffix}")
-            try:
-                # No link that lies there is followed.
-                if overwrite and (path.is_symlink() or path.exists()):
-                    path.unlink()
-                with path.open("xb") as file:
-                    file.write(content)
-            except FileExistsError:
-                continue
-            return path
-    except OSError as error:
-        raise typer.BadParameter(f"{folder} cannot be written: {error.strerror}", param_hint="DIR") from None
-    raise typer.BadParameter(f"{folder} has too many files named {plain}", param_hint="DIR")
+    plain = _shorten(_UNSAFE.sub("_", re.split(r"[/\\]", name)[-1]).strip(". ")) or "file"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(10_000):
+        path = folder / (plain if not number else f"{Path(plain).stem}-{number}{Path(plain).suffix}")
+        try:
+            # No link that lies there is followed.
+            if overwrite and (path.is_symlink() or path.exists()):
+                path.unlink()
+            with path.open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(errno.EEXIST, f"there are too many files named {plain}", str(folder))
+
+
+def _shorten(name: str) -> str:
+    """A name of at most _LONGEST bytes, with its suffix unless that is most of the name."""
+    suffix = Path(name).suffix
+    size = len(suffix.encode())
+    if size > _LONGEST // 2:
+        suffix, size = "", 0
+    # File systems count bytes, and a cut can be inside of a character.
+    stem = name.removesuffix(suffix).encode()[: _LONGEST - size]
+    return stem.decode(errors="ignore") + suffix

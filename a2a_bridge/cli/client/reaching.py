@@ -80,6 +80,8 @@ class Session:
     words: tuple[str, ...]
     #: the task that the command works on, as soon as it is known
     task: hub.Task | None = None
+    #: files of responses that could not be saved
+    unsaved: int = 0
     #: by the monotonic clock; None: no limit
     deadline: float | None = None
     #: those that every call declares
@@ -139,7 +141,10 @@ def run(
             found.extensions = extensions_of(found.card, flags)
             found.deadline = None if flags.timeout is None else started + flags.timeout
             if not (flags.dry_run or flags.as_command):
-                return await work(found)
+                result = await work(found)
+                if found.unsaved:
+                    raise typer.Exit(Exit.FAILURE)
+                return result
             if not getattr(flags, "stream", False):
                 found.card.capabilities.streaming = False  # one call is enough to be shown
             found.peer.service = Capturing()

@@ -43,7 +43,7 @@ async def show_events(
             if not live:
                 continue
             if flags.save_fileparts is not None and event.WhichOneof("payload") != "task":
-                save_files(event, flags.save_fileparts)
+                save_files(session, event, flags.save_fileparts)
             if flags.output is Output.JSON:
                 document(_encode_event(event))
             else:
@@ -54,7 +54,7 @@ async def show_events(
     if last is None:
         return None
     if not live and flags.save_fileparts is not None:
-        save_files(last, flags.save_fileparts)
+        save_files(session, last, flags.save_fileparts)
     if live and flags.output is Output.TEXT and session.task is not None:
         if last.WhichOneof("payload") == "artifact_update":
             task = session.task
@@ -119,12 +119,29 @@ def warn(task: hub.Task) -> None:
         print_message(f"{words}: {text.clean(said)}" if said else words, "yellow")
 
 
-def save_files(answer: Any, folder: Path) -> None:
+def save_files(session: Session, answer: Any, folder: Path) -> None:
     """Saves the files of a response, and says where."""
     found = ((artifact or "file", (artifact, part)) for artifact, part in files_of(answer))
     for artifact, part in count_steps("saving", found):
         if part.WhichOneof("content") == "url":
-            print_message(f"note: {text.clean(part.url)} is a link; it is not fetched", "yellow")
-        else:
-            path = save(folder, file_name(part, artifact or "file"), part.raw)
+            note_link(part)
+        elif path := save_one(session, folder, file_name(part, artifact or "file"), part.raw):
             print_message(f"saved {path} ({len(part.raw)} bytes)", "dim")
+
+
+def save_one(
+    session: Session, folder: Path, name: str, content: bytes, *, overwrite: bool = False
+) -> Path | None:
+    """Saves a file. Returns its path; None after a warning, and the command ends with a failure."""
+    try:
+        return save(folder, name, content, overwrite=overwrite)
+    except OSError as error:
+        where = error.filename or folder
+        print_message(f"warning: {where} cannot be written: {error.strerror}", "yellow")
+        session.unsaved += 1
+        return None
+
+
+def note_link(part: hub.Part) -> None:
+    """Says that a file is somewhere else."""
+    print_message(f"note: {text.clean(part.url)} is a link; it is not fetched", "yellow")

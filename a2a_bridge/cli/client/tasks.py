@@ -15,10 +15,10 @@ from a2a_bridge.cli.client.flags import (
     TaskGetFlags,
     TaskListFlags,
 )
-from a2a_bridge.cli.client.parts import contents_of, save
+from a2a_bridge.cli.client.parts import contents_of
 from a2a_bridge.cli.client.progress import count_steps, show_waiting
 from a2a_bridge.cli.client.reaching import Session, run
-from a2a_bridge.cli.client.results import show_events, show_task, task_of
+from a2a_bridge.cli.client.results import note_link, save_one, show_events, show_task, task_of
 from a2a_bridge.cli.client.waiting import poll, subscribe_and_wait
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, print_message
@@ -124,10 +124,9 @@ async def _download(session: Session, *, task_id: str, flags: DownloadFlags) -> 
     found = contents_of(task)
     for name, content, part in count_steps("saving", ((one[0], one) for one in found)):
         if content is None:
-            print_message(f"note: {text.clean(part.url)} is a link; it is not fetched", "yellow")
-            continue
-        path = save(flags.output_dir, name, content, overwrite=flags.overwrite)
-        saved.append({"path": str(path), "bytes": len(content), "mediaType": part.media_type})
+            note_link(part)
+        elif path := save_one(session, flags.output_dir, name, content, overwrite=flags.overwrite):
+            saved.append({"path": str(path), "bytes": len(content), "mediaType": part.media_type})
     if flags.output is Output.JSON:
         document({"taskId": task.id, "contextId": task.context_id, "files": saved})
         return

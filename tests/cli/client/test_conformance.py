@@ -171,6 +171,8 @@ async def test_a_wrong_agent_fails() -> None:
         ("acts_version: '7.0'", "'7.0' of ACTS is unknown"),
         ("acts_version: '1.0'\nvariables:", "x.acts.yaml: variables is no object"),
         ("acts_version: '1.0'\ninclude: [5]", "x.acts.yaml: include[0] is no text"),
+        ("acts_version: '1.0'\ninclude: [/etc/x.yaml]", "x.acts.yaml: include: /etc/x.yaml is outside of"),
+        ("acts_version: '1.0'\ninclude: [../x.yaml]", "x.acts.yaml: include: ../x.yaml is outside of"),
         ("acts_version: '1.0'\nsuites: {}", "x.acts.yaml: suites is no list"),
         ("acts_version: '1.0'\nsuites: [x]", "x.acts.yaml: suites[0] is no object"),
         ("acts_version: '1.0'\nsuites: [{tests: }]", "x.acts.yaml: suites[0].tests is no list"),

@@ -378,6 +378,37 @@ async def test_names_of_an_agent_stay_in_the_folder(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*") if path.is_file() and path.parent != out] == []  # noqa: ASYNC240
 
 
+@req("DOWNLOAD_001")
+async def test_a_name_is_cut_by_bytes_and_a_file_that_fails_stops_no_other(tmp_path: Path) -> None:
+    names = [f"{'é' * 200}.txt", "a" * 400, f"b.{'c' * 400}", "blocked", "last.txt"]
+    task = hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_COMPLETED))
+    task.artifacts.add(artifact_id="a", parts=[hub.Part(raw=b"x", filename=name) for name in names])
+    probe = Probe()
+    probe.on_unary = answering(task)
+    out = tmp_path / "out"
+    (out / "blocked").mkdir(parents=True)
+    plain = card(capabilities=hub.AgentCapabilities())
+    async with agent(probe, shown=plain) as server:
+        address = f"http://{server.http}"
+        words = ("task", "download", "t", "-a", address, "--overwrite", "--output-dir", str(out))
+        done = await command(*words, "-o", "json")
+        cut = f"{'é' * 98}.txt"
+        assert sorted(path.name for path in out.iterdir() if path.is_file()) == sorted(
+            [cut, "a" * 200, f"b.{'c' * 198}", "last.txt"]
+        )
+        assert f"{out / 'blocked'} cannot be written" in done.err
+        assert done.code == 1, done.err
+        assert [Path(one["path"]).name for one in done.json["files"]][-1] == "last.txt"
+        nowhere = tmp_path / "file"
+        nowhere.write_text("")
+        sending = ("send", "x", "-a", address, "--transport", "JSONRPC", "--save-fileparts", str(nowhere))
+        probe.on_unary = answering(hub.SendMessageResponse(task=task))
+        sent = await command(*sending)
+    assert sent.code == 1
+    assert sent.err.count("cannot be written") == len(names)
+    assert sent.fields["State"] == "completed"  # the answer is shown all the same
+
+
 @req("PUSH_001", "PUSH_002")
 async def test_webhooks_of_a_task(live: Live) -> None:
     task = await live.task("work", "--async")

@@ -321,3 +321,23 @@ async def test_one_skill_that_defers_to_help(tmp_path: Path) -> None:
     assert "a2a-bridge help" in text
     assert not re.search(r"\b(MUST|SHALL|A2ACLI_[A-Z]+_\d)", text)
     assert (skill.parent / "references" / "examples.md").exists()
+
+
+@req("SKILL_001")
+async def test_a_skill_is_not_written_through_links(tmp_path: Path) -> None:
+    mine, project = tmp_path / "mine", tmp_path / "project"
+    skill = project / ".agents" / "skills" / "a2a-bridge"
+    mine.mkdir()
+    skill.mkdir(parents=True)
+    (mine / "profile").write_text("mine")
+    (skill / "SKILL.md").symlink_to(mine / "profile")
+    (skill / "references").symlink_to(mine)
+    done = await command("skill", "install", str(project))
+    assert done.code == 2
+    assert "leads out of" in done.err
+    assert [(one.name, one.read_text()) for one in mine.iterdir()] == [("profile", "mine")]
+    (skill / "references").unlink()
+    done = await command("skill", "install", str(project))
+    assert done.code == 0, done.err
+    assert not (skill / "SKILL.md").is_symlink()
+    assert [(one.name, one.read_text()) for one in mine.iterdir()] == [("profile", "mine")]
