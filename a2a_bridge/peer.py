@@ -118,7 +118,7 @@ class Peer(Client):
         parameters = {**context.parameters, LAST_EVENT_PARAMETER: after}
         if not after:
             del parameters[LAST_EVENT_PARAMETER]
-        request = hub.SubscribeToTaskRequest(id=task.id if isinstance(task, hub.Task) else task)
+        request = hub.SubscribeToTaskRequest(id=_id_of(task))
         return messages_of(self.events(request, follow, context.replace(parameters=parameters)))
 
     async def stream_text(
@@ -169,8 +169,10 @@ def request_of(
     context_id: str = "",
     return_immediately: bool = False,
 ) -> hub.SendMessageRequest:
-    """A SendMessageRequest of a user's message with a new id."""
-    task_id = task.id if isinstance(task, hub.Task) else task or ""
+    """A SendMessageRequest of a user's message with a new id. Raises TypeError for a task that is none."""
+    if not isinstance(context_id, str):
+        raise TypeError(f"context_id is text, not {type(context_id).__name__}")
+    task_id = "" if task is None else _id_of(task)
     message = hub.Message(
         message_id=str(uuid4()),
         role=hub.ROLE_USER,
@@ -182,6 +184,12 @@ def request_of(
     if return_immediately:
         request.configuration.return_immediately = True
     return request
+
+
+def _id_of(task: hub.Task | str) -> str:
+    if not isinstance(task, (hub.Task, str)):
+        raise TypeError(f"task is a Task or the id of one, as text, not {type(task).__name__}")
+    return task.id if isinstance(task, hub.Task) else task
 
 
 def reply_of(response: hub.SendMessageResponse) -> Reply:

@@ -41,6 +41,8 @@ _KINDS: Kinds = {
     "public_grpc": ((str,), _TEXT),
     "card_signing_keys": ((tuple, list), "a tuple of keys (PEM or JWK)"),
     "grace": (NUMBER, "a number of seconds"),
+    "list_tasks_memory": ((int,), "a number of tasks"),
+    "name": ((str,), _TEXT),
     "middleware": ((tuple, list), "a tuple of functions such as (f,)"),
     "tls": ((ServerTls, NoneType), "ServerTls(certificate, key)"),
     "advertise": ((tuple, list, frozenset), _TEXTS),
@@ -133,6 +135,11 @@ class ServeOptions:
     def __post_init__(self) -> None:
         """Raises TypeError for a field of another type, ValueError for a value that cannot be served."""
         check_kinds(self, _KINDS)
+        if not (self.store is None or isinstance(self.store, str) or hasattr(self.store, "durable")):
+            kind = type(self.store).__name__
+            raise TypeError(
+                f'ServeOptions.store is a URL such as "sqlite:///tasks.db", or an open store, not {kind}'
+            )
         for one in self.middleware:
             if not callable(one):
                 raise TypeError(f"ServeOptions.middleware has {type(one).__name__}, which is no function")

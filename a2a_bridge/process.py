@@ -52,7 +52,7 @@ def run(
     check_agent(agent)
     check_options(options, ServeOptions)
     options = options or _DEFAULTS
-    _run(lambda: serve_agent(agent, interfaces, options), options.grace, loop)
+    _run("serve(agent)", lambda: serve_agent(agent, interfaces, options), options.grace, loop)
 
 
 def run_gateway(
@@ -79,10 +79,22 @@ def run_gateway(
         async with serve_gateway(card, candidates, interfaces, options, dialling) as server:
             yield server
 
-    _run(open_server, options.grace, loop)
+    _run("serve_gateway(card, candidates)", open_server, options.grace, loop)
 
 
-def _run(opening: Callable[[], AbstractAsyncContextManager[Server]], grace: float, loop: LoopName) -> None:
+def _run(
+    awaited: str, opening: Callable[[], AbstractAsyncContextManager[Server]], grace: float, loop: LoopName
+) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise RuntimeError(
+            "an event loop is running here, as in a notebook, and `run` starts one of its own:"
+            f" write `async with {awaited} as server:`"
+        )
+
     async def main() -> None:
         with stop_signals(grace) as stop:
             async with opening() as server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +44,7 @@ from a2a_bridge.gateway.index import scopes_by
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.gateway_app import GatewayApp, build_offered_card, follow_card, gateway_app
 from a2a_bridge.gauges import agent_gauges, gateway_gauges
-from a2a_bridge.given_agent import check_agent, check_interfaces, check_target
+from a2a_bridge.given_agent import check_agent, check_interfaces, check_target, opened_as
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.hosting.ports import Store
 from a2a_bridge.observation import add_metrics, observe_dial
@@ -78,7 +78,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 
-@asynccontextmanager
+@opened_as("async with serve(…) as server:", check_agent)
 async def serve_agent(
     agent: Agent,
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
@@ -95,7 +95,6 @@ async def serve_agent(
     StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a card that demands
     credentials which nothing here checks.
     """
-    check_agent(agent)
     check_interfaces(interfaces)
     check_options(options, ServeOptions)
     options = add_metrics(options or ServeOptions())
@@ -124,7 +123,7 @@ async def serve_agent(
         yield server
 
 
-@asynccontextmanager
+@opened_as("async with serve_gateway(…) as server:")
 async def serve_gateway(
     card: hub.AgentCard,
     candidates: Sequence[Candidate],
@@ -298,7 +297,7 @@ def add_to_server(
     return one.engine
 
 
-@asynccontextmanager
+@opened_as("async with connect(…) as peer:", check_target)
 async def connect(
     target: Agent | hub.AgentCard | hub.AgentInterface | str,
     *,
@@ -318,7 +317,6 @@ async def connect(
     ValueError for an invalid one or an invalid entry of `DialOptions.credentials_for`, LookupError for an
     unknown binding or version.
     """
-    check_target(target)
     check_options(options, DialOptions)
     options = options or DialOptions()
     binding = find(binding).kind.name if binding else ""

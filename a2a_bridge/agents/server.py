@@ -37,6 +37,7 @@ from a2a_bridge.bindings import (
 )
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN
+from a2a_bridge.given_agent import opened_as
 from a2a_bridge.observation import add_metrics
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
@@ -299,7 +300,7 @@ async def _until(member: Member, event: asyncio.Event) -> None:
         task.result()
 
 
-@asynccontextmanager
+@opened_as("async with serve_agents(…) as server:")
 async def serve_agents(
     entries: Sequence[AgentEntry],
     options: ServeOptions | None = None,

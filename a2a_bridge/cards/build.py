@@ -34,6 +34,7 @@ from a2a_bridge.cards.dual import dual, without_mutual_tls
 from a2a_bridge.cards.schemes import expressible, note_inexpressible
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core.errors import invalid_params
+from a2a_bridge.core.kinds import Kinds, check_values
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.signed_extras import dumps
@@ -45,6 +46,11 @@ WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, never
 
 #: our bindings by name, however they are written
 _OWN = {module_name(one.name): one.name for one in (JSONRPC, HTTP_JSON, GRPC)}
+
+#: what people call HTTP+JSON otherwise
+_NAMES_OF_HTTP_JSON = frozenset({"rest", "http", "https", "json"})
+
+_ARGUMENTS: Kinds = dict.fromkeys(("binding", "url", "version", "tenant"), ((str,), "text"))
 
 #: documents in the cache, at most; callers choose the Host header, so the cache is bounded
 _REMEMBERED = 64
@@ -73,8 +79,15 @@ def interface(binding: str, url: str = "", *, version: str = "1.0", tenant: str 
     binding: "JSONRPC", "HTTP+JSON", "GRPC" or another transport's name. version: of the protocol, such as
     "0.3". url: address and path to listen on, such as `http://127.0.0.1:8080/a2a` or `127.0.0.1:50051`. Empty
     means the server's default address and the root path; a path alone (`/a2a`) means the default address.
+    Raises TypeError for arguments that are no text, ValueError for another name of HTTP+JSON, and for
+    `http://` before the address of gRPC.
     """
+    check_values("interface", locals(), _ARGUMENTS)
     name = _OWN.get(module_name(binding), binding)
+    if module_name(binding) in _NAMES_OF_HTTP_JSON:
+        raise ValueError(f"{binding!r} is HTTP+JSON in A2A: write interface({HTTP_JSON.name!r})")
+    if name == GRPC.name and url.startswith("http://"):
+        raise ValueError("the address of gRPC has no http://: write HOST:PORT, or https://HOST:PORT for TLS")
     return hub.AgentInterface(url=url, protocol_binding=name, protocol_version=version, tenant=tenant)
 
 

@@ -112,6 +112,20 @@ def service_of(agent: A2AService) -> Service:
     return _AgentService(agent)
 
 
+def _call(operation: Operation[Req, Res], request: Req, context: CallContext | None) -> Call[Req, Res]:
+    """Raises TypeError for anything but the request class of the operation."""
+    given: Any = request
+    if not isinstance(given, operation.request):
+        needed = operation.request.__name__
+        fields: Any = operation.request.DESCRIPTOR.fields_by_name
+        member = 'id="…"' if isinstance(given, str) and "id" in fields else "…"
+        raise TypeError(
+            f"{operation.name} takes a {needed}, not {type(given).__name__}:"
+            f" write hub.{needed}({member}), with `hub` of a2a_bridge.ext"
+        )
+    return Call(operation, request, context or CallContext())
+
+
 class Client:
     """A service as eleven methods, for callers.
 
@@ -128,7 +142,7 @@ class Client:
         """Sends a message; returns the direct response, or the task once it has ended or waits for the caller
         (spec 3.1.1). Raises A2AError.
         """
-        return await self.service.unary(Call(ops.SEND_MESSAGE, request, context or CallContext()))
+        return await self.service.unary(_call(ops.SEND_MESSAGE, request, context))
 
     def send_streaming_message(
         self, request: hub.SendMessageRequest, context: CallContext | None = None, /
@@ -136,20 +150,19 @@ class Client:
         """Sends a message and yields the response as it comes: one message, or the task and its events (spec
         3.1.2). Raises A2AError when iterated.
         """
-        call = Call(ops.SEND_STREAMING_MESSAGE, request, context or CallContext())
-        return messages_of(self.service.stream(call))
+        return messages_of(self.service.stream(_call(ops.SEND_STREAMING_MESSAGE, request, context)))
 
     async def get_task(self, request: hub.GetTaskRequest, context: CallContext | None = None, /) -> hub.Task:
         """The task with an id (spec 3.1.3). Raises A2AError, TASK_NOT_FOUND for a task that the caller may
         not see.
         """
-        return await self.service.unary(Call(ops.GET_TASK, request, context or CallContext()))
+        return await self.service.unary(_call(ops.GET_TASK, request, context))
 
     async def list_tasks(
         self, request: hub.ListTasksRequest, context: CallContext | None = None, /
     ) -> hub.ListTasksResponse:
         """One page of the caller's tasks, the newest first (spec 3.1.4). Raises A2AError."""
-        return await self.service.unary(Call(ops.LIST_TASKS, request, context or CallContext()))
+        return await self.service.unary(_call(ops.LIST_TASKS, request, context))
 
     async def cancel_task(
         self, request: hub.CancelTaskRequest, context: CallContext | None = None, /
@@ -157,14 +170,13 @@ class Client:
         """Cancels a task and returns it as it is then (spec 3.1.5). Raises A2AError, TASK_NOT_CANCELABLE if
         it has ended or the agent rejects.
         """
-        return await self.service.unary(Call(ops.CANCEL_TASK, request, context or CallContext()))
+        return await self.service.unary(_call(ops.CANCEL_TASK, request, context))
 
     def subscribe_to_task(
         self, request: hub.SubscribeToTaskRequest, context: CallContext | None = None, /
     ) -> AsyncGenerator[hub.StreamResponse, None]:
         """Yields a snapshot of a task and its further events (spec 3.1.6). Raises A2AError when iterated."""
-        call = Call(ops.SUBSCRIBE_TO_TASK, request, context or CallContext())
-        return messages_of(self.service.stream(call))
+        return messages_of(self.service.stream(_call(ops.SUBSCRIBE_TO_TASK, request, context)))
 
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext | None = None, /
@@ -172,19 +184,19 @@ class Client:
         """Registers a webhook for the events of a task; returns it with its id (spec 3.1.7). Raises
         A2AError.
         """
-        return await self.service.unary(Call(ops.CREATE_PUSH_CONFIG, request, context or CallContext()))
+        return await self.service.unary(_call(ops.CREATE_PUSH_CONFIG, request, context))
 
     async def get_task_push_notification_config(
         self, request: hub.GetTaskPushNotificationConfigRequest, context: CallContext | None = None, /
     ) -> hub.TaskPushNotificationConfig:
         """A registered webhook of a task (spec 3.1.8). Raises A2AError."""
-        return await self.service.unary(Call(ops.GET_PUSH_CONFIG, request, context or CallContext()))
+        return await self.service.unary(_call(ops.GET_PUSH_CONFIG, request, context))
 
     async def list_task_push_notification_configs(
         self, request: hub.ListTaskPushNotificationConfigsRequest, context: CallContext | None = None, /
     ) -> hub.ListTaskPushNotificationConfigsResponse:
         """The registered webhooks of a task, a page of them (spec 3.1.9). Raises A2AError."""
-        return await self.service.unary(Call(ops.LIST_PUSH_CONFIGS, request, context or CallContext()))
+        return await self.service.unary(_call(ops.LIST_PUSH_CONFIGS, request, context))
 
     async def get_extended_agent_card(
         self, request: hub.GetExtendedAgentCardRequest | None = None, context: CallContext | None = None, /
@@ -193,10 +205,10 @@ class Client:
         EXTENDED_AGENT_CARD_NOT_CONFIGURED or UNSUPPORTED_OPERATION if there is none.
         """
         message = request or hub.GetExtendedAgentCardRequest()
-        return await self.service.unary(Call(ops.GET_EXTENDED_AGENT_CARD, message, context or CallContext()))
+        return await self.service.unary(_call(ops.GET_EXTENDED_AGENT_CARD, message, context))
 
     async def delete_task_push_notification_config(
         self, request: hub.DeleteTaskPushNotificationConfigRequest, context: CallContext | None = None, /
     ) -> Empty:
         """Removes a registered webhook of a task (spec 3.1.10). Raises A2AError."""
-        return await self.service.unary(Call(ops.DELETE_PUSH_CONFIG, request, context or CallContext()))
+        return await self.service.unary(_call(ops.DELETE_PUSH_CONFIG, request, context))

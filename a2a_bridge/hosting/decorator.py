@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from types import NoneType
 from typing import Any, Self, overload
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.kinds import Kinds, check_items, check_values
 from a2a_bridge.hosting.executor import AgentExecutor, Event
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.parameters import Arguments, Takes, code_of, describe, takes
@@ -26,6 +28,32 @@ JSON = ("application/json",)
 
 #: a card for authenticated callers, or a function of the call, async or not, that returns it
 ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard | Awaitable[hub.AgentCard]]
+
+_TEXT = ((str,), "text")
+_MODES = ((str,), 'a tuple of media types such as ("text/plain",)')
+#: the members of a card as arguments, and those that are sequences
+_KINDS: Kinds = {
+    "name": _TEXT,
+    "description": _TEXT,
+    "version": _TEXT,
+    "icon_url": _TEXT,
+    "documentation_url": _TEXT,
+    "card": ((hub.AgentCard, NoneType), "an AgentCard, with `hub` of a2a_bridge.ext"),
+    "provider": ((hub.AgentProvider, NoneType), 'hub.AgentProvider(organization="…", url="…")'),
+}
+_EXTENDED: Kinds = {
+    "extended_card": ((hub.AgentCard, NoneType), "an AgentCard, or a function that returns it")
+}
+_ITEMS: Kinds = {
+    "skills": (
+        (hub.AgentSkill,),
+        'a list such as [hub.AgentSkill(id="…", name="…", description="…", tags=["…"])]',
+    ),
+    "extensions": ((hub.AgentExtension,), 'a list such as [hub.AgentExtension(uri="…")]'),
+    "input_modes": _MODES,
+    "output_modes": _MODES,
+    "security": ((hub.SecurityScheme,), 'a dict such as {"key": hub.SecurityScheme(…)}'),
+}
 
 _STATES = (hub.Task, hub.TaskStatusUpdateEvent)
 
@@ -67,6 +95,11 @@ class Agent:
         Raises TypeError for an executor without an `execute` of one argument, such as those of other SDKs.
         """
         _require_executor(executor)
+        given = {**locals(), "security": security or {}}
+        check_values("Agent", given, _KINDS)
+        check_items("Agent", given, _ITEMS)
+        if not callable(extended_card):
+            check_values("Agent", given, _EXTENDED)
         self.executor = executor
         self.extended_card = extended_card
         self._function = function

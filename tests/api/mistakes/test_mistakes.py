@@ -80,6 +80,26 @@ async def send(target: Agent, *content: Any) -> None:
         await peer.send(*content)
 
 
+async def awaited(context: Any) -> None:
+    await context
+
+
+async def synchronous(context: Any) -> None:
+    with context:
+        pass
+
+
+async def call_of(method: str, *arguments: Any, **named: Any) -> None:
+    """Calls a method of a peer; reads the stream that it may return."""
+    async with connect(good) as peer:
+        result = getattr(peer, method)(*arguments, **named)
+        if inspect.isawaitable(result):
+            await result
+        else:
+            async for _ in result:
+                pass
+
+
 NAMES = {**vars(a2a_bridge), **{name: getattr(a2a_bridge, name) for name in a2a_bridge.__all__}}
 NAMES |= {name: getattr(ext, name) for name in ext.__all__} | globals() | {"TlsFiles": bindings.TlsFiles}
 
@@ -103,6 +123,18 @@ async def test_a_mistake_and_its_text(row: dict[str, Any]) -> None:
     for part in row["says"]:
         assert part in str(raised.value)
     assert row["raises"] == "AttributeError" or not isinstance(raised.value, AttributeError)
+
+
+@pytest.mark.parametrize("code", ["serve(plain)", "connect(5)"])
+def test_a_mistake_is_found_before_the_context_is_entered(code: str) -> None:
+    with pytest.raises(TypeError):
+        eval(code, dict(NAMES))  # noqa: S307
+
+
+@pytest.mark.parametrize("code", ["run(good)", 'run_gateway("http://127.0.0.1:9")'])
+async def test_a_server_with_a_loop_of_its_own_is_rejected_where_one_runs(code: str) -> None:
+    with pytest.raises(RuntimeError, match=r"as in a notebook.*write `async with serve"):
+        eval(code, dict(NAMES))  # noqa: S307
 
 
 class Holder:
