@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -23,7 +24,7 @@ PORTS = re.compile(r"(?<=127\.0\.0\.1):(?:8080|50051)\b")
 #: the program that serves until it is stopped
 SERVING = "serving.py"
 ANSWER = "looking… Oslo: 21 °C"
-OUTPUT = {"weather.py": "", "beside.py": f"{ANSWER}\n", "app.py": f"{ANSWER}\n"}
+OUTPUT = {"weather.py": "", "beside.py": f"{ANSWER}\n", "app.py": "", "adapters.py": f"{ANSWER}\n"}
 
 
 async def started(name: str, folder: Path) -> asyncio.subprocess.Process:
@@ -52,6 +53,22 @@ async def test_a_program_runs_to_its_end(name: str, tmp_path: Path) -> None:
     process = await started(name, tmp_path)
     out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, out.decode(), err.decode()) == (0, OUTPUT[name], "")
+
+
+async def test_the_application_runs_on_uvicorn(tmp_path: Path) -> None:
+    await (await started("weather.py", tmp_path)).communicate()  # the files
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "uvicorn", "app:app", "--fd", str(listener.fileno()), "--lifespan", "on"),
+            pass_fds=[listener.fileno()],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'transports'}"},
+        )
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    async with asyncio.timeout(PATIENCE), connect(address) as peer:
+        assert (await peer.send("Oslo")).text == ANSWER
+    process.send_signal(signal.SIGTERM)
+    await asyncio.wait_for(process.wait(), PATIENCE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -51,7 +51,7 @@ async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
         detail = f"reject the whole card, because not every interface is an HTTP URL of its origin: {names}"
         yield Finding("SDKs of HTTP", True, detail, _HTTP_FIX)
     if not undialled and not unread and not rejecting:
-        yield Finding("SDKs", True, f"none of the {len(known)} that are known stumbles over this card")
+        yield Finding("SDKs", True, f"all {len(known)} known SDKs can read this card")
 
 
 def _declares(profile: Profile) -> bool:
