@@ -277,10 +277,6 @@ class Page:
 #: (value of the header Accept, empty if there is none) → a page, which nobody caches
 Render = Callable[[str], Awaitable[Page]]
 
-#: the query for readers that reject a whole card because of gRPC; without effect on a card of gRPC alone
-HTTP_ONLY = "bindings=JSONRPC,HTTP%2BJSON"
-
-
 #: reads the body of a post; see `Request.read` of hosts. The body of a rejected post is not read
 ReadBody = Callable[[], Awaitable[bytes]]
 

@@ -14,12 +14,13 @@ Rules:
    interfaces of 0.x, including that one (A2A 0.3, 5.6.2): per transport those of the newest 0.x version,
    without duplicates. With interfaces of 1.0 only it is a card of 1.0.
 5. Some readers reject a whole card because of one interface. So a reader can select bindings
-   (`?bindings=JSONRPC,HTTP+JSON`), a host does it for readers whose peer profile says so, and an operator
-   can leave bindings out of the card while they are served.
+   (`?binding=JSONRPC&binding=HTTP%2BJSON`), and an operator can leave bindings out of the card while they are
+   served. Nothing else in a request takes a binding out of the card.
 6. The document for all versions is not valid under the schema of one. A reader that names a version, by
    `?version=1.0` or by the header A2A-Version, gets the card of that version with the interfaces of that
    version. A version that is not served is rejected in a query and ignored in a header, because clients send
-   the header with every request. `versions` limits the document to these versions for all readers.
+   the header with every request; so is one in a header that lacks a binding of the card, because the client
+   may want this binding. `versions` limits the document to these versions for all readers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from a2a_bridge.bindings import HTTP_ONLY, Document, ListenAddress, Variant, module_name
+from a2a_bridge.bindings import Document, ListenAddress, Variant, module_name
 from a2a_bridge.cards.dual import dual, without_mutual_tls
 from a2a_bridge.cards.schemes import expressible, note_inexpressible
 from a2a_bridge.codec import JsonObject
@@ -51,6 +52,9 @@ _OWN = {module_name(one.name): one.name for one in (JSONRPC, HTTP_JSON, GRPC)}
 _NAMES_OF_HTTP_JSON = frozenset({"rest", "http", "https", "json"})
 
 _ARGUMENTS: Kinds = dict.fromkeys(("binding", "url", "version", "tenant"), ((str,), "text"))
+
+#: members of a query that select bindings, repeated or as a list with commas
+_QUERY = frozenset({"binding", "bindings"})
 
 #: documents in the cache, at most; callers choose the Host header, so the cache is bounded
 _REMEMBERED = 64
@@ -249,25 +253,27 @@ class Advertisement:
         """The selection of a query and a version header. Raises INVALID_PARAMS if the card has none of it."""
         pairs = parse_qsl(query)
         # A plus sign in a query is a space: HTTP+JSON arrives as "HTTP JSON".
-        texts = [value for name, value in pairs if name == "bindings"]
+        texts = [value for name, value in pairs if name in _QUERY]
         bindings = {module_name(one) for text in texts for one in text.split(",") if one.strip()}
         here = self._grpc_here is not None and self._grpc_here()
         all_listed = self._list_interfaces(_ALL._replace(grpc=here), base_url)
         listed = {module_name(one.interface.protocol_binding): one for one in all_listed}
-        if query == HTTP_ONLY and bindings.isdisjoint(listed):
-            bindings = set()
         if bindings and bindings.isdisjoint(listed):
             kinds = ", ".join(dict.fromkeys(one.interface.protocol_binding for one in listed.values()))
-            raise invalid_params("bindings", f"names none of the bindings of this card: {kinds}")
+            raise invalid_params("binding", f"names none of the bindings of this card: {kinds}")
+        bindings &= listed.keys()
         versions = list(dict.fromkeys(one.version for one in all_listed))
         version = _newest_of(declared)
+        has = {module_name(one.interface.protocol_binding) for one in all_listed if one.version == version}
+        if not has >= (bindings or listed.keys()):
+            version = ""
         for named in (value for name, value in pairs if name == "version" and value.strip()):
             version = _newest_of(named)
             if version not in versions:
                 raise invalid_params(
                     "version", f"is none of the versions of this card: {', '.join(versions)}"
                 )
-        return _Wanted(frozenset(bindings & listed.keys()), version if version in versions else "")
+        return _Wanted(frozenset(bindings), version)
 
     def _list_interfaces(self, wanted: _Wanted, base_url: str) -> list[Mounted]:
         """The interfaces that the card lists for a selection."""

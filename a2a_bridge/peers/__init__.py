@@ -16,20 +16,17 @@ from a2a_bridge.peers.profile import (
 )
 from a2a_bridge.peers.recognition import (
     GROUP,
-    READER_HEADER,
     USER_AGENT,
     Profiles,
     add_profile,
     caller,
     find_profile,
     profiles,
-    reader,
 )
 
 __all__ = [
     "GROUP",
     "NEUTRAL",
-    "READER_HEADER",
     "UNKNOWN",
     "USER_AGENT",
     "AgentSigns",
@@ -45,5 +42,4 @@ __all__ = [
     "caller",
     "find_profile",
     "profiles",
-    "reader",
 ]

@@ -56,7 +56,8 @@ class Quirks:
     max_event_line: int = 0
     #: a historyLength of 0 in tasks/get of 0.3 over JSON-RPC requests no history; others mean all of it
     zero_history: bool = False
-    #: a card with an interface that is no HTTP URL of the card's own origin is rejected as a whole
+    #: a card with an interface that is no HTTP URL of the card's own origin is rejected as a whole. `check`
+    #: says so; requests for cards do not show which of the programs on an SDK sent them
     http_cards: bool = False
 
 
@@ -167,8 +168,6 @@ class Profile:
     #: signs of its card; any of them is enough. Empty: it is never recognised as an agent, only named
     agents: tuple[AgentSigns, ...] = ()
     quirks: Quirks = NEUTRAL
-    #: how it asks for cards, if that shows more than its calls
-    readers: tuple[CallerSigns, ...] = ()
     #: name of a quirk -> its evidence
     evidence: Mapping[str, Evidence] = field(default_factory=_no_evidence)
     #: the form of gRPC addresses that it needs in cards (see `cards.GrpcUrls`); None if it is not known.

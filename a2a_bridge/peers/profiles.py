@@ -66,8 +66,7 @@ PROFILES: tuple[Profile, ...] = (
     ),
     Profile(
         "google-adk-2",
-        "Google ADK 2 for Python, as a reader of cards; it calls with a2a-sdk 1.x",
-        readers=(CallerSigns("python-httpx", sends=_DECLARES),),
+        "Google ADK 2 for Python, as a reader of cards; its requests are those of a2a-sdk 1.x",
         quirks=Quirks(http_cards=True),
         evidence={"http_cards": Evidence("2.13.0, google/adk/a2a/agent/_remote_a2a_agent.py:1110")},
     ),

@@ -19,8 +19,6 @@ from a2a_bridge.peers.profiles import PROFILES
 
 GROUP = "a2a_bridge.peers"
 USER_AGENT = "user-agent"
-#: the header on which the card for a reader depends, besides the version, for Vary
-READER_HEADER = "User-Agent"
 
 #: combinations of headers that are remembered
 _REMEMBERED = 1024
@@ -37,7 +35,6 @@ class Profiles:
         self.all = (*own, *known)
         deciding = {name for one in self.all for signs in one.callers for name in signs.headers}
         self._headers = tuple(sorted(deciding))
-        self._readers = tuple(one for one in self.all if one.readers)
         self._found: dict[tuple[str | None, ...], Profile] = {}
 
     def caller(self, parameters: Mapping[str, str]) -> Profile:
@@ -62,14 +59,6 @@ class Profiles:
             self._found.clear()
         self._found[key] = found
         return found
-
-    def reader(self, headers: Mapping[str, str]) -> Profile:
-        """The profile of a reader of cards, from the headers of its request; UNKNOWN for most."""
-        agent = headers.get(USER_AGENT, "")
-        return next(
-            (one for one in self._readers if any(signs.match(agent, headers) for signs in one.readers)),
-            UNKNOWN,
-        )
 
     def agent(self, headers: Mapping[str, str], members: frozenset[str]) -> Profile:
         """The profile of an agent. headers: of the response that holds its card; members: of that card."""
@@ -123,11 +112,6 @@ def _load(what: Profile | Callable[[], tuple[Profile, ...]]) -> tuple[Profile, .
 def caller(parameters: Mapping[str, str]) -> Profile:
     """The profile of the caller of a request, from its headers or metadata; UNKNOWN for one that has none."""
     return (_table or profiles()).caller(parameters)
-
-
-def reader(headers: Mapping[str, str]) -> Profile:
-    """The profile of a reader of cards, from the headers of its request; UNKNOWN for most."""
-    return (_table or profiles()).reader(headers)
 
 
 def find_profile(peer: Profile | str) -> Profile:

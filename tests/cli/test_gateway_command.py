@@ -211,8 +211,8 @@ async def test_the_card_lists_the_bindings_that_are_advertised_or_asked_for(prob
     ):
         card_url = f"{gateway.http}/.well-known/agent-card.json"
         all_of_them = (await command("card", "get", "-a", gateway.http, "-o", "json")).json
-        one = (await command("card", "get", "-a", f"{card_url}?bindings=GRPC", "-o", "json")).json
-        none = await command("card", "get", "-a", f"{card_url}?bindings=HTTP+JSON")
+        one = (await command("card", "get", "-a", f"{card_url}?binding=GRPC", "-o", "json")).json
+        none = await command("card", "get", "-a", f"{card_url}?binding=HTTP+JSON")
         async with connect(interface("HTTP+JSON", gateway.http)) as peer:
             assert (await peer.send("hi")).text == "hello"
     assert {one["protocolBinding"] for one in all_of_them["supportedInterfaces"]} == {"JSONRPC", "GRPC"}

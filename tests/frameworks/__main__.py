@@ -96,11 +96,11 @@ async def record(framework: Framework) -> dict[str, list[str]]:
 
 
 async def adk_client() -> list[str]:
-    """An ADK agent that asks ours: its client rejects cards with a gRPC entry that is no URL."""
+    """An ADK agent that asks ours, and asks for a card without gRPC, because it rejects any other."""
     [adk] = [one for one in FRAMEWORKS if one.name == "google-adk-2"]
     python = environment(adk)
     echo = str(ROOT / "examples" / "echo_agent.py")
-    async with serving("serve", echo, *ANY_PORT, "--advertise", "JSONRPC,HTTP+JSON") as served:
+    async with serving("serve", echo, *ANY_PORT) as served:
         process = await asyncio.create_subprocess_exec(
             str(python),
             str(HERE / "agents" / "google_adk_client.py"),

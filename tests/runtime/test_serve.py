@@ -27,8 +27,7 @@ RPC = {
     "method": "SendMessage",
     "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
 }
-#: httpx with a version is a reader that gets no gRPC; see test_adk_cards
-HEADERS = {"A2A-Version": "1.0", "User-Agent": "reader"}
+HEADERS = {"A2A-Version": "1.0"}
 
 
 def listed(card: hub.AgentCard) -> list[tuple[str, str]]:

@@ -5,7 +5,8 @@ Rules:
    there are any.
 2. Of several gRPC entries, an SDK dials the first or the last (`GrpcAddress.entry`), and most cannot dial a
    URL.
-3. A reader that rejects a whole card gets the card that the server has for it, because some servers have one.
+3. For a reader that rejects a whole card, the advice is the card that the server gives for a query, if it has
+   one that this reader accepts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ _GRPC_FIX = (
     "write host:port for gRPC, without a scheme; in additionalInterfaces of 0.x first and last of the gRPC"
     " entries (serve and gateway: --grpc-urls both-in-0.x)"
 )
-_HTTP_FIX = "answer these readers with the interfaces of HTTP only, as `serve` and `gateway` do"
+#: the query for the card without gRPC, of servers that have one
+_HTTP_ONLY = "binding=JSONRPC&binding=HTTP%2BJSON"
+_HTTP_FIX = (
+    "publish a card with interfaces at its own origin only (serve and gateway: --advertise JSONRPC,HTTP+JSON)"
+)
 
 
 async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
@@ -45,11 +50,13 @@ async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
         names = ", ".join(one.name for one in unread)
         advice = "serve 0.3 too, if such clients call: a gateway does (`a2a-bridge gateway`)"
         yield Finding("SDKs of 0.3", True, f"cannot read a card of 1.0 only: {names}", advice)
-    rejecting = [one for one in known if one.quirks.http_cards and await _rejects(inspection, one)]
+    rejecting = [
+        one for one in known if one.quirks.http_cards and not _is_at_origin(tree, inspection.location)
+    ]
     if rejecting:
         names = ", ".join(one.name for one in rejecting)
         detail = f"reject the whole card, because not every interface is an HTTP URL of its origin: {names}"
-        yield Finding("SDKs of HTTP", True, detail, _HTTP_FIX)
+        yield Finding("SDKs of HTTP", True, detail, await _http_fix(inspection))
     if not undialled and not unread and not rejecting:
         yield Finding("SDKs", True, f"all {len(known)} known SDKs can read this card")
 
@@ -86,17 +93,28 @@ def _texts(rows: Any, member: str) -> list[str]:
     return [str(one["url"]) for one in grpc if one.get("url")]
 
 
-async def _rejects(inspection: Inspection, profile: Profile) -> bool:
-    """Whether a reader that wants HTTP URLs at the origin of the card rejects the one that it gets."""
+def _is_at_origin(tree: Any, location: str) -> bool:
+    """Whether every interface of a card of 1.0 is an HTTP URL at the origin of the card."""
+    rows = tree.get("supportedInterfaces") if isinstance(tree, Mapping) else None
+    urls = [one.get("url") for one in rows if isinstance(one, Mapping)] if isinstance(rows, list) else []
+    origin = place_of(location)
+    return all(
+        isinstance(url, str) and url.startswith(("http://", "https://")) and place_of(url) == origin
+        for url in urls
+    )
+
+
+async def _http_fix(inspection: Inspection) -> str:
+    """The advice for readers of HTTP: the query, if the server has a card for it that they accept."""
+    asked = f"{inspection.location}{'&' if '?' in inspection.location else '?'}{_HTTP_ONLY}"
     try:
         async with http_fetch(inspection.dial_options()) as fetch:
-            tree = loads((await fetch(inspection.location, profile.readers[0].example)).body)
+            tree = loads((await fetch(asked, {})).body)
     except (A2AError, JsonSyntaxError):
-        return False  # the card for everybody was read, and has its findings
-    origin = place_of(inspection.location)
-    rows = tree.get("supportedInterfaces") if isinstance(tree, dict) else None
-    for one in rows if isinstance(rows, list) else []:
-        url = one.get("url") if isinstance(one, dict) else None
-        if not isinstance(url, str) or not url.startswith(("http://", "https://")) or place_of(url) != origin:
-            return True
-    return False
+        return _HTTP_FIX
+    if not isinstance(tree, dict) or not tree.get("supportedInterfaces") or not _is_at_origin(tree, asked):
+        return _HTTP_FIX
+    return (
+        f"such a reader needs the card with the query ?{_HTTP_ONLY}; Google ADK sends it with"
+        " httpx_client=httpx.AsyncClient(params={'binding': ['JSONRPC', 'HTTP+JSON']})"
+    )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from a2a_bridge import agent, serve
+from a2a_bridge.ext import ServeOptions
 from tests.cli.check.test_broken_agents import findings, wrong
 from tests.peers.processes import AGENTS, Agent, peer_agents
 
@@ -43,5 +44,14 @@ async def test_our_own_agent() -> None:
         found = {one.name: one for one in await findings(f"http://{server.http}")}
     assert wrong(list(found.values())) == set(), [one for one in found.values() if not one.ok]
     assert "all 9 interfaces" in found["answers"].detail
-    assert "none of the" in found["SDKs"].detail
+    # The server has a card for readers that reject gRPC, and the advice is to ask for it.
+    assert "google-adk-2" in found["SDKs of HTTP"].detail
+    assert "?binding=JSONRPC&binding=HTTP%2BJSON" in found["SDKs of HTTP"].fix
+    assert [name for name, one in found.items() if one.fix] == ["SDKs of HTTP"]
+
+
+async def test_our_own_agent_without_grpc() -> None:
+    async with serve(echo, options=ServeOptions(advertise=("JSONRPC", "HTTP+JSON"))) as server:
+        found = {one.name: one for one in await findings(f"http://{server.http}")}
+    assert "can read this card" in found["SDKs"].detail
     assert not [one for one in found.values() if one.fix]

@@ -1,10 +1,11 @@
 """An ADK agent whose sub-agent is elsewhere. Arguments: the origin of that agent, the question; prints the
-answers.
+answers. It asks for a card without gRPC, which ADK rejects; ADK itself drops the query of the card's URL.
 """
 
 import asyncio
 import sys
 
+import httpx
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.runners import InMemoryRunner
 from google.genai import types
@@ -12,7 +13,9 @@ from google.genai import types
 
 async def main(origin: str, question: str) -> None:
     card = f"{origin}/.well-known/agent-card.json"
-    runner = InMemoryRunner(RemoteA2aAgent(name="elsewhere", agent_card=card), app_name="asking")
+    http = httpx.AsyncClient(params={"binding": ["JSONRPC", "HTTP+JSON"]})
+    agent = RemoteA2aAgent(name="elsewhere", agent_card=card, httpx_client=http)
+    runner = InMemoryRunner(agent, app_name="asking")
     session = await runner.session_service.create_session(app_name="asking", user_id="somebody")
     content = types.Content(role="user", parts=[types.Part(text=question)])
     async for event in runner.run_async(user_id="somebody", session_id=session.id, new_message=content):

@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import parse_qs, quote, unquote
 
-from a2a_bridge.bindings import HTTP_ONLY, Document, HostOptions, Receive, Render, Variant
+from a2a_bridge.bindings import Document, HostOptions, Receive, Render, Variant
 from a2a_bridge.cards.page import CSP
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.peers import READER_HEADER, reader
 from a2a_bridge_transports._http.exchange import (
     JSON,
     ClientLeftError,
@@ -242,7 +241,7 @@ class _Published:
     def __init__(self, document: Document, variant: Variant | None, cors: str) -> None:
         self._document = document
         self._variant = variant
-        self._vary: Headers = (("Vary", f"{VERSION}, {READER_HEADER}"),) if variant is not None else ()
+        self._vary: Headers = (("Vary", VERSION),) if variant is not None else ()
         self._cors: Headers = (
             (
                 ("Access-Control-Allow-Origin", cors),
@@ -261,11 +260,8 @@ class _Published:
         try:
             version = read_version(request.headers, "")
             if self._variant is not None and (request.query or version):
-                query = request.query
-                if not query and reader(request.headers).quirks.http_cards:
-                    query = HTTP_ONLY
-                body = self._variant(base_url, query, version)
-                key = f"{base_url}?{query}#{version}"
+                body = self._variant(base_url, request.query, version)
+                key = f"{base_url}?{request.query}#{version}"
             else:
                 body = self._document(base_url)
                 key = base_url
