@@ -181,6 +181,8 @@ class DialOptions:
     silence_timeout: float = 0
     #: service parameters of every call, such as credentials; lower-case names
     parameters: Mapping[str, str] = field(default_factory=dict)
+    #: members of the query of each call's URL over HTTP, which are credentials, too
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: names of parameters that travel on from the caller to the agent
     forward: frozenset[str] = IMPERSONAL | {"authorization"}
     #: largest response or event
@@ -197,9 +199,9 @@ class DialOptions:
     #: whether files go to agents of 0.x as base64 text over gRPC and HTTP+JSON. None: as the profile says,
     #: base64 text for an unknown agent; files that arrived in one form keep it
     base64_files: bool | None = None
-    #: URL that the operator named, from which the card came. Interfaces at other hosts get no `parameters`,
-    #: only IMPERSONAL of `forward`, and may be rejected (see gateway.destinations). Empty: the interfaces
-    #: were named
+    #: URL that the operator named, from which the card came. Interfaces at other hosts get no `parameters`
+    #: and no `query`, only IMPERSONAL of `forward`, and may be rejected (see gateway.destinations). Empty:
+    #: the interfaces were named
     named: str = ""
     #: further origins (URLs or `host:port`) that get all parameters
     credentials_for: frozenset[str] = frozenset()

@@ -147,10 +147,11 @@ def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
 
 
 def with_user_url(target: Target, options: DialOptions) -> DialOptions:
-    """The options with the URL that the user named; a card file and an agent in code name their interfaces
-    themselves.
+    """The options with the address that the user named; a card file and an agent in code name their
+    interfaces themselves.
     """
-    return replace(options, named=target.place) if target.sort is TargetKind.URL else options
+    named = target.sort in (TargetKind.URL, TargetKind.GRPC)
+    return replace(options, named=target.place) if named else options
 
 
 @asynccontextmanager

@@ -3,9 +3,9 @@ answer.
 
 The content of a card is not trusted. Rules:
 1. The operator has named the host of the given URL, at any port, and the origins in `credentials_for`. Named
-   hosts may be dialled, and get the parameters of the options (`-H`); if the given URL is https, over TLS
-   only.
-2. Other hosts get no parameters of the options. They are not dialled if they are link-local or a metadata
+   hosts may be dialled, and get the parameters (`-H`) and the query of the options; if the given URL is
+   https, over TLS only.
+2. Other hosts get neither. They are not dialled if they are link-local or a metadata
    service; if they are this machine and the named host is not; or if they are in a private network and the
    named host is public. All addresses of a host count. They are checked again for each connection.
 3. An interface that is rejected or does not answer is replaced by the named host: same path, or the named
@@ -125,6 +125,8 @@ def move_to(candidate: Candidate, named: str) -> Candidate | None:
     here, family = place_of(url), _family(candidate)
     if base is None or family not in ("http", "grpc"):
         return None
+    if family == "http" and not _is_http(named):
+        return None
     if family == "grpc":
         if here is None or here.is_at(base):
             return None
@@ -145,6 +147,11 @@ def move_to(candidate: Candidate, named: str) -> Candidate | None:
     return Candidate(interface, candidate.dialect, grpc_tls=candidate.grpc_tls)
 
 
+def _is_http(named: str) -> bool:
+    """Whether what was named is a URL of HTTP, and no address of gRPC."""
+    return named.partition("://")[0].lower() in ("http", "https")
+
+
 class Destinations:
     """Checks the interfaces of a card.
 
@@ -161,6 +168,8 @@ class Destinations:
         self._lookup = lookup or _system
         self._probe = probe or self._connect
         self._named = place_of(options.named) if options.named else None
+        if self._named is not None and options.grpc_tls is not None and not _is_http(options.named):
+            self._named = replace(self._named, secure=options.grpc_tls)
         #: the reach of the named host, resolved on first use
         self._agent_reach: Reach | None = None
         self._origins = [_origin(text) for text in options.credentials_for]

@@ -49,12 +49,19 @@ def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextMana
     options.
     """
     binding = find(candidate.interface.protocol_binding)
+    opening = binding.dial(candidate.interface, candidate.dialect, options_for(candidate, options))
+    return _wrap(opening, options.middleware) if options.middleware else opening
+
+
+def options_for(candidate: Candidate, options: DialOptions) -> DialOptions:
+    """The options that count for a candidate: one whose host the operator has not named gets no credentials,
+    wherever in a request they stand.
+    """
     if not candidate.credentials:
-        options = replace(options, parameters={}, forward=options.forward & IMPERSONAL)
+        options = replace(options, parameters={}, query={}, forward=options.forward & IMPERSONAL)
     if candidate.resolve is not None:
         options = replace(options, resolve=candidate.resolve)
-    opening = binding.dial(candidate.interface, candidate.dialect, candidate.dial_options(options))
-    return _wrap(opening, options.middleware) if options.middleware else opening
+    return candidate.dial_options(options)
 
 
 @asynccontextmanager

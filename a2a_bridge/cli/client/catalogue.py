@@ -2,6 +2,9 @@
 
 A catalog (ai-catalog.io, 1.0) lists agents with the URLs of their cards. An entry is named by its identifier,
 by the last part of that, or by its display name. A catalog with one agent needs no name.
+
+The user has named the host of the catalog, and not those of its entries: an entry gets what an interface of a
+card at its address would get (`gateway/destinations.py`).
 """
 
 from __future__ import annotations
@@ -11,9 +14,13 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from a2a_bridge.bindings import DialOptions, http_fetch
+from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.read import CardError
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.codec import JsonSyntaxError, loads
+from a2a_bridge.dialects import V1_0
+from a2a_bridge.gateway.destinations import Destinations
+from a2a_bridge.gateway.upstream import options_for
 
 PATH = "/.well-known/ai-catalog.json"
 _CARD = "application/a2a-agent-card+json"
@@ -27,8 +34,10 @@ def is_entry(target: Target) -> bool:
     return bool(parts.fragment) or parts.path.endswith("/ai-catalog.json")
 
 
-async def resolve_entry(target: Target, options: DialOptions) -> Target:
-    """The card that an entry names. Raises CardError, and the errors of a fetch."""
+async def resolve_entry(target: Target, options: DialOptions) -> tuple[Target, DialOptions]:
+    """The card that an entry names, and the options to read it with. Raises CardError, and the errors of a
+    fetch.
+    """
     place, fragment = urldefrag(target.place)
     if urlsplit(place).path in ("", "/"):
         place = urljoin(place, PATH)
@@ -50,7 +59,15 @@ async def resolve_entry(target: Target, options: DialOptions) -> Target:
         known = ", ".join(str(one.get("displayName") or one.get("identifier")) for one in agents)
         text = f"the catalog at {place} has {len(found)} agents named {wanted!r}; it has: {known or 'none'}"
         raise CardError(text, absent=True)
-    return Target(TargetKind.URL, urljoin(place, found[0]["url"]))
+    try:
+        url = urljoin(place, found[0]["url"])
+    except ValueError as error:
+        raise CardError(f"the catalog at {place} names no URL of a card: {error}") from None
+    asked = Candidate(interface("JSONRPC", url), V1_0)
+    (vetted,) = await Destinations(options).check([asked])
+    if vetted.rejection:
+        raise CardError(f"the catalog leads to {url}, {vetted.rejection}; name that URL yourself")
+    return Target(TargetKind.URL, url), options_for(vetted.candidate, options)
 
 
 def _names(entry: Any) -> Iterator[str]:

@@ -137,16 +137,14 @@ async def _compare(
         if not candidates:
             text = f"the card offers no {' or '.join(wanted)}"
             raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
-        given = with_stored_token(given, found, candidates[0].interface.url)
-        places, dialling = with_credentials(card, [one.interface for one in candidates], found, given)
+        given = with_stored_token(given, found, candidates)
+        dialling = with_credentials(card, found, given)
         extensions = extensions_of(card, flags)
         ends = []
         for asked in calls:
             if recorder is not None:
                 recorder.call(_HOP, Call(*asked, CallContext()))
-            answers = []
-            for one, place in zip(candidates, places, strict=True):
-                answers.append(await _ask(card, one, place, dialling, asked, extensions, recorder))
+            answers = [await _ask(card, one, dialling, asked, extensions, recorder) for one in candidates]
             ends.append(_show(answers, flags.output))
     return max(ends)
 
@@ -154,7 +152,6 @@ async def _compare(
 async def _ask(
     card: hub.AgentCard,
     one: Candidate,
-    interface: hub.AgentInterface,
     options: DialOptions,
     asked: Asked,
     extensions: tuple[str, ...],
@@ -166,7 +163,7 @@ async def _ask(
     if recorder is not None:
         observe = recorder.observer(_HOP, options.parameters.keys(), cell=_cell(one.interface))
         options = add_observer(options, observe)
-    source = rewrite(card, [interface])
+    source = rewrite(card, [one.interface])
     async with runtime.connect(source, options=one.dial_options(options)) as peer:
         started = time.monotonic()
         try:

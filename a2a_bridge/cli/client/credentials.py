@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.parse import urlencode, urlsplit
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -27,13 +26,6 @@ class Placed:
     query: dict[str, str] = field(default_factory=dict)
     #: the credentials that no scheme takes
     unused: list[str] = field(default_factory=list)
-
-    def url(self, url: str) -> str:
-        """A URL with the members of the query."""
-        if not self.query or not url.startswith(("http://", "https://")):
-            return url
-        joint = "&" if urlsplit(url).query else "?"
-        return url + joint + urlencode(self.query)
 
 
 def takes_bearer(scheme: hub.SecurityScheme) -> bool:

@@ -28,6 +28,8 @@ from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res, Streaming
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
+from a2a_bridge.gateway.destinations import Destinations
+from a2a_bridge.gateway.upstream import options_for
 from a2a_bridge.masking import HIDDEN, SECRET
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -66,7 +68,11 @@ class Request:
 
 
 async def request_of_call(call: Call[Any, Any], candidate: Candidate, options: DialOptions) -> Request:
-    """The request that a call would be. Raises typer.BadParameter for one that cannot be shown."""
+    """The request that a call would be, with the credentials that this interface gets. Raises
+    typer.BadParameter for one that cannot be shown.
+    """
+    (vetted,) = await Destinations(options).check([candidate])
+    options = options_for(vetted.candidate, options)
     binding = candidate.interface.protocol_binding
     if binding == "GRPC":
         if candidate.dialect is not V1_0:

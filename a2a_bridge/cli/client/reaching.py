@@ -32,7 +32,14 @@ from a2a_bridge.cli.client.equivalents import CapturedCallError, Capturing, form
 from a2a_bridge.cli.client.flags import ClientFlags, EquivalentKind
 from a2a_bridge.cli.client.records import HOP, Recorded, add_observer, record_to
 from a2a_bridge.cli.client.reference import reference
-from a2a_bridge.cli.connect import dial_options, grpc_interface, open_target, version_of, with_user_url
+from a2a_bridge.cli.connect import (
+    dial_options,
+    found_at,
+    grpc_interface,
+    open_target,
+    version_of,
+    with_user_url,
+)
 from a2a_bridge.cli.environment import Environment, warn_of_readable_secrets
 from a2a_bridge.cli.error_codes import Failure
 from a2a_bridge.cli.frames import show
@@ -46,6 +53,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import rewrite
+from a2a_bridge.gateway.destinations import place_of
 from a2a_bridge.masking import HIDDEN
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
@@ -252,9 +260,9 @@ async def reach(
             return
         card, options = await stack.enter_async_context(found_card(flags, target, options, wanted, version))
         candidates = choose_interfaces(card, wanted, version)
-        given = with_stored_token(given, options, candidates[0].interface.url)
-        interfaces, options = with_credentials(card, [one.interface for one in candidates], options, given)
-        source = rewrite(card, interfaces)
+        given = with_stored_token(given, options, candidates)
+        options = with_credentials(card, options, given)
+        source = rewrite(card, [one.interface for one in candidates])
         recorder = stack.enter_context(record_to(flags.record))
         if recorder is not None:
             options = add_observer(options, recorder.observer(HOP, options.parameters.keys()))
@@ -264,7 +272,7 @@ async def reach(
         peer.card = card
         if recorder is not None:
             peer.service = Recorded(peer.service, recorder)
-        first = replace(candidates[0], interface=interfaces[0])
+        first = candidates[0]
         if flags.insecure and first.interface.protocol_binding == "GRPC":
             print_message(
                 "note: gRPC verifies certificates all the same; --cacert names an authority", "yellow"
@@ -295,7 +303,10 @@ async def open_reference(
 ) -> AsyncIterator[tuple[hub.AgentCard, DialOptions]]:
     """The card of a reference, and the options to dial its interfaces with."""
     if is_entry(target):
-        target = await resolve_entry(target, options)
+        options = with_user_url(target, options)
+        card, found = await found_at(*await resolve_entry(target, options))
+        yield card, replace(options, peer=found.peer)
+        return
     async with open_target(target, options) as (card, dialling):
         yield card, with_user_url(target, dialling)
 
@@ -324,11 +335,9 @@ def _is_current(version: str) -> bool:
     return int(version.partition(".")[0]) >= 1
 
 
-def with_credentials(
-    card: hub.AgentCard, interfaces: Sequence[hub.AgentInterface], options: DialOptions, given: Credentials
-) -> tuple[list[hub.AgentInterface], DialOptions]:
-    """The interfaces and options with credentials where the card wants them. Raises UNAUTHENTICATED if it
-    asks for some and none were given.
+def with_credentials(card: hub.AgentCard, options: DialOptions, given: Credentials) -> DialOptions:
+    """The options with credentials where the card wants them; says so if it asks for some and none were
+    given.
     """
     if not (given.bearer or given.api_key or options.parameters or options.tls) and (
         asks := list_required(card)
@@ -342,14 +351,9 @@ def with_credentials(
     secret = {*options.parameters, *placed.parameters}
     if options.frame_observer is not None:
         options = replace(options, frame_observer=partial(show, secret=secret))
-    made = []
-    for one in interfaces:
-        copy = hub.AgentInterface()
-        copy.CopyFrom(one)
-        copy.url = placed.url(one.url)
-        made.append(copy)
     # A flag of the user outweighs what is made of the credentials.
-    return made, replace(options, parameters={**placed.parameters, **options.parameters})
+    parameters = {**placed.parameters, **options.parameters}
+    return replace(options, parameters=parameters, query=placed.query)
 
 
 def extensions_of(card: hub.AgentCard, flags: ClientFlags) -> tuple[str, ...]:
@@ -362,12 +366,15 @@ def extensions_of(card: hub.AgentCard, flags: ClientFlags) -> tuple[str, ...]:
     return declared
 
 
-def with_stored_token(given: Credentials, options: DialOptions, url: str) -> Credentials:
+def with_stored_token(
+    given: Credentials, options: DialOptions, candidates: Sequence[Candidate]
+) -> Credentials:
     """The credentials with the token of `auth login` for an agent, if the user gives none."""
     if given.bearer or "authorization" in options.parameters:
         return given
+    urls = [one.interface.url for one in candidates]
     try:
-        token = token_store.load(token_store.origin_of(options.named or url))
+        token = token_store.load(token_store.origin_of(options.named or urls[0]))
     except (OSError, ValueError) as error:
         print_message(f"warning: the tokens of `auth login` cannot be read: {error}", "yellow")
         return given
@@ -376,6 +383,12 @@ def with_stored_token(given: Credentials, options: DialOptions, url: str) -> Cre
     if not token.is_fresh:
         print_message(
             "note: the token of `auth login` has expired; a2a-bridge auth login gets another", "yellow"
+        )
+        return given
+    if not options.named and len({place and place.host for place in map(place_of, urls)}) > 1:
+        # The card is a file, so that each of its interfaces counts as named.
+        print_message(
+            "warning: the token of `auth login` is not sent: the card names several hosts", "yellow"
         )
         return given
     return replace(given, bearer=token.access_token)

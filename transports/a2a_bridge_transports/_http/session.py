@@ -20,6 +20,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn
+from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -75,6 +76,15 @@ def url_of(address: str, tls: Any) -> str:
     elif tls is False:
         scheme = "http"
     return f"{scheme.lower()}://{rest}"
+
+
+def call_url(address: str, options: DialOptions) -> str:
+    """The URL of the calls of an interface, with the members of the query that the options add."""
+    url = url_of(address, options.tls)
+    if not options.query:
+        return url
+    url = url.partition("#")[0]
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(options.query)}"
 
 
 @asynccontextmanager

@@ -26,11 +26,11 @@ from a2a_bridge_transports._http.parameters import begins_with_gap
 from a2a_bridge_transports._http.session import (
     Exchanger,
     build_resolver,
+    call_url,
     open_exchanger,
     parse_url,
     redirect_error,
     text_of,
-    url_of,
     with_origin,
     with_patience,
 )
@@ -49,7 +49,7 @@ class HttpJsonClient(ClientSide):
     ) -> None:
         super().__init__(HTTP_JSON, interface, dialect, options, exchanger)
         self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
-        base, _, self._query = url_of(interface.url, options.tls).partition("?")
+        base, _, self._query = call_url(interface.url, options).partition("?")
         self._base = base.rstrip("/")
         parse_url(self._base)  # rejects an invalid URL here, before any call
         # An agent that supports the verb for another method only may read the path as a task's id.

@@ -26,11 +26,11 @@ from a2a_bridge_transports._http.parameters import begins_with_gap
 from a2a_bridge_transports._http.session import (
     Exchanger,
     build_resolver,
+    call_url,
     open_exchanger,
     parse_url,
     redirect_error,
     text_of,
-    url_of,
     with_origin,
     with_patience,
 )
@@ -44,7 +44,7 @@ class JsonRpcClient(ClientSide):
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions, exchanger: Exchanger
     ) -> None:
         super().__init__(JSONRPC, interface, dialect, options, exchanger)
-        self._url = parse_url(url_of(interface.url, options.tls))
+        self._url = parse_url(call_url(interface.url, options))
         self._ids = itertools.count(1)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
