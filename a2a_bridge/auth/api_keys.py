@@ -211,7 +211,7 @@ class ApiKeys:
 
     async def identify(self, presented: Presented) -> Principal | None:
         """The principal of the key; None without a key. Raises UNAUTHENTICATED for any other key."""
-        text = presented.parameters.get(self._parameter)
+        text = presented.credential(self._parameter, (self.challenge,))
         if text is None:
             return None
         key_id, _, secret = text.partition(".")

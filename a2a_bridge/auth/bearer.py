@@ -27,7 +27,7 @@ from cachetools import LRUCache
 
 from a2a_bridge.auth.key_set import KeySetSource
 from a2a_bridge.core.authentication import Presented, UnauthenticatedError
-from a2a_bridge.core.call import Principal, entries_of
+from a2a_bridge.core.call import Principal
 from a2a_bridge.core.extras import load
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.signing.keys import ALGORITHMS, suits
@@ -68,6 +68,7 @@ class BearerTokens:
     scheme_name = "bearer"
     parameters = frozenset({"authorization"})
     challenge = 'Bearer realm="a2a"'
+    _INVALID = (f'{challenge}, error="invalid_token"',)
 
     def __init__(
         self,
@@ -121,14 +122,14 @@ class BearerTokens:
         """The principal of the token; None without one. Raises UNAUTHENTICATED for any other token,
         UNAVAILABLE while no keys are known.
         """
-        header = presented.parameters.get("authorization")
+        header = presented.credential("authorization", self._INVALID)
         if header is None:
             return None
         scheme, _, token = header.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             return None
-        if len(entries_of(header)) > 1 or len(token) > _LONGEST or not token.isascii():
+        if len(token) > _LONGEST or not token.isascii():
             raise self._rejection("not one token")
         self._keys.refresh()
         # The digest of it, so that a dump of the memory has no tokens.
@@ -192,9 +193,7 @@ class BearerTokens:
 
     def _rejection(self, reason: str) -> UnauthenticatedError:
         _log.debug("a token was rejected: %s", reason)
-        return UnauthenticatedError(
-            "The bearer token is not valid", (f'{self.challenge}, error="invalid_token"',)
-        )
+        return UnauthenticatedError("The bearer token is not valid", self._INVALID)
 
 
 def _thumbprint(presented: Presented) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from a2a_bridge.core.authentication import Presented, UnauthenticatedError
-from a2a_bridge.core.call import Principal, entries_of
+from a2a_bridge.core.call import Principal
 from a2a_bridge.core.trust import Trust
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -36,12 +36,13 @@ class ProxyHeader:
         """The principal that the proxy names; None without the header. Raises UNAUTHENTICATED for a header
         of another peer, or with several names.
         """
-        name = presented.parameters.get(self._header)
+        name = presented.credential(self._header)
         if name is None:
             return None
         if presented.peer not in self._trust:
             raise UnauthenticatedError("The header that names the caller comes from no trusted proxy")
         name = name.strip()
-        if not name or len(name) > _LONGEST or len(entries_of(name)) > 1 or not name.isprintable():
+        # A server in between may have joined several headers by commas (RFC 9110, 5.3).
+        if not name or len(name) > _LONGEST or "," in name or not name.isprintable():
             raise UnauthenticatedError("The header of the proxy does not name one caller")
         return Principal(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from a2a_bridge.core.call import Principal
+from a2a_bridge.core.call import Principal, entries_of
 from a2a_bridge.core.errors import A2AError, Reason
 
 
@@ -24,6 +24,17 @@ class Presented:
     peer: str = ""
     #: reads the client certificate (DER) that the listener has verified; None for a connection without one
     certificate: Callable[[], bytes | None] | None = None
+
+    def credential(self, name: str, challenges: tuple[str, ...] = ()) -> str | None:
+        """The value of a parameter that proves who the caller is; None without the parameter.
+
+        name: in lower case. Raises UNAUTHENTICATED with `challenges` for several values: a proxy that adds a
+        header instead of replacing it would let callers choose a part of it.
+        """
+        value = self.parameters.get(name)
+        if value is not None and len(entries_of(value)) > 1:
+            raise UnauthenticatedError("A header that identifies the caller has several values", challenges)
+        return value
 
 
 #: identifies the caller of a request. Raises UNAUTHENTICATED (`UnauthenticatedError`), or UNAVAILABLE while

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.bindings import IMPERSONAL
-from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.call import CallContext, entries_of
 from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.scope import Scope, ScopeOf, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -127,11 +127,23 @@ def scopes_by(forward: Iterable[str]) -> ScopeOf:
 
 def _credentials(names: Iterable[str], parameters: Mapping[str, str]) -> str:
     """What a caller sends that may identify it; empty for nothing."""
-    given = [(name, value) for name in names if (value := parameters.get(name))]
+    given = given_entries((name for name in names if parameters.get(name)), parameters)
     if [name for name, _ in given] == [_AUTHORIZATION]:
         return given[0][1]
     # With their names: the same text in another header is another caller.
-    return repr([(name, str(value)) for name, value in given]) if given else ""
+    return repr(given) if given else ""
+
+
+def given_entries(names: Iterable[str], parameters: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The entries of the named parameters. Two entries differ from one with their joined text: an agent may
+    read only the first.
+    """
+    return [
+        (name, entry)
+        for name in names
+        if (value := parameters.get(name)) is not None
+        for entry in entries_of(value)
+    ]
 
 
 #: for a gateway that forwards nothing else

@@ -52,7 +52,7 @@ from a2a_bridge.dialects.annotation import (
     synthesise,
     synthetic_kind,
 )
-from a2a_bridge.gateway.index import visible_to
+from a2a_bridge.gateway.index import given_entries, visible_to
 from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions, unmark
 from a2a_bridge.gateway.stream_reader import ended_early_error, must_go_on
 from a2a_bridge.gateway.stream_registry import Beginning, Key, Stream, StreamRegistry
@@ -429,13 +429,10 @@ class StreamSharing:
     def _scope_of(self, call: Call[Any, Any]) -> Scope:
         context = call.context
         scope = visible_to(call.request, context)
-        given = [
-            (name, value)
-            for name in self._personal
-            # Without a principal, the scope is made of the authorization already.
-            if (name != "authorization" or context.principal is not None)
-            and (value := context.parameters.get(name)) is not None
-        ]
+        # Without a principal, the scope is made of the authorization already.
+        is_known = context.principal is not None
+        names = [name for name in self._personal if is_known or name != "authorization"]
+        given = given_entries(names, context.parameters)
         if not given:
             return scope
         digest = hashlib.blake2b(repr(given).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
