@@ -6,10 +6,15 @@ Rules:
    are there; other members with their default value are left out, and null counts as absent. Members that
    1.0 does not know stay as they are.
 3. Signers differ, so there are several texts of one card: the whole card; its members of 1.0 alone, which is
-   what a reader of the protobuf message sees; and of these the ones with content, as the SDKs for Python and
-   JavaScript write them, without empty strings, lists and objects at any depth.
-4. Only members of 0.x may be outside of a text: those that a card for readers of several versions has beside
-   those of 1.0. Whoever accepts a signature must not read what it does not cover.
+   what a reader of the protobuf message sees; and of these the ones with content, without empty strings,
+   lists and objects at any depth. The last text is not that of the specification. The SDKs for Python and
+   JavaScript make it and accept no other one, so without it their users cannot verify a card with any empty
+   member, such as the scopes of an API key.
+4. Some empty members have a meaning, and the last text does not cover it: without the requirement
+   `{"schemes": {"key": {"list": []}}}` a client sends no key. `lost` finds them. If a card has any, the
+   signature over this text is marked (`SPARSE`), and counts for no verifier that knows the other texts.
+5. Only members of 0.x may be outside of a text: those that a card for readers of several versions has beside
+   those of 1.0. A reader that accepts a signature must not read content outside of the signed text.
 """
 
 from __future__ import annotations
@@ -26,6 +31,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 _Keeps = Callable[[MessagePlan, str, str], bool]
 
 SIGNATURES = "signatures"
+#: the member of a protected header that marks a signature over less than the card says (rule 4)
+SPARSE = "urn:a2a-bridge:sparse-card:v1"
 #: the member without which there are no members of 1.0 to speak of
 INTERFACES = "supportedInterfaces"
 
@@ -53,6 +60,9 @@ _OLDER = {
         "type",
     },
 }
+
+#: a card has no members of other kinds with a default
+_DEFAULTS: dict[FieldKind, Json] = {FieldKind.STRING: "", FieldKind.BOOL: False}
 
 
 def canonical(tree: Json) -> bytes:
@@ -88,6 +98,13 @@ def keep_filled(card: JsonObject) -> JsonObject:
     return made if type(made) is dict else {}
 
 
+def lost(card: JsonObject) -> list[str]:
+    """The paths of empty members of 1.0 that `keep_filled` leaves out although they have a meaning."""
+    found: list[str] = []
+    _note_lost(keep_known(card), plan_of(hub.AgentCard), "", found)
+    return found
+
+
 def foreign(card: JsonObject) -> list[str]:
     """The paths of members that are neither of 1.0 nor of 0.x."""
     found: list[str] = []
@@ -114,9 +131,17 @@ def _shape(tree: JsonObject, plan: MessagePlan, keeps: _Keeps, path: str = "") -
         if value is None and not field.takes_null:
             continue
         shaped = _value(value, field, keeps, here)
-        if shaped or field.required or field.presence:
+        if field.required or field.presence or not _is_default(shaped, field):
             made[name] = shaped
     return made
+
+
+def _is_default(value: Json, field: FieldPlan) -> bool:
+    """Whether a member says the same as its absence. An empty value of another type does not: a reader may
+    leave out the object around it.
+    """
+    default: Json = {} if field.map_value is not None else [] if field.repeated else _DEFAULTS.get(field.kind)
+    return type(value) is type(default) and value == default
 
 
 def _value(value: Json, field: FieldPlan, keeps: _Keeps, path: str) -> Json:
@@ -134,6 +159,31 @@ def _one(value: Json, field: FieldPlan, keeps: _Keeps, path: str) -> Json:
     if field.kind is FieldKind.MESSAGE and field.message is not None and type(value) is dict:
         return _shape(value, field.message, keeps, path)
     return value
+
+
+def _note_lost(tree: JsonObject, plan: MessagePlan, path: str, found: list[str]) -> None:
+    """A singular member is the same without it when it is empty, unless it is one of a oneof. An item of a
+    list, an entry of a map and free JSON are not.
+    """
+    fields = {one.json_name: one for one in plan.fields}
+    for name, value in tree.items():
+        field, here = fields[name], f"{path}.{name}" if path else name
+        inner = field.map_value or field
+        items: dict[str, Json] = {here: value}
+        counts = bool(field.oneof)
+        if field.map_value is not None and type(value) is dict:
+            items, counts = {f"{here}.{key}": item for key, item in value.items()}, True
+        elif field.repeated and type(value) is list:
+            items, counts = {f"{here}[{index}]": item for index, item in enumerate(value)}, True
+        for at, item in items.items():
+            left = _fill(item)
+            if inner.kind is FieldKind.MESSAGE and inner.message is not None and type(item) is dict:
+                if left is None and counts:
+                    found.append(at)
+                else:
+                    _note_lost(item, inner.message, at, found)
+            elif left != item and (counts or item):
+                found.append(at)
 
 
 def _fill(value: Json) -> Json:

@@ -4,7 +4,8 @@ Rules:
 1. What is signed is the document as it is sent, so a card for readers of several versions is signed with the
    members of all of them.
 2. Readers that parse it into the message of 1.0 see less, and SDKs leave out what is empty. So there is one
-   signature for each of these texts that differs: a verifier needs one that it can reproduce.
+   signature for each of these texts that differs: a verifier needs one that it can reproduce. The signature
+   over a text that says less than the card is marked (see `canonical`).
 3. Signatures of others are replaced: they cover other addresses.
 4. Several keys are a rotation: the first signs, all are published.
 """
@@ -17,7 +18,16 @@ from typing import Any, cast
 
 from a2a_bridge.codec import JsonObject, dumps, loads
 from a2a_bridge.core.extras import load
-from a2a_bridge.signing.canonical import INTERFACES, SIGNATURES, canonical, keep_filled, keep_known, whole
+from a2a_bridge.signing.canonical import (
+    INTERFACES,
+    SIGNATURES,
+    SPARSE,
+    canonical,
+    keep_filled,
+    keep_known,
+    lost,
+    whole,
+)
 from a2a_bridge.signing.keys import SigningKey, key_set, signing_key
 
 
@@ -45,16 +55,21 @@ class CardSigner:
         forms = [whole(card)]
         if INTERFACES in card:
             forms += [keep_known(card), keep_filled(card)]
-        texts = dict.fromkeys(map(canonical, forms))
-        return dumps({**card, SIGNATURES: [self._signature(text) for text in texts]})
+        texts = dict.fromkeys(map(canonical, forms), False)
+        if len(texts) > 1 and lost(card):
+            texts[canonical(forms[-1])] = True
+        rows = [self._signature(text, is_sparse=is_sparse) for text, is_sparse in texts.items()]
+        return dumps({**card, SIGNATURES: rows})
 
     def jwks(self) -> bytes:
         """The JSON Web Key Set for verification."""
         return key_set(self._keys)
 
-    def _signature(self, text: bytes) -> JsonObject:
+    def _signature(self, text: bytes, *, is_sparse: bool) -> JsonObject:
         first = self._keys[0]
-        header = {"alg": first.algorithm, "kid": first.kid, "typ": "JOSE"}
+        header: JsonObject = {"alg": first.algorithm, "kid": first.kid, "typ": "JOSE"}
+        if is_sparse:
+            header[SPARSE] = True
         if self._jku:
             header["jku"] = self._jku
         protected = _encode(dumps(header))

@@ -11,7 +11,8 @@ Rules:
 4. A header with `crit` is rejected, because no extension is understood, as is one with `b64`.
 5. A key with a member `exp` (seconds since the epoch) counts until then.
 6. One valid signature is enough. The result is the part of the document that it covers, and only that may be
-   read. Members outside of it are rejected unless they are those of 0.x beside 1.0 (see `canonical`).
+   read. Members outside of it are rejected unless they are those of 0.x beside 1.0, or empty ones without a
+   meaning (see `canonical`). A signature that is marked as one over less than the card says does not count.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ import binascii
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from a2a_bridge.codec import JsonObject, dumps
 from a2a_bridge.core.extras import load
 from a2a_bridge.signing.canonical import (
     INTERFACES,
     SIGNATURES,
+    SPARSE,
     canonical,
     foreign,
     keep_filled,
     keep_known,
+    lost,
     remove_signatures,
     whole,
 )
@@ -78,6 +81,20 @@ class VerifiedCard:
     algorithm: str
 
 
+#: the members of a card that a text does not cover, and that must not be there
+_Outside = Callable[[JsonObject], list[str]]
+
+
+class _Form(NamedTuple):
+    """One text that may have been signed."""
+
+    #: in base64url
+    payload: bytes
+    #: the part of the card that the text covers
+    covered: JsonObject
+    outside: _Outside
+
+
 class ReceivedCard:
     """A card as JSON, and its signatures. Raises UnverifiedCardError for a document that is no card, or one
     that two readers may read differently.
@@ -121,20 +138,30 @@ class ReceivedCard:
             return VerifiedCard(dumps(document), document == self._card, one.kid, one.algorithm)
         raise UnverifiedCardError("; ".join(dict.fromkeys(problems)))
 
-    def _forms(self) -> list[tuple[bytes, JsonObject]]:
-        """The texts that may have been signed, each with the part of the card that it covers."""
+    def _forms(self) -> list[_Form]:
+        """The texts that may have been signed, without repetitions."""
         card = self._card
+        trees: list[tuple[JsonObject, JsonObject, _Outside]] = [
+            (remove_signatures(card), card, _nothing),
+            (whole(card), card, _nothing),
+        ]
+        if INTERFACES in card:
+            more = {SIGNATURES: card[SIGNATURES]}
+            known, filled = keep_known(card), keep_filled(card)
+            trees.append((known, {**known, **more}, foreign))
+            trees.append((filled, {**filled, **more}, lambda card: [*foreign(card), *lost(card)]))
+        made: list[_Form] = []
         try:
-            all_of_it = [(canonical(remove_signatures(card)), card), (canonical(whole(card)), card)]
-            if INTERFACES not in card:
-                return all_of_it
-            parts = [keep_known(card), keep_filled(card)]
-            return [*all_of_it, *((canonical(one), {**one, SIGNATURES: card[SIGNATURES]}) for one in parts)]
+            for index, (tree, covered, outside) in enumerate(trees):
+                if not any(tree == one for one, _, _ in trees[:index]):
+                    payload = base64.urlsafe_b64encode(canonical(tree)).rstrip(b"=")
+                    made.append(_Form(payload, covered, outside))
         except (ValueError, RecursionError) as error:
             _reject(f"it has no canonical form: {error}")
+        return made
 
     def _document(
-        self, one: Signature, keys: Sequence[Any], forms: Sequence[tuple[bytes, JsonObject]], now: float
+        self, one: Signature, keys: Sequence[Any], forms: Sequence[_Form], now: float
     ) -> JsonObject:
         """The part of the card that a signature covers. Raises UnverifiedCardError."""
         if not keys:
@@ -147,17 +174,16 @@ class ReceivedCard:
             _reject(f"the key {one.kid[:64]!r} has expired")
         model: Any = load("joserfc.jws", "signing").JWSRegistry.algorithms[one.algorithm]
         for key in valid:
-            for text, covered in forms:
-                payload = base64.urlsafe_b64encode(text).rstrip(b"=")
-                if model.verify(one.protected.encode() + b"." + payload, one.signature, key):
-                    return self._check(covered)
+            for form in forms:
+                if model.verify(one.protected.encode() + b"." + form.payload, one.signature, key):
+                    if outside := form.outside(self._card):
+                        _reject(f"the signature does not cover {', '.join(outside[:5])[:200]}")
+                    return form.covered
         raise UnverifiedCardError(f"the signature by {one.kid[:64]!r} is not one of this card")
 
-    def _check(self, covered: JsonObject) -> JsonObject:
-        outside = [] if covered is self._card else foreign(self._card)
-        if outside:
-            _reject(f"the signature does not cover {', '.join(outside[:5])[:200]}")
-        return covered
+
+def _nothing(_card: JsonObject) -> list[str]:
+    return []
 
 
 def _signature(row: Any) -> Signature:
@@ -171,6 +197,8 @@ def _signature(row: Any) -> Signature:
     for name in _UNDERSTOOD_NOT:
         if name in header or name in beside:
             _reject(f"a header has `{name}`, which is not understood")
+    if SPARSE in header:
+        _reject("a signature is only for readers that leave out empty members")
     if header.keys() & beside.keys():
         _reject("a header has a member both protected and not")
     algorithm, kid, jku = header.get("alg"), header.get("kid"), header.get("jku", "")

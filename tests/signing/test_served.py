@@ -64,6 +64,15 @@ async def secured(text: str) -> str:
     return text
 
 
+KEY = hub.SecurityScheme(api_key_security_scheme=hub.APIKeySecurityScheme(location="header", name="X-Key"))
+
+
+@agent(security={"key": KEY})
+async def keyed(text: str) -> str:
+    """Wants a key."""
+    return text
+
+
 def signing(*keys: Any, **more: Any) -> ServeOptions:
     return ServeOptions(allow_unauthenticated=True, card_signing_keys=tuple(map(text_of, keys)), **more)
 
@@ -234,7 +243,7 @@ async def test_keys_that_a_signature_names_count_for_allowed_hosts_only(tmp_path
 
 
 @pytest.mark.parametrize("kind", ["ES256", "EdDSA"])
-@pytest.mark.parametrize("shown", [weather, secured], ids=["plain", "secured"])
+@pytest.mark.parametrize("shown", [weather, secured, keyed], ids=["plain", "secured", "keyed"])
 async def test_the_verifier_of_the_python_sdk_accepts_ours(kind: str, shown: Agent) -> None:
     pytest.importorskip("jwt", reason="a2a-sdk[signing] is not installed")
     from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier

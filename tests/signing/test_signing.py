@@ -109,6 +109,51 @@ def test_what_the_sparse_text_leaves_out_is_not_read() -> None:
     assert "provider" not in found
 
 
+KEYED: JsonObject = {**CARD, "securityRequirements": [{"schemes": {"oauth": {"list": []}}}]}
+
+
+def test_a_requirement_without_scopes_cannot_be_taken_away() -> None:
+    """The text for the SDKs does not cover it, so the signature over that text is marked."""
+    key = new_key()
+    made = json.loads(CardSigner([text_of(key)]).sign(json.dumps(KEYED).encode()))
+    assert json.loads(verified(made, key).document) == made
+    del made["securityRequirements"]
+    with pytest.raises(UnverifiedCardError, match="only for readers that leave out empty members"):
+        verified(made, key)
+
+
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        ({"securityRequirements": [*CARD["securityRequirements"], {}]}, r"securityRequirements\[1\]"),
+        ({"securitySchemes": {**CARD["securitySchemes"], "m": {"mtlsSecurityScheme": {}}}}, "Schemes.m"),
+        ({"skills": [{**CARD["skills"][0], "securityRequirements": [{}]}]}, r"skills\[0\].securityReq"),
+        ({"capabilities": {**CARD["capabilities"], "extensions": [{}]}}, "not one of this card"),
+    ],
+)
+def test_an_empty_member_with_a_meaning_cannot_be_added(changed: JsonObject, path: str) -> None:
+    key = new_key()
+    row = signature(json.loads(rfc8785.dumps(keep_filled(CARD))), key)
+    with pytest.raises(UnverifiedCardError, match=path):
+        verified({**CARD, **changed, "signatures": [row]}, key)
+
+
+def test_an_empty_value_of_another_type_is_no_default() -> None:
+    """A reader may leave out the interface that has it."""
+    key = new_key()
+    made = signed(CARD, key)
+
+    def changed(value: Any) -> JsonObject:
+        return {**made, "supportedInterfaces": [{**CARD["supportedInterfaces"][0], "tenant": value}]}
+
+    for value in (False, 0):
+        with pytest.raises(UnverifiedCardError):
+            verified(changed(value), key)
+    for value in ([], {}):  # they are not in the text for the SDKs, and not in what is read either
+        assert "tenant" not in json.loads(verified(changed(value), key).document)["supportedInterfaces"][0]
+    assert verified(changed(""), key).is_complete
+
+
 def test_a_card_of_0_3_alone_is_signed_as_a_whole() -> None:
     key = new_key()
     card = {"name": "n", "description": "", **OLDER, "skills": []}
