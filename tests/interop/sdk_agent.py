@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 import grpc.aio
+import httpx
 import uvicorn
 from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc
 from a2a.compat.v0_3.grpc_handler import CompatGrpcHandler
@@ -29,7 +30,11 @@ from a2a.server.request_handlers.grpc_handler import GrpcHandler
 from a2a.server.routes.agent_card_routes import create_agent_card_routes
 from a2a.server.routes.jsonrpc_routes import create_jsonrpc_routes
 from a2a.server.routes.rest_routes import create_rest_routes
-from a2a.server.tasks import InMemoryPushNotificationConfigStore, InMemoryTaskStore
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+)
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 from a2a.utils.errors import A2A_REASON_TO_ERROR
 from starlette.applications import Starlette
@@ -84,8 +89,12 @@ def card(
     )
 
 
-async def run(bindings: list[str], compat: bool, executor: AgentExecutor | None = None) -> None:
-    """Serves until standard input ends. executor: what it does; None: it plays scripts."""
+async def run(
+    bindings: list[str], compat: bool, executor: AgentExecutor | None = None, *, push: bool = False
+) -> None:
+    """Serves until standard input ends. executor: what it does; None: it plays scripts. push: whether it sends
+    notifications, and does not only keep their receivers.
+    """
     # Of protocol TCP by name: asyncio turns Nagle's algorithm off for no other, which costs 40 ms a call.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
@@ -99,11 +108,13 @@ async def run(bindings: list[str], compat: bool, executor: AgentExecutor | None 
     extended = a2a_pb2.AgentCard()
     extended.CopyFrom(public)
     extended.skills.add(id="more", name="More", description="For those who may", tags=["extended"])
+    receivers = InMemoryPushNotificationConfigStore()
     handler = DefaultRequestHandler(
         agent_executor=executor or ScriptedExecutor(),
         task_store=InMemoryTaskStore(),
         agent_card=public,
-        push_config_store=InMemoryPushNotificationConfigStore(),
+        push_config_store=receivers,
+        push_sender=BasePushNotificationSender(httpx.AsyncClient(), receivers) if push else None,
         extended_agent_card=extended,
     )
 

@@ -1,9 +1,10 @@
 """An official conformance suite against `a2a-bridge serve`: `make tck TCK=DIR`.
 
-.venv/bin/python -m tests.tck DIR [--python PROGRAM]
+.venv/bin/python -m tests.tck DIR [--python PROGRAM] [--server NAME | --gateway]
 
 DIR is a checkout of a2a-tck for 1.0, 0.3 or 0.2.5, with its requirements in DIR/.venv or in PROGRAM. Only the public
-command line of the suite is used (run_tck.py), and the reports that pytest writes. Which tests are expected to
+command line of the suite is used (run_tck.py), and the reports that pytest writes. --server: of `serve`, such as
+envoy. --gateway: the suite of 1.0 calls `gateway` before an agent of the official SDK. Which tests are expected to
 fail, and why, is in expected/VERSION.toml. The exit code is 0 if exactly these fail, 1 if not, 2 if the suite did not
 run.
 """
@@ -27,8 +28,9 @@ from xml.etree import ElementTree
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected"
 #: seconds until the server is ready, and for one run of the suite
-START, RUN = 60.0, 1800.0
-_FLAGS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--store", "memory://")
+START, RUN = 60.0, 600.0
+#: The suites have receivers of notifications on this machine.
+_PUSH = ("--push-allow", "127.0.0.0/8")
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Suite:
 _CATEGORIES = ("mandatory", "capabilities", "quality", "features")
 _TRANSPORTS = ("jsonrpc", "grpc", "rest")
 _EQUIVALENCE = "transport-equivalence"
-#: the suite of 0.3 dials the last gRPC entry of a card, as a URL
-_URL_LAST = ("--grpc-urls", "url-last-in-0.x")
+#: the suites of 0.x want each interface of a card to be a URL
+_URLS = ("--grpc-urls", "http-in-0.x")
 
 SUITES = (
     Suite("1.0", "--sut-host", "scenarios", (Part(""),)),
@@ -74,14 +76,14 @@ SUITES = (
                 ("--category", _EQUIVALENCE, "--transports", ",".join(_TRANSPORTS)),
             ),
         ),
-        _URL_LAST,
+        _URLS,
     ),
     Suite(
         "0.2.5",
         "--sut-url",
         "waiting",
         tuple(Part(f"{category} ", ("--category", category)) for category in _CATEGORIES),
-        _URL_LAST,
+        _URLS,
     ),
 )
 
@@ -102,10 +104,36 @@ def suite_of(checkout: Path) -> Suite:
 
 
 @contextmanager
-def served(suite: Suite) -> Iterator[str]:
+def served(suite: Suite, server: str) -> Iterator[str]:
     """The URL of the suite's agent on `serve`. Raises NotRunError."""
-    command = [sys.executable, "-m", "a2a_bridge", "serve", f"{HERE / 'agent.py'}:{suite.agent}"]
-    with subprocess.Popen([*command, *_FLAGS, *suite.flags], stdout=subprocess.PIPE, text=True) as process:
+    free = "127.0.0.1:0"
+    listening = (
+        ("--server", server, "--listen", free) if server == "envoy" else ("--http", free, "--grpc", free)
+    )
+    agent = f"{HERE / 'agent.py'}:{suite.agent}"
+    with ready(
+        "-m", "a2a_bridge", "serve", agent, "--store", "memory://", *_PUSH, *listening, *suite.flags
+    ) as url:
+        yield url
+
+
+@contextmanager
+def before_sdk() -> Iterator[str]:
+    """The URL of a gateway before the agent of the official SDK. Raises NotRunError."""
+    free = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
+    with (
+        ready(str(HERE / "sdk_agent.py")) as agent,
+        ready("-m", "a2a_bridge", "gateway", agent, *_PUSH, *free) as url,
+    ):
+        yield url
+
+
+@contextmanager
+def ready(*program: str) -> Iterator[str]:
+    """The HTTP address in the ready line of a Python program, which runs meanwhile. Raises NotRunError."""
+    command = [sys.executable, *program]
+    # The agent of the SDK ends with its standard input.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             with selectors.DefaultSelector() as selector:
@@ -120,7 +148,9 @@ def served(suite: Suite) -> Iterator[str]:
 
 
 def run(suite: Suite, checkout: Path, python: str, url: str) -> dict[str, str]:
-    """The outcome of each test that was not skipped: "", or why it failed. Raises NotRunError."""
+    """The outcome of each test that was not skipped: "", or why it failed. A part that does not end is a failure.
+    Raises NotRunError.
+    """
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         for number, part in enumerate(suite.parts):
@@ -132,7 +162,9 @@ def run(suite: Suite, checkout: Path, python: str, url: str) -> dict[str, str]:
             try:
                 subprocess.run(command, cwd=checkout, env=environment, check=False, timeout=RUN)
                 found |= {part.name + name: why for name, why in outcomes(report).items()}
-            except (OSError, subprocess.TimeoutExpired, ElementTree.ParseError) as error:
+            except subprocess.TimeoutExpired:
+                found[f"{part.name}(all tests)"] = f"not ended after {RUN:g} s"
+            except (OSError, ElementTree.ParseError) as error:
                 raise NotRunError(f"{' '.join(command)}: {error}") from error
     if not found:
         raise NotRunError("the suite has run no test")
@@ -176,12 +208,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.tck")
     parser.add_argument("checkout", type=Path, help="a checkout of a2a-tck")
     parser.add_argument("--python", default="", help="its Python; DIR/.venv/bin/python, or this one")
+    parser.add_argument("--server", default="builtin", choices=("builtin", "envoy"), help="of `serve`")
+    parser.add_argument("--gateway", action="store_true", help="before an agent of the SDK (suite of 1.0)")
     options = parser.parse_args(arguments)
     own = options.checkout.absolute() / ".venv" / "bin" / "python"
     python = options.python or str(own if own.exists() else sys.executable)
     try:
         suite = suite_of(options.checkout)
-        with served(suite) as url:
+        with before_sdk() if options.gateway else served(suite, options.server) as url:
             found = run(suite, options.checkout, python, url)
     except NotRunError as error:
         print(error, file=sys.stderr)

@@ -55,3 +55,10 @@ async def test_tasks_of_0_x_can_be_continued_and_cancelled() -> None:
         assert task.status.state == hub.TASK_STATE_INPUT_REQUIRED
         task = await client.cancel_task(hub.CancelTaskRequest(id=task.id))
     assert task.status.state == hub.TASK_STATE_CANCELED
+
+
+async def test_the_task_that_the_suite_of_0_2_5_joins_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "_TIMEOUT", 0.0)
+    async with connect(agent.waiting) as client:
+        task = (await client.send_message(saying("test-resubscribe-message-id-1"))).task
+    assert task.status.state == hub.TASK_STATE_COMPLETED

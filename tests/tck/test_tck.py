@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -140,6 +142,28 @@ def test_a_suite_that_does_not_run_is_no_success(expects: Path, capfd: pytest.Ca
     assert "run_tck.py" in capfd.readouterr().err
 
 
+def test_a_part_that_does_not_end_is_a_failure_and_the_others_are_run(
+    expects: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, old, oldest = tck.SUITES
+    parts = (
+        tck.Part("waits ", ("--category", "waits")),
+        tck.Part("rest quality ", ("--category", "quality")),
+    )
+    monkeypatch.setattr(tck, "SUITES", (new, replace(old, parts=parts), oldest))
+    waits = "import sys, threading\n    if 'waits' in sys.argv: threading.Event().wait()\n"
+    suite = checkout(expects, f"\n    {waits}{RUN_0_3}", OLD)
+    (expects / "0.3.toml").write_text('"waits (all tests)" = "it waits"\n')
+    run = subprocess.run
+
+    def hasty(command: list[str], **options: Any) -> Any:
+        return run(command, **options | {"timeout": 0.1 if "waits" in command else tck.RUN})
+
+    monkeypatch.setattr(subprocess, "run", hasty)
+    assert tck.main([str(suite)]) == 0
+    assert "a2a-tck for 0.3: 2 tests, 1 failed" in capfd.readouterr().out
+
+
 def test_an_expected_failure_needs_a_reason(expects: Path) -> None:
     (expects / "1.0.toml").write_text('"a::b" = ""\n')
     with pytest.raises(ValueError, match="'a::b' needs a reason"):
@@ -147,4 +171,4 @@ def test_an_expected_failure_needs_a_reason(expects: Path) -> None:
 
 
 def test_the_files_of_all_suites_can_be_read() -> None:
-    assert all(tck.expected(suite.version) is not None for suite in tck.SUITES)
+    assert all(tck.expected(suite.version) for suite in tck.SUITES)
