@@ -1,11 +1,12 @@
 """Hurts replicas in every way, simulated and real, and reports what was wrong: `make cluster`.
 
 .venv/bin/python -m tests.cluster [--quick] [--seed N] [--schedules N] [--minutes N]
-.venv/bin/python -m tests.cluster --only rolling|kills|stops|cuts|latency [--seed N]
+.venv/bin/python -m tests.cluster --only rolling|kills|stops|cuts|suspended|vanished|latency [--seed N]
 .venv/bin/python -m tests.cluster --figures
 
 The second form repeats one fault of real replicas: each of three restarted ten times, one after the other; ten
-kills; 30 seconds of SIGSTOP, without network, or with 200 ms more on each way. The third measures the figures
+kills; 30 seconds of SIGSTOP, without network, or with 200 ms more on each way; six times 15 seconds of SIGSTOP, or
+of a silent connection, inside a transaction. The third measures the figures
 of docs/replicas.md.
 
 The last line is `SCHEDULES schedules, FAULTS faults, WRONG wrong`; the exit code is 0 only without anything
@@ -74,7 +75,8 @@ async def real(seed: int, seconds: float, only: str = "") -> tuple[int, list[str
         async with machines.running():
             await machines.work(machines.repeated(RUNS[only]) if only else machines.any_faults(seconds))
         print(
-            f"{len(machines.tasks)} tasks of real replicas, {machines.faults} faults; {machines.calls} calls,"
+            f"{len(machines.tasks)} tasks of real replicas, {machines.faults} faults, {machines.inside} of them inside a"
+            f" transaction; {machines.calls} calls,"
             f" {machines.lost} of them to be repeated, the longest took {machines.longest:.1f} s;"
             f" {machines.broken} streams broke; {machines.hook.posts} notifications, {machines.hook.twice} of them"
             f" repeated",

@@ -20,6 +20,8 @@ KINDS = (
     "nats killed",
     "database",
     "pause",
+    "suspended",
+    "vanished",
     "kill",
     "restart",
 )
@@ -41,5 +43,8 @@ RUNS: Mapping[str, Repeated] = {
     "kills": Repeated("kill", 10, pause=2 * LEASE),
     "stops": Repeated("pause", 3, 30.0, 2 * LEASE),
     "cuts": Repeated("lonely", 3, 30.0, 2 * LEASE),
+    # Inside a transaction: the process is stopped, or its connection is cut without a word.
+    "suspended": Repeated("suspended", 6, 15.0, 2 * LEASE),
+    "vanished": Repeated("vanished", 6, 15.0, 2 * LEASE),
     "latency": Repeated("far", 3, 30.0),
 }

@@ -28,6 +28,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.faults import KINDS, LEASE, Repeated
 from tests.cluster.proxy import Proxy
+from tests.cluster.suspending import healthy, stop_inside
 from tests.durability.callers import Caller, callers, lost
 from tests.durability.serving import Served, Stage
 from tests.durability.webhook import Hook, hook
@@ -63,6 +64,8 @@ class Machines:
         self.wrong: list[str] = []
         #: unary calls, those of them that have to be repeated, and streams that broke
         self.calls = self.lost = self.broken = 0
+        #: replicas that stopped inside a transaction
+        self.inside = 0
         #: seconds of the longest call
         self.longest = 0.0
         self.places: list[Place] = []
@@ -364,8 +367,35 @@ class Machines:
             await asyncio.to_thread(self._postgres.stop)
             await asyncio.sleep(seconds / 4)
             await asyncio.to_thread(self._postgres.start)
+        elif kind in ("suspended", "vanished"):
+            await self._stop_inside(place, kind, seconds)
         elif place.served is not None:
             await self._hurt(place, kind, seconds)
+
+    async def _stop_inside(self, place: Place, kind: str, seconds: float) -> None:
+        """Stops a replica, or its connection to the database, inside a transaction."""
+        process: Any = place.served and place.served.process
+        others = [one for each in self.places if each is not place for one in each.callers]
+        if process is None or not others:
+            return
+
+        def stop() -> None:
+            process.send_signal(signal.SIGSTOP) if kind == "suspended" else place.database.hole()
+
+        def go_on() -> None:
+            # What the proxy has kept back for a moment is not lost.
+            process.send_signal(signal.SIGCONT) if kind == "suspended" else place.database.passes.set()
+
+        async def send() -> None:
+            await self.chance.choice(others).send(f"steady 1 {uuid4().hex}", uuid4().hex, immediately=True)
+
+        url = self._url.render_as_string(hide_password=False)
+        try:
+            self.inside += await stop_inside(url, stop, go_on, self.chance)
+            self.wrong += await healthy(url, seconds, send, len(self.places))
+        finally:
+            process.send_signal(signal.SIGCONT)
+            place.database.mend()
 
     async def _hurt(self, place: Place, kind: str, seconds: float) -> None:
         served: Any = place.served

@@ -2,8 +2,8 @@
 and the clock are simulated, and the agent.
 
 Rules:
-1. A group of changes is one statement: it is executed whole or not at all, and a repeated group counts what an
-   earlier attempt has stored.
+1. A group of changes is one statement, or a transaction of two: it is executed whole or not at all, and a
+   repeated group counts what an earlier attempt has stored.
 2. The agent works in steps, resumes the tasks of a dead process, and asks its user now and then. Some messages
    it answers directly.
 """
@@ -37,6 +37,7 @@ from a2a_bridge.hosting.stores.records import (
 from a2a_bridge.hosting.stores.segments import Segment
 from a2a_bridge.hosting.stores.sql.commit import _begins
 from a2a_bridge.hosting.stores.sql.rows import _commit
+from a2a_bridge.hosting.stores.sql.session_limits import session_name
 from a2a_bridge.hosting.stores.store_base import StoreBase
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.virtual_loop import Owner
@@ -48,6 +49,8 @@ LEASE, READ, WRITE = 4.0, 3.0, (3.0, 8.0)
 STEPS, PACE = 6, 0.7
 #: seconds that runs have when a replica stops
 GRACE = 1.0
+#: the result of a transaction that the database has ended
+_ENDED = object()
 #: how messages begin that are answered with a message
 DIRECT = "direct"
 
@@ -146,7 +149,10 @@ class _Group:
 class SimulatedRecords:
     """Implements SharedRecords."""
 
-    def __init__(self, world: World, link: Link, tables: Tables, cluster: Cluster) -> None:
+    def __init__(
+        self, world: World, link: Link, tables: Tables, cluster: Cluster, *, transactions: bool
+    ) -> None:
+        self._transactions = transactions
         self._world = world
         self._link = link
         self._tables = tables
@@ -238,7 +244,14 @@ class SimulatedRecords:
         group = self._group
         if group is None or group.changes is not changes:
             group = self._group = _Group(changes)
-        results: list[Any] = await self._run(lambda: self._store(group))
+        if self._transactions:
+            session = session_name(self.me)
+            locked, transaction = await self._run(lambda: self._begin(group, session))
+            results: list[Any] = await self._run(lambda: self._commit(group, locked, session, transaction))
+        else:
+            results = await self._run(lambda: self._store(group))
+        if results == [_ENDED]:
+            raise OSError("the database has ended the transaction")
         self._group = None
         stored = zip(changes, results, strict=True)
         commits = [(one, result) for one, result in stored if isinstance(one, TaskChange)]
@@ -247,9 +260,30 @@ class SimulatedRecords:
         )
         return results
 
-    def _store(self, group: _Group) -> list[Any]:
+    def _begin(self, group: _Group, session: str) -> tuple[frozenset[str], object]:
+        """Locks the tasks of a group. Returns those that another session has locked."""
+        transaction = self._world.begin(session)
+        locks = self._world.database.locks
+        wanted = {one.row.task_id for one in group.changes if isinstance(one, TaskChange)}
+        locked = frozenset(wanted & locks.keys())
+        locks.update(dict.fromkeys(wanted - locked, session))
+        return locked, transaction
+
+    def _commit(self, group: _Group, locked: frozenset[str], session: str, transaction: object) -> list[Any]:
+        database = self._world.database
+        if group.results is None and database.transactions.get(session) is not transaction:
+            return [_ENDED]
+        database.end(session)
+        return self._store(group, locked)
+
+    def _store(self, group: _Group, locked: frozenset[str] = frozenset()) -> list[Any]:
         if group.results is None:
-            group.results = [self._tables.apply(change, self.me) for change in group.changes]
+            group.results = [
+                CONFLICT
+                if isinstance(change, TaskChange) and change.row.task_id in locked
+                else self._tables.apply(change, self.me)
+                for change in group.changes
+            ]
         return group.results
 
     async def delete_expired(self, expiry: Expiry, write: Callable[[Any], Awaitable[Any]], /) -> None:
@@ -350,7 +384,15 @@ class Replica:
     """A replica of a schedule. patient: whether callers wait for a write for longer than a lease lasts."""
 
     def __init__(
-        self, world: World, name: str, tables: Tables, *, polls: bool, idempotent: bool, patient: bool
+        self,
+        world: World,
+        name: str,
+        tables: Tables,
+        *,
+        polls: bool,
+        idempotent: bool,
+        patient: bool,
+        transactions: bool,
     ) -> None:
         self.owner = Owner(name)
         self.database_link, self.bus_link = Link(), Link()
@@ -371,7 +413,9 @@ class Replica:
         self.cluster = Cluster(
             made, make_bus, heart, lease=LEASE, new_name=lambda: f"{name}.{next(names)}", new_id=new_id
         )
-        self._records = SimulatedRecords(world, self.database_link, tables, self.cluster)
+        self._records = SimulatedRecords(
+            world, self.database_link, tables, self.cluster, transactions=transactions
+        )
         self._agent = Agent(Worker(world), name="worker", description="", push_notifications=True)
         self._options = EngineOptions(idempotent_sends=idempotent)
         self._ack_timeout = WRITE[patient]

@@ -64,6 +64,8 @@ class Schedule:
         self._firsts: list[str] = []
         #: whether some of them have a push config, and whether callers wait long for a write
         self._pushes, self._patient = seed % 4 == 1, seed % 8 in (5, 6)
+        #: whether a group of writes has locks between two statements
+        self._transactions = seed % 16 in (1, 6, 15)
         #: how callers use tasks. Not all seeds, so that those of earlier faults have the same schedules
         self._kinds = [*_KINDS, *(_READS if seed % 16 in (0, 4, 9, 10, 14, 15) else ())]
         #: the direct answers to them
@@ -118,7 +120,7 @@ class Schedule:
     async def _join(self, name: str, polls: bool) -> None:
         while any(one.owner.name == name for one in self.replicas):
             name += "'"
-        how = {"idempotent": self._idempotent, "patient": self._patient}
+        how = {"idempotent": self._idempotent, "patient": self._patient, "transactions": self._transactions}
         one = Replica(self.world, name, self._tables, polls=polls, **how)
         self.replicas.append(one)
         await self.loop.spawn(one.owner, one.start())

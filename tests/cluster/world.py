@@ -4,7 +4,9 @@ Rules:
 1. The database executes a statement whole or not at all. The answer may be lost, and then the caller does not
    know which.
 2. Links fail in three ways: cut (an error at once), holed (nothing comes, and nothing says so), slow.
-3. Everything random comes from the seed of the schedule.
+3. In a part of the schedules a group of writes is a transaction of two statements, whose locks stay between
+   them: until it is committed, PostgreSQL ends it because its process says nothing, or another replica does.
+4. Everything random comes from the seed of the schedule.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.virtual_loop import Owner, VirtualLoop
 
 UP, CUT, HOLED = "up", "cut", "holed"
+#: seconds after which the database ends a transaction whose process says nothing
+_IDLE = 2.0
 #: seconds after which a client of NATS notices that nothing comes
 _NOTICED = 3.0
 
@@ -50,6 +54,26 @@ class Database:
         self.replicas: dict[str, int] = {}
         self.tasks: dict[str, Row] = {}
         self.messages: dict[str, tuple[str, bytes]] = {}
+        #: the session that has locked a task
+        self.locks: dict[str, str] = {}
+        #: transactions by the name of their session
+        self.transactions: dict[str, object] = {}
+
+    def begin(self, session: str) -> object:
+        """Begins a transaction, and ends what the session had before."""
+        self.end(session)
+        transaction = self.transactions[session] = object()
+        return transaction
+
+    def end(self, session: str) -> None:
+        """Ends the transaction of a session, and releases its locks."""
+        self.transactions.pop(session, None)
+        self.locks = {task: owner for task, owner in self.locks.items() if owner != session}
+
+    def expire(self, session: str, transaction: object) -> None:
+        """Ends a transaction that is still open."""
+        if self.transactions.get(session) is transaction:
+            self.end(session)
 
     def orphans(self) -> list[str]:
         return [row.id for row in self.tasks.values() if row.holder and row.holder not in self.replicas]
@@ -68,6 +92,9 @@ class Database:
                 return []
             del rows[values["id"]]
             return [(values["id"],)]
+        if statement is membership.END:
+            self.end(values["session"])
+            return []
         if statement is membership.LEAVE:
             rows.pop(me, None)
             return []
@@ -106,6 +133,12 @@ class World:
         self.buses: list[SimulatedBus] = []
         self.loss = 0.0
         self.faults = 0
+
+    def begin(self, session: str) -> object:
+        """A transaction in the database, with its limit."""
+        transaction = self.database.begin(session)
+        self.loop.call_later(_IDLE, self.database.expire, session, transaction, context=contextvars.Context())
+        return transaction
 
     def lost(self) -> bool:
         """Whether a message is lost."""

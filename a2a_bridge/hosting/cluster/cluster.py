@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
+from zlib import crc32
 
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.cluster.bus import Bus, Hint
@@ -31,6 +32,8 @@ log = logging.getLogger("a2a_bridge.hosting.cluster")
 _BEYOND = 3.0
 #: seconds for the end of the thread
 _END = 5.0
+#: stripes of counters among which replicas begin to look for one of their own
+_STRIPES = 16
 
 
 class ClusterListener(TailListener, Protocol):
@@ -119,6 +122,8 @@ class Cluster:
         self._bus = make_bus(lambda: self._directory.alone)
         self._membership = Membership(session, self, heart.post, new_name, lease=lease)
         self.me = self._membership.name
+        #: which of the rows of each counter this replica writes
+        self.stripe = stripe_of(self.me, frozenset())
         self._on_death: list[Callable[[], None]] = []
         self._store: ClusterListener | None = None
         self._tails: Tails | None = None
@@ -249,6 +254,7 @@ class Cluster:
 
     def on_members(self, alive: frozenset[str], began: float, /) -> None:
         """See MembershipListener."""
+        self.stripe = stripe_of(self.me, alive)
         self._directory.update_members(alive, began)
 
     def on_orphans(self) -> None:
@@ -266,3 +272,16 @@ class Cluster:
     def tell(self) -> None:
         """See MembershipListener."""
         self._bus.hint(Hint.ORPHANS)
+
+
+def stripe_of(me: str, alive: frozenset[str]) -> int:
+    """The stripe of counters of a replica. All that know the same live replicas find different ones."""
+    taken: set[int] = set()
+    for name in sorted(alive | {me}):
+        stripe = crc32(name.encode()) % _STRIPES
+        while stripe in taken:
+            stripe += 1
+        if name == me:
+            return stripe
+        taken.add(stripe)
+    raise RuntimeError("a replica is among those that are alive")

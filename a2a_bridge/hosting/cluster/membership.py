@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from a2a_bridge.hosting.cluster.session import SECONDS, PostgresSession, SessionError
+from a2a_bridge.hosting.stores.sql.session_limits import session_name
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 
@@ -33,6 +34,11 @@ BEAT = """
     SELECT id, beat FROM replicas WHERE id <> %(me)s UNION ALL SELECT id, 0 FROM mine
 """
 BURY = "DELETE FROM replicas WHERE id = %(id)s AND beat = %(beat)s RETURNING id"
+#: ends what a dead replica has not committed: its locks would stay until the server notices
+END = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name = %(session)s AND datname = current_database() AND pid <> pg_backend_pid()
+"""
 LEAVE = "DELETE FROM replicas WHERE id = %(me)s RETURNING id"
 LEFT = """
     SELECT EXISTS (SELECT 1 FROM tasks WHERE holder <> '' AND holder NOT IN (SELECT id FROM replicas))
@@ -166,6 +172,7 @@ class Membership:
                     text = "replica %s had no heartbeat for %.1f s: its tasks are taken over"
                     log.warning(text, name, now - since)
                     del self._seen[name]
+                    await self._end_session(name)
                     self._post(self._listener.tell)
                 else:  # it has a newer heartbeat, or another replica was faster: the next look shows it
                     self._seen[name] = beat, now
@@ -173,6 +180,13 @@ class Membership:
         if self._others - left:
             self._post(self._listener.on_orphans)
         self._others = left
+
+    async def _end_session(self, name: str) -> None:
+        """Ends the writing session of a dead replica. If that fails, PostgreSQL ends it by its own limits."""
+        try:
+            await self._session.run(END, {"session": session_name(name)})
+        except SessionError as error:
+            log.warning("the session of replica %s is not ended: %s", name, error)
 
     async def _register_again(self) -> None:
         log.error("this replica was declared dead; its tasks have other owners now")

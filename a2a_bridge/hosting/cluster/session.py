@@ -20,6 +20,8 @@ from typing import Any, LiteralString
 from psycopg import Connection, Error, connect
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
+from a2a_bridge.hosting.stores.sql import session_limits
+
 #: seconds for a statement, and for connecting
 SECONDS = 5.0
 #: attempts for a statement that cannot be serialized
@@ -80,6 +82,8 @@ class PostgresSession:
                         prepare_threshold=None,
                         **_KEEPALIVE,
                     )
+                    limits = session_limits.arguments(session_limits.REPLICA)
+                    self._connection.execute(session_limits.SET, limits)
                 return self._connection.execute(statement, values).fetchall()
             except (SerializationFailure, DeadlockDetected) as error:
                 if not left:

@@ -113,6 +113,7 @@ class TaskLease:
         "_events",
         "_key",
         "_loss_reported",
+        "_opened",
         "_place",
         "_released",
         "_submitted",
@@ -163,6 +164,8 @@ class TaskLease:
         #: approximate bytes of the working copy; and all bytes that this lease has in the memory account
         self._task_bytes = self._counted = 0
         self._writer = writer
+        #: True until the first change of a task that was opened is collected
+        self._opened = opened is not None
         if opened is not None:
             self.version, self.applied = opened.version, opened.applied
             self.last = self.stored = opened.last
@@ -320,7 +323,8 @@ class TaskLease:
             time.time(),
         )
         segments = pack(self.task_id, self.last - len(events) + 1, data)
-        change = TaskChange(row, segments, before, data, self.push, me)
+        change = TaskChange(row, segments, before, data, self.push, me, self._opened)
+        self._opened = False
         return Pending(self, self._submitted, change, events, data, ended, size)
 
     def settle(self, pending: Pending) -> None:

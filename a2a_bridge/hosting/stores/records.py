@@ -17,6 +17,8 @@ Rules:
 7. With several processes, one that was declared dead must not begin with a task: others may have executed the
    call for which it does so. A change that creates a task (version 1), or only acquires its lease (a holder,
    neither segments nor body), is a CONFLICT if `by` is dead.
+8. With several processes, one that is suspended may hold the lock of a row. A change that `acquires` a task
+   does not wait for it: it is a CONFLICT. Any other change waits for a limited time.
 """
 
 from __future__ import annotations
@@ -87,6 +89,8 @@ class TaskChange(NamedTuple):
     notify: bool = False
     #: the process that makes the change
     by: str = ""
+    #: True for the first change of a task that this process has acquired
+    acquires: bool = False
 
 
 class SentRow(NamedTuple):

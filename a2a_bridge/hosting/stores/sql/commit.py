@@ -12,7 +12,11 @@ Rules:
 4. Transactions of several replicas lock rows in one order, so that they do not deadlock: rows of `tasks` by
    id, then counters by their key, then the rows of the jobs, by the order that each job states. If PostgreSQL
    finds a deadlock all the same, the group is tried again at once.
-5. On PostgreSQL, a process that was declared dead creates no task and acquires no lease: others may have
+5. No lock of another session holds a group up for long. Changes that acquire a task skip locked rows. If
+   anything else has waited for the limit of the session (`session_limits`), the group is tried again without
+   patience: tasks whose rows are locked are lost, jobs that wait get UNAVAILABLE, and counters are of another
+   stripe.
+6. On PostgreSQL, a process that was declared dead creates no task and acquires no lease: others may have
    executed the call for which it does so. The changes of a group are of one process, under one name.
 """
 
@@ -29,11 +33,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from a2a_bridge.hosting.stores.errors import unavailable
 from a2a_bridge.hosting.stores.records import TaskChange, TaskRow
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
-from a2a_bridge.hosting.stores.sql.database import Database, is_database_error
+from a2a_bridge.hosting.stores.sql.database import Database, is_database_error, limit
 from a2a_bridge.hosting.stores.sql.push import post_events
 from a2a_bridge.hosting.stores.sql.schema import bodies, segments, task_counts, tasks
+from a2a_bridge.hosting.stores.sql.session_limits import session_name
 from a2a_bridge.hosting.stores.sql.statements import TooLargeError, insert
 from a2a_bridge.hosting.stores.text import storable
 
@@ -45,6 +51,8 @@ _TRIES = 10
 #: errors about the given values, not about the state of the database
 _REJECTIONS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
 
+#: how long an attempt without patience waits for a lock
+_BRIEFLY = "SET LOCAL lock_timeout = '50ms'"
 _NUMBER = "pg_current_xact_id()"
 _ALIVE = "SELECT 1 FROM replicas WHERE id = %s"
 _SESSION = text("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
@@ -88,6 +96,8 @@ class SqlGroup:
     rejected: list[TaskChange] = field(default_factory=list)
     #: True if the outcome of a commit is in doubt
     in_doubt: bool = False
+    #: False after an attempt has waited too long for a lock
+    patient: bool = True
     #: number of notifications that were added
     deliveries: int = 0
     #: the connection of the last attempt, on PostgreSQL
@@ -99,12 +109,18 @@ class SqlGroup:
 class Committer:
     """The writing connection. Not for concurrent use.
 
-    stripe: which of the rows of each counter belongs to this replica.
+    me: returns the present name of this replica. stripe: returns which of the rows of each counter belongs
+    to it. Any number is correct; different ones keep replicas from waiting for each other.
     """
 
-    def __init__(self, database: Database, stripe: int) -> None:
+    def __init__(self, database: Database, me: Callable[[], str], stripe: Callable[[], int]) -> None:
         self._database = database
+        self._me = me
         self._stripe = stripe
+        #: added to the stripe: a session that is suspended may hold the rows of the present one
+        self._shift = 0
+        #: the name of the replica that the session has
+        self._named = ""
         self._connection: Connection | None = None
         self._session: ServerSession | None = None
 
@@ -137,10 +153,16 @@ class Committer:
                 if self._execute(connection, group):
                     return transaction
             except Exception as error:
-                if not (_poison(error) or _is_deadlock(error)):
+                waited = _is_locked(error) and group.patient
+                if not (_poison(error) or _is_deadlock(error) or waited):
                     raise
                 rejected = error
             transaction.rollback()
+            if rejected is not None and _is_locked(rejected):
+                log.info("a group of writes has waited for a lock, and is retried without what is locked")
+                group.patient = False
+                self._shift += 1
+                continue
             if rejected is not None and _is_deadlock(rejected):
                 log.info("a group of writes was in a deadlock and is retried")
                 continue
@@ -176,23 +198,44 @@ class Committer:
         if self._connection is None:
             self._connection = self._database.connect(writes=True)
             self._database.hasten(self._connection)
+            self._named = ""
             if not self._database.sqlite:
                 with self._connection.begin():
                     self._session = ServerSession(*self._connection.execute(_SESSION).one())
+        me = self._me()
+        if self._named != me:
+            limit(self._connection, {"application_name": session_name(me)})
+            self._named = me
         return self._connection
 
     def _execute(self, connection: Connection, group: SqlGroup) -> bool:
-        changes = group.changes
         group.session, group.number = self._session, None
-        changes.sort(key=_id_of)
-        if changes:
+        group.changes.sort(key=_id_of)
+        if not group.patient:
+            connection.exec_driver_sql(_BRIEFLY)
+        if not self._database.sqlite:
+            self._skip_locked(connection, group)
+        if group.changes:
             if not self._write(connection, group):
                 return False
-            notified = [change for change in changes if change.notify and change.events]
-            group.deliveries = post_events(connection, notified) if notified else 0
+            notified = [change for change in group.changes if change.notify and change.events]
+            group.deliveries = 0
+            if notified:
+                group.deliveries = post_events(connection, notified, skip_locked=not group.patient)
         for job in sorted(group.jobs, key=_order_of):
-            self._do(connection, job)
+            self._do(connection, job, patient=group.patient)
         return True
+
+    def _skip_locked(self, connection: Connection, group: SqlGroup) -> None:
+        """Locks the tasks that other sessions may have locked. Those that are count as lost (rule 5)."""
+        asked = [one for one in group.changes if one.row.version > 1 and (one.acquires or not group.patient)]
+        if not asked:
+            return
+        free = _written(connection, asked, lock=True)
+        locked = {one.row.task_id for one in asked} - free.keys()
+        if locked:
+            group.lost += [one for one in group.changes if one.row.task_id in locked]
+            group.changes = [one for one in group.changes if one.row.task_id not in locked]
 
     def _write(self, connection: Connection, group: SqlGroup) -> bool:
         changes = group.changes
@@ -229,7 +272,8 @@ class Committer:
         return driver.execute(_ALIVE, (changes[0].by,))
 
     def _counters(self, changes: Iterable[Counted]) -> list[tuple[Any, ...]]:
-        return [(*key, self._stripe, number) for key, number in deltas(changes)]
+        stripe = self._stripe() + self._shift
+        return [(*key, stripe, number) for key, number in deltas(changes)]
 
     def _insert_with(self, connection: Connection) -> Callable[..., list[Any]]:
         driver = connection.connection.driver_connection
@@ -242,18 +286,19 @@ class Committer:
         driver: Any = connection.connection.driver_connection
         return nullcontext() if self._database.sqlite else driver.pipeline()
 
-    def _do(self, connection: Connection, job: SqlJob) -> None:
+    def _do(self, connection: Connection, job: SqlJob, *, patient: bool) -> None:
         point: NestedTransaction = connection.begin_nested()
         job.result = job.error = None
         try:
             job.result = job.work(connection)
             point.commit()
         except Exception as error:
-            if is_database_error(error) and not _poison(error):
+            locked = _is_locked(error) and not patient
+            if is_database_error(error) and not (_poison(error) or locked):
                 raise
             point.rollback()
             self._require_numbers(connection, error)
-            job.error = error
+            job.error = unavailable() if locked else error
 
     def _is_committed(self, connection: Connection, group: SqlGroup) -> bool:
         if not group.changes:
@@ -398,14 +443,18 @@ def _begins(change: TaskChange) -> bool:
     return change.row.version == 1 or (_is_lease_only(change) and change.row.holder != "")
 
 
-def _written(connection: Connection, changes: Sequence[TaskChange]) -> dict[str, _Written]:
-    """Those of the tasks that exist."""
+def _written(
+    connection: Connection, changes: Sequence[TaskChange], *, lock: bool = False
+) -> dict[str, _Written]:
+    """Those of the tasks that exist. lock: locks them, without those that other sessions have locked."""
     ids = {storable(change.row.task_id): change.row.task_id for change in changes}
     stored_ids = list(ids)
     found: dict[str, _Written] = {}
     for start in range(0, len(stored_ids), 500):
         query = select(tasks.c.id, tasks.c.version, tasks.c.holder, tasks.c.tenant, tasks.c.owner)
         some = query.where(tasks.c.id.in_(stored_ids[start : start + 500]))
+        if lock:
+            some = some.with_for_update(skip_locked=True)
         for name, version, holder, tenant, owner in connection.execute(some):
             found[ids[name]] = _Written(version, holder, (tenant, owner))
     return found
@@ -421,11 +470,20 @@ def _poison(error: BaseException) -> bool:
 
 def _is_deadlock(error: BaseException) -> bool:
     """True if PostgreSQL has rolled back the transaction because of a deadlock."""
-    origin = error.orig if isinstance(error, DBAPIError) else error
-    return getattr(origin, "sqlstate", None) == "40P01"
+    return _sqlstate(error) == "40P01"
+
+
+def _is_locked(error: BaseException) -> bool:
+    """True if a statement has waited too long for a lock of another session of PostgreSQL."""
+    return _sqlstate(error) == "55P03"
 
 
 def _too_large(error: BaseException) -> bool:
     """True if PostgreSQL reports that its limits are exceeded. psycopg classes that as an outage."""
+    return _sqlstate(error).startswith("54")
+
+
+def _sqlstate(error: BaseException) -> str:
+    """The code of an error of PostgreSQL; empty for others."""
     origin = error.orig if isinstance(error, DBAPIError) else error
-    return (getattr(origin, "sqlstate", None) or "").startswith("54")
+    return getattr(origin, "sqlstate", None) or ""

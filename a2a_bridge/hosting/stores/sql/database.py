@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from a2a_bridge.core.extras import MissingExtraError, load
 from a2a_bridge.hosting.stores.errors import StoreOpenError, unavailable
+from a2a_bridge.hosting.stores.sql import session_limits
 from a2a_bridge.hosting.stores.sql.file_watch import FileWatch
 
 log = logging.getLogger("a2a_bridge.store")
@@ -41,6 +42,9 @@ _CONNECT = 5
 _IDLE = 30.0
 #: seconds that a caller waits for a read, and that `finish` waits for running reads
 _READ, _LAST_READS = 20.0, 5.0
+
+#: how PostgreSQL reports a session that it has ended: an administrator, or a client that said nothing
+_ENDED = ("57P01", "25P03")
 
 #: parameters in the query of a URL that are not secret
 _PLACES = ("host", "port", "dbname")
@@ -59,12 +63,12 @@ _PRAGMAS = (
 class Database:
     """An engine and the threads that read through it.
 
-    url: from `parse`.
+    url: from `parse`. limits: of each session on PostgreSQL, see `session_limits`.
     """
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, limits: Mapping[str, str] = session_limits.COMMAND) -> None:
         self.url = url
-        self.engine = _engine(url, self._check_path)
+        self.engine = _engine(url, self._check_path, limits)
         self.sqlite = url.get_backend_name() == "sqlite"
         self._anchor: Connection | None = None
         self._watch: FileWatch | None = None
@@ -78,7 +82,7 @@ class Database:
         return connection.execution_options(writes=True) if writes else connection
 
     def hasten(self, connection: Connection) -> None:
-        """Prepares a connection for the same statements with different values, repeated many times."""
+        """Prepares the writing connection for the same statements with many different values."""
         if self.sqlite:
             connection.exec_driver_sql(f"PRAGMA cache_size=-{_WRITER_CACHE}")
             connection.rollback()
@@ -89,6 +93,7 @@ class Database:
             # Otherwise each mixture of small and large numbers would be a prepared statement of its own.
             driver.adapters.register_dumper(int, Int8Dumper)
             driver.prepared_max = 512
+            limit(connection, session_limits.WRITER)
 
     async def read(self, work: Callable[[Connection], Result], /, *, snapshot: bool = True) -> Result:
         """Runs `work` in a thread, in one transaction with a consistent snapshot. Raises UNAVAILABLE.
@@ -169,7 +174,7 @@ class Database:
             try:
                 return self._read_once(work, snapshot)
             except DBAPIError as error:
-                if not error.connection_invalidated:
+                if not (error.connection_invalidated or _is_ended(error)):
                     raise
                 # The server had closed the idle connection: a new one is used.
                 return self._read_once(work, snapshot)
@@ -234,8 +239,21 @@ def cause(error: BaseException) -> str:
     return f"{type(origin).__name__}: {str(origin).strip()}"
 
 
-def _engine(url: URL, check_path: Callable[[], None]) -> Engine:
-    """check_path: called before each new connection to SQLite; raises if it must not be made."""
+def limit(connection: Connection, settings: Mapping[str, str]) -> None:
+    """Changes settings of a session on PostgreSQL, in a transaction of its own."""
+    connection.exec_driver_sql(session_limits.SET, session_limits.arguments(settings))
+    connection.commit()
+
+
+def _is_ended(error: DBAPIError) -> bool:
+    """True if PostgreSQL has ended the session. SQLAlchemy does not know all of its reasons."""
+    return getattr(error.orig, "sqlstate", None) in _ENDED
+
+
+def _engine(url: URL, check_path: Callable[[], None], limits: Mapping[str, str]) -> Engine:
+    """check_path: called before each new connection to SQLite; raises if it must not be made. limits: of a
+    session on PostgreSQL.
+    """
     if url.get_backend_name() == "sqlite":
         path = Path(str(url.database)).absolute().as_uri()
         created = False
@@ -267,7 +285,7 @@ def _engine(url: URL, check_path: Callable[[], None]) -> Engine:
         load("psycopg", "postgres")  # its error names the missing package; SQLAlchemy's does not
     except MissingExtraError as error:
         raise StoreOpenError(error.text, error.remedy) from None
-    return create_engine(
+    engine = create_engine(
         url,
         connect_args={
             "connect_timeout": _CONNECT,
@@ -281,6 +299,13 @@ def _engine(url: URL, check_path: Callable[[], None]) -> Engine:
         pool_size=_READERS + 1,
         max_overflow=-1,
     )
+
+    def begin_session(connection: Any, _: Any) -> None:
+        connection.execute(session_limits.SET, session_limits.arguments(limits))
+        connection.commit()
+
+    event.listen(engine, "connect", begin_session)
+    return engine
 
 
 def _prepare(connection: Any, _: Any) -> None:

@@ -27,6 +27,7 @@ from a2a_bridge.hosting.cluster.bus import Bus
 from a2a_bridge.hosting.cluster.nats_login import NatsLogin
 from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.options import StoreOptions
+from a2a_bridge.hosting.stores.sql import session_limits
 from a2a_bridge.hosting.stores.sql.database import (
     Database,
     build_insert,
@@ -159,7 +160,7 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
         return NatsBus(login, blake2b(page_key, digest_size=8, person=b"a2a cluster").hexdigest())
 
     beside = Cluster(session, make_bus, HeartThread(), lease=options.lease)
-    database = Database(url)
+    database = Database(url, session_limits.REPLICA)
     try:
         async with _run_store(database, beside, options, page_key, vault) as store:
             try:

@@ -64,8 +64,11 @@ _C = push_configs.c
 _Line = tuple[str, str]
 
 
-def post_events(connection: Connection, changes: Sequence[TaskChange]) -> int:
-    """Adds events, once for each config of their task. Returns the number added. At most three statements."""
+def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_locked: bool = False) -> int:
+    """Adds events, once for each config of their task. Returns the number added. At most three statements.
+
+    skip_locked: configs that another session has locked are offered by a later search (rule 3).
+    """
     of_tasks = [(storable(one.row.task_id), one) for one in changes]
     wanted = select(_C.task, _C.id).where(_C.task.in_([task_id for task_id, _ in of_tasks]))
     receivers: dict[str, list[str]] = {}
@@ -81,7 +84,8 @@ def post_events(connection: Connection, changes: Sequence[TaskChange]) -> int:
         for config_id in receivers.get(task_id, ())
     ]
     connection.execute(insert(outbox), rows)
-    _mark_claimable(connection, _C.task.in_(list(receivers)) & (_C.holder == ""))
+    which = _C.task.in_(list(receivers)) & (_C.holder == "")
+    _mark_claimable(connection, which, skip_locked=skip_locked)
     return len(rows)
 
 

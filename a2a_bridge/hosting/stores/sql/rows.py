@@ -51,6 +51,9 @@ class ClusterMembership(Protocol):
     def me(self) -> str: ...
 
     @property
+    def stripe(self) -> int: ...
+
+    @property
     def remote(self) -> Remote: ...
 
     def on_death(self, callback: Callable[[], None], /) -> None: ...
@@ -75,13 +78,15 @@ class SqlRecords:
     """Implements Records.
 
     me: returns the name of this process in `replicas`; empty on SQLite, where that table has no rows.
-    stripe: see Committer.
+    stripe: returns the stripe of counters, see Committer.
     """
 
-    def __init__(self, database: Database, me: Callable[[], str] = lambda: "", stripe: int = 0) -> None:
+    def __init__(
+        self, database: Database, me: Callable[[], str] = lambda: "", stripe: Callable[[], int] = lambda: 0
+    ) -> None:
         self._database = database
         self._me = me
-        self.committer = Committer(database, stripe)
+        self.committer = Committer(database, me, stripe)
         #: called when a commit has added notifications
         self.on_deliveries: Callable[[], None] = _nothing
         self._last: _Writing | None = None
@@ -164,8 +169,7 @@ class SharedSqlRecords(SqlRecords):
     """Implements SharedRecords. beside: the other replicas."""
 
     def __init__(self, database: Database, beside: ClusterMembership) -> None:
-        # Any number is correct; different ones keep replicas from waiting for each other's counters.
-        super().__init__(database, lambda: beside.me, int(beside.me[:4], 16) % 16)
+        super().__init__(database, lambda: beside.me, lambda: beside.stripe)
         self._beside = beside
         self.remote = beside.remote
         self.on_orphans = beside.on_death
