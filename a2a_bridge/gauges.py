@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -143,7 +142,7 @@ async def _outbox(name: str, outbox: Outbox) -> list[Metric]:
         backlog = await outbox.backlog()
     except A2AError:  # the store fails, which its own gauge says
         return []
-    age = 0.0 if backlog.oldest is None else max(0.0, time.time() - backlog.oldest)
+    age = backlog.age or 0.0
     return [
         _gauge("outbox_notifications", "Push notifications that wait.", _of(name, backlog.pending)),
         _gauge("outbox_oldest_seconds", "Age of the oldest push notification that waits.", _of(name, age)),

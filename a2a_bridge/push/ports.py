@@ -64,8 +64,8 @@ class Backlog(NamedTuple):
 
     #: notifications that wait for their delivery
     pending: int
-    #: when the oldest of them was added, in seconds since the epoch; None without any
-    oldest: float | None
+    #: seconds since the oldest of them was added; None without any
+    age: float | None
     #: dead letters
     dead: int
 

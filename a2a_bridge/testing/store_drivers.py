@@ -6,7 +6,6 @@ A store without a driver is not tested here.
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -80,10 +79,9 @@ class DriverContract(OpensStores):
         assert await store.sends.reserve(HERE, "m", b"1", "held") is None
 
     async def _delete(self, store: Store, *expired: str) -> None:
-        """Deletes what is expired, as of now for these, and as of an hour ago for the others."""
-        now = time.time()
-        times = [now + _HOUR if name in expired else now - _HOUR for name in ("sends", "events", "tasks")]
-        await _base(store).delete_expired(Expiry(*times))
+        """Deletes everything of these kinds, and of the others what is an hour old."""
+        ages = [-_HOUR if name in expired else _HOUR for name in ("sends", "events", "tasks")]
+        await _base(store).delete_expired(Expiry(*ages))
 
     async def _assert_living(self, store: Store) -> None:
         """Tasks that have not ended are whole."""

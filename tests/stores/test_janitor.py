@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select
@@ -22,8 +23,15 @@ HOUR = 3600.0
 
 
 def janitor(store: SqlStore, options: StoreOptions, after: float) -> Janitor:
-    """A janitor with a clock some seconds ahead."""
-    return Janitor(store.delete_expired, options, wall=lambda: time.time() + after)
+    """A janitor some seconds later."""
+    kept = None if options.tasks_kept is None else options.tasks_kept - after
+    shorter = replace(
+        options,
+        events_kept=options.events_kept - after,
+        sends_kept=options.sends_kept - after,
+        tasks_kept=kept,
+    )
+    return Janitor(store.delete_expired, shorter)
 
 
 async def rows(store: SqlStore, name: str) -> int:

@@ -248,7 +248,8 @@ class MemoryOutbox:
 
     async def backlog(self) -> Backlog:
         oldest = min((items[0].created for items in self._waits.values()), default=None)
-        return Backlog(self._size, oldest, len(self._dead))
+        age = None if oldest is None else max(0.0, time.time() - oldest)
+        return Backlog(self._size, age, len(self._dead))
 
     async def retry(self, numbers: Sequence[int] | None, /) -> int:
         wanted = sorted(self._dead) if numbers is None else sorted({*numbers} & {*self._dead})

@@ -138,11 +138,14 @@ class Found(NamedTuple):
 
 
 class Expiry(NamedTuple):
-    """What may be deleted: everything older than these times, in seconds since the epoch."""
+    """What may be deleted: everything that was written longer ago than so many seconds.
+
+    A driver measures with the clock that its rows have. Processes on several machines have several clocks.
+    """
 
     #: messages
     sends: float
-    #: the segments of ended tasks, by the time of their last change
+    #: the segments of ended tasks, since their last change
     events: float
     #: ended tasks; None to keep all
     tasks: float | None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 
 from a2a_bridge.core.errors import A2AError
@@ -21,24 +20,17 @@ _ROUND = 600.0
 
 
 class Janitor:
-    """Runs every ten minutes. delete: deletes what has expired. wall: seconds since the epoch."""
+    """Runs every ten minutes. delete: deletes what has expired."""
 
-    def __init__(
-        self,
-        delete: Callable[[Expiry], Awaitable[None]],
-        options: StoreOptions,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, delete: Callable[[Expiry], Awaitable[None]], options: StoreOptions) -> None:
         self._delete = delete
         self._options = options
-        self._wall = wall
         self._task: asyncio.Task[None] | None = None
 
     async def round(self) -> None:
         """Deletes what has expired. Raises UNAVAILABLE if the store does not work."""
-        now, options = self._wall(), self._options
-        tasks = None if options.tasks_kept is None else now - options.tasks_kept
-        await self._delete(Expiry(now - options.sends_kept, now - options.events_kept, tasks))
+        options = self._options
+        await self._delete(Expiry(options.sends_kept, options.events_kept, options.tasks_kept))
 
     def start(self) -> None:
         """Starts, with a round at once, unless it has started. Raises RuntimeError without a loop."""

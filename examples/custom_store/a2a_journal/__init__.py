@@ -121,10 +121,11 @@ class JournalRecords:
 
     async def delete_expired(self, expiry: Expiry, _: Callable[[Any], Awaitable[Any]]) -> None:
         """Forgets what has expired. The lines stay in the file: a larger example would write it anew."""
-        self._sent = {key: one for key, one in self._sent.items() if one[1] >= expiry.sends}
+        now = time()
+        self._sent = {key: one for key, one in self._sent.items() if now - one[1] <= expiry.sends}
         for task_id, row in list(self._tasks.items()):
-            gone = row.ended and expiry.tasks is not None and row.written < expiry.tasks
-            if gone or (row.ended and row.written < expiry.events):
+            gone = row.ended and expiry.tasks is not None and now - row.written > expiry.tasks
+            if gone or (row.ended and now - row.written > expiry.events):
                 self._segments.pop(task_id, None)
             if gone:
                 del self._tasks[task_id]

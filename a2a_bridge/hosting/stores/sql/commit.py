@@ -243,6 +243,9 @@ class Committer:
         if opened and len(_written(connection, opened)) < len(opened):
             return False  # the statement below would create these tasks
         rows = [_row(change.row) for change in changes]
+        with_time = rows
+        if self._database.sqlite:
+            with_time = [(*row, one.row.written) for row, one in zip(rows, changes, strict=True)]
         with_body = [
             (row, one.row) for row, one in zip(rows, changes, strict=True) if one.row.body is not None
         ]
@@ -251,7 +254,7 @@ class Committer:
         with self._at_once(connection):
             alive = self._ask_alive(connection, changes)
             # A separate statement for the transaction id took a tenth of the time of a small group.
-            guarded = write(tasks, rows, returning="" if self._database.sqlite else _NUMBER)
+            guarded = write(tasks, with_time, returning="" if self._database.sqlite else _NUMBER)
             write(bodies, [(one[0], row.body, row.checksum) for one, row in with_body])
             write(segments, [(row[0], *one) for change, row in pairs for one in change.segments])
             write(task_counts, self._counters(map(_count, changes)))
@@ -396,6 +399,7 @@ def _order_of(job: SqlJob) -> tuple[str, ...]:
 
 
 def _row(row: TaskRow) -> tuple[Any, ...]:
+    """The values of a row of `tasks`, without the time of the write, which is the last one."""
     return (
         storable(row.task_id),
         storable(row.scope.tenant),
@@ -407,7 +411,6 @@ def _row(row: TaskRow) -> tuple[Any, ...]:
         row.last,
         row.applied,
         row.holder,
-        row.written,
     )
 
 

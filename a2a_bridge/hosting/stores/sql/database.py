@@ -14,12 +14,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    Float,
+    Table,
+    cast,
+    create_engine,
+    event,
+    func,
+    literal,
+    make_url,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
@@ -216,6 +230,13 @@ def build_insert(connection: Connection, table: Table) -> Any:
     """
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     return dialect.insert(table)
+
+
+def present(connection: Connection) -> ColumnElement[float]:
+    """The present time in a statement, in seconds since the epoch, by the clock of the database."""
+    if connection.dialect.name == "sqlite":
+        return literal(time.time(), Float)
+    return cast(func.extract("epoch", func.now()), Float)
 
 
 def mask_url(url: URL) -> str:

@@ -4,18 +4,20 @@ Rules:
 1. Small batches, one after another, as jobs of the writer, so that other writes do not wait long.
 2. Logs are found by walking along the log itself, from task to task: earlier deletions cost nothing.
 3. With several replicas each does this. Two that delete the same rows delete them once.
+4. Ages are by the clock of the rows (`clock`). After a jump of it a round deletes a share of the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from math import ceil, inf
 
-from sqlalchemy import Connection, delete, select, tuple_
+from sqlalchemy import Connection, Table, delete, func, select, tuple_
 
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.hosting.stores.records import Expiry, Place
+from a2a_bridge.hosting.stores.sql.clock import SHARE, ClockWatch, Write
 from a2a_bridge.hosting.stores.sql.commit import SqlJob
 from a2a_bridge.hosting.stores.sql.counts import Counted
 from a2a_bridge.hosting.stores.sql.database import Database
@@ -27,40 +29,82 @@ _BATCH = 200
 
 #: updates the counters for changed or deleted tasks, in a transaction
 Count = Callable[[Connection, Iterable[Counted]], None]
-#: writes a job with the next group
-Write = Callable[[SqlJob], Awaitable[Any]]
 
 
-async def delete_expired(expiry: Expiry, database: Database, write: Write, count: Count) -> None:
-    """Deletes everything that has expired. Raises UNAVAILABLE if the store does not work."""
-    while await write(SqlJob(partial(_delete_sends, before=expiry.sends))) == _BATCH:
-        pass
-    if expiry.tasks is not None:
-        await _each(database, write, _next_tasks, expiry.tasks, partial(_delete_tasks, count=count))
-    await _each(database, write, _next_logs, expiry.events, _delete_logs)
-    await write(SqlJob(_empty_counters))
+class Expirer:
+    """Deletes what has expired in one database. count: updates the counters of deleted tasks."""
+
+    def __init__(self, database: Database, count: Count) -> None:
+        self._database = database
+        self._count = count
+        self._clock = ClockWatch(database)
+
+    async def delete(self, expiry: Expiry, write: Write) -> None:
+        """Deletes everything that has expired, or a share after a jump of the clock.
+
+        Raises UNAVAILABLE if the store does not work.
+        """
+        now = await self._clock.agreed()
+        if now is None:
+            return
+        jumped = await self._clock.may_have_jumped(write)
+        whole = [await self._delete_sends(now - expiry.sends, write, await self._most(jumped, sends))]
+        most = await self._most(jumped, tasks)
+        if expiry.tasks is not None:
+            remove = partial(_delete_tasks, count=self._count)
+            whole.append(await self._each(write, _next_tasks, now - expiry.tasks, remove, most))
+        whole.append(await self._each(write, _next_logs, now - expiry.events, _delete_logs, most))
+        await write(SqlJob(_empty_counters))
+        if jumped and all(whole):
+            await self._clock.caught_up(write)
+
+    async def _most(self, jumped: bool, table: Table) -> float:
+        """How many rows a round may delete."""
+        if not jumped:
+            return inf
+        number = select(func.count()).select_from(table)
+        return ceil(await self._database.read(lambda connection: connection.scalar(number) or 0) / SHARE)
+
+    async def _delete_sends(self, before: float, write: Write, most: float) -> bool:
+        """Forgets old messages. Returns False if more of them may be left."""
+        while most > 0:
+            batch = int(min(most, _BATCH))
+            gone = await write(SqlJob(partial(_delete_sends, before=before, most=batch)))
+            most -= gone
+            if gone < batch:
+                return True
+        return False
+
+    async def _each(
+        self,
+        write: Write,
+        following: Callable[..., list[str]],
+        before: float,
+        remove: Callable[..., None],
+        most: float,
+    ) -> bool:
+        """Removes something of all ended tasks that were written last before a time.
+
+        Returns False if more of them may be left.
+        """
+        after = ""
+        while found := await self._database.read(partial(following, after=after)):
+            after = found[-1]
+            # An ended task does not change, so the deletion does not check its state again.
+            due = await self._database.read(partial(_list_ended, task_ids=found, before=before))
+            if len(due) > most:
+                due = due[: int(most)]
+            if due:
+                await write(SqlJob(partial(remove, task_ids=due)))
+            most -= len(due)
+            if most <= 0:
+                return False
+        return True
 
 
-async def _each(
-    database: Database,
-    write: Write,
-    following: Callable[..., list[str]],
-    before: float,
-    remove: Callable[..., None],
-) -> None:
-    """Removes something of all ended tasks that were written last before a time."""
-    after = ""
-    while found := await database.read(partial(following, after=after)):
-        after = found[-1]
-        # An ended task does not change, so the deletion does not check its state again.
-        due = await database.read(partial(_list_ended, task_ids=found, before=before))
-        if due:
-            await write(SqlJob(partial(remove, task_ids=due)))
-
-
-def _delete_sends(connection: Connection, before: float) -> int:
+def _delete_sends(connection: Connection, before: float, most: int) -> int:
     old = select(sends.c.tenant, sends.c.owner, sends.c.message).where(sends.c.created < before)
-    rows = connection.execute(old.limit(_BATCH).with_for_update(skip_locked=True)).all()
+    rows = connection.execute(old.limit(most).with_for_update(skip_locked=True)).all()
     for tenant, owner, message in rows:
         mine = (sends.c.tenant == tenant, sends.c.owner == owner, sends.c.message == message)
         connection.execute(delete(sends).where(*mine))

@@ -3,8 +3,9 @@
 Rules:
 1. One replica delivers for a config at a time. `push_configs.holder` is * if notifications wait for any
    replica, else the delivering replica. Claims of dead replicas are open to all.
-2. Delays are measured on this process's monotonic clock. The times in the rows matter only to a replica that
-   claims a config of another one, and such a delay is never longer than LONGEST, whatever the clocks say.
+2. Delays are measured on this process's monotonic clock. The times in the rows are those of the database
+   (`present`). They matter only to a replica that claims a config of another one, and such a delay is never
+   longer than LONGEST.
 3. No locks beyond those of a statement. A notification that another replica adds while its config is being
    released may find it without a holder: released configs are looked at soon after, once more later, and in a
    full search now and then. That search also deletes notifications that were added while their config was
@@ -24,14 +25,26 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Row,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Delivery, OutboxEntry, Registered, Scope
 from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, parse_checked
 from a2a_bridge.hosting.stores.records import TaskChange
 from a2a_bridge.hosting.stores.sql import push_configs as configs
-from a2a_bridge.hosting.stores.sql.database import Database
+from a2a_bridge.hosting.stores.sql.database import Database, present
 from a2a_bridge.hosting.stores.sql.push_configs import ANYBODY, SqlPushConfigStore, Writes, forget
 from a2a_bridge.hosting.stores.sql.push_releases import Releases
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs, replicas
@@ -76,14 +89,13 @@ def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_l
         receivers.setdefault(task_id, []).append(config_id)
     if not receivers:
         return 0
-    now = time.time()
     rows = [
-        _row(task_id, config_id, number, event, now)
+        _row(task_id, config_id, number, event)
         for task_id, one in of_tasks
         for number, event in enumerate(one.events, one.row.last - len(one.events) + 1)
         for config_id in receivers.get(task_id, ())
     ]
-    connection.execute(insert(outbox), rows)
+    connection.execute(_insert(connection), rows)
     which = _C.task.in_(list(receivers)) & (_C.holder == "")
     _mark_claimable(connection, which, skip_locked=skip_locked)
     return len(rows)
@@ -105,15 +117,19 @@ def _mark_claimable(connection: Connection, which: ColumnElement[bool], *, skip_
     connection.execute(update(push_configs).where(which).values(holder=ANYBODY))
 
 
-def _row(task_id: str, config_id: str, sequence: int, event: bytes, now: float) -> dict[str, Any]:
+def _insert(connection: Connection) -> Insert:
+    """Adds notifications that are due at once."""
+    now = present(connection)
+    return insert(outbox).values(due=now, created=now)
+
+
+def _row(task_id: str, config_id: str, sequence: int, event: bytes) -> dict[str, Any]:
     return {
         "task": task_id,
         "config": config_id,
         "sequence": sequence,
         "event": event,
         "checksum": checksum_of(event_key(task_id, config_id, sequence), event),
-        "due": now,
-        "created": now,
         "webhook": str(uuid4()),
     }
 
@@ -186,7 +202,7 @@ class SqlOutbox:
     async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
         values = configs.row_of(scope, registered, self._vault)
         task_id, config_id = values["task"], values["id"]
-        row = _row(task_id, config_id, 0, event.SerializeToString(), time.time())
+        row = _row(task_id, config_id, 0, event.SerializeToString())
         added = False
 
         def work(connection: Connection) -> None:
@@ -195,7 +211,7 @@ class SqlOutbox:
             same = (_O.task == task_id, _O.config == config_id, _O.webhook == row["webhook"])
             # An earlier attempt may have been committed: its outcome was in doubt.
             if not added or connection.execute(select(_O.number).where(*same)).first() is None:
-                connection.execute(insert(outbox), [row])
+                connection.execute(_insert(connection), [row])
             added = True
             idle = update(push_configs).where(_C.task == task_id, _C.id == config_id, _C.holder == "")
             connection.execute(idle.values(holder=ANYBODY))
@@ -239,9 +255,13 @@ class SqlOutbox:
         await self._settle(deliveries, delete(outbox).where(_O.number.in_(numbers)))
 
     async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
-        changed = update(outbox).where(_O.number == delivery.number)
-        changed = changed.values(attempts=delivery.attempts + 1, error=error, due=time.time() + seconds)
-        await self._writer.write(lambda connection: connection.execute(changed).rowcount)
+        which = update(outbox).where(_O.number == delivery.number)
+
+        def change(connection: Connection) -> int:
+            due = present(connection) + seconds
+            return _change(connection, which.values(attempts=delivery.attempts + 1, error=error, due=due))
+
+        await self._writer.write(change)
         line = _line_of(delivery)
         if self._lines.take_back(line, delivery.number):
             self._lines.again(line, target_of(delivery.registered.config.url), seconds)
@@ -263,10 +283,10 @@ class SqlOutbox:
 
     async def backlog(self) -> Backlog:
         def work(connection: Connection) -> Backlog:
-            waiting = select(func.count(), func.min(_O.created)).where(~_O.dead)
-            pending, oldest = connection.execute(waiting).one()
+            waiting = select(func.count(), present(connection) - func.min(_O.created)).where(~_O.dead)
+            pending, age = connection.execute(waiting).one()
             dead = connection.execute(select(func.count()).where(_O.dead)).scalar_one()
-            return Backlog(pending, oldest, dead)
+            return Backlog(pending, None if age is None else max(0.0, age), dead)
 
         return await self._database.read(work)
 
@@ -338,10 +358,8 @@ class SqlOutbox:
             found = {(row.task, row.config) for row in rows}
             claimed = _let_go(connection, [line for line in lines if line not in found], me)
             rows = [*rows, *_heads(connection, list(claimed), me)]
-        now = time.time()
         heads = [
-            _Head((row.task, row.config), self._url(row), min(max(0.0, row.due - now), LONGEST))
-            for row in rows
+            _Head((row.task, row.config), self._url(row), min(max(0.0, row.delay), LONGEST)) for row in rows
         ]
         return lines, heads
 
@@ -506,7 +524,8 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
     queue = outbox.alias().c
     first = select(queue.number).where(queue.task == _C.task, queue.config == _C.id, ~queue.dead)
     first = first.order_by(queue.number).limit(1)
-    wanted = select(_O.number, _O.sequence, _O.event, _O.attempts, _O.due, _O.webhook, _O.checksum)
+    delay = (_O.due - present(connection)).label("delay")
+    wanted = select(_O.number, _O.sequence, _O.event, _O.attempts, delay, _O.webhook, _O.checksum)
     wanted = wanted.add_columns(_C.task, _C.id.label("config"), *_OF_CONFIG)
     wanted = wanted.select_from(push_configs).join(outbox, _O.number == first.scalar_subquery())
     wanted = wanted.where(_among(lines), _C.holder == me)

@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -20,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, upd
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.hosting.ports import Registered, Scope
 from a2a_bridge.hosting.stores.checksums import DamagedError, checksum_of, intact
-from a2a_bridge.hosting.stores.sql.database import Database, build_insert
+from a2a_bridge.hosting.stores.sql.database import Database, build_insert, present
 from a2a_bridge.hosting.stores.sql.schema import outbox, push_configs
 from a2a_bridge.hosting.stores.text import original, storable
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -143,7 +142,7 @@ def _release(connection: Connection, task: str, config: str, me: str) -> bool:
     theirs = update(push_configs).where(_C.task == task, _C.id == config, _C.holder.not_in(("", ANYBODY, me)))
     if not connection.execute(theirs.values(holder=ANYBODY)).rowcount:
         return False
-    waits = outbox.c.due > time.time()
+    waits = outbox.c.due > present(connection)
     delayed = update(outbox).where(outbox.c.task == task, outbox.c.config == config, ~outbox.c.dead, waits)
     connection.execute(delayed.values(due=0.0))
     return True

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import queue
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -33,8 +32,14 @@ from a2a_bridge.hosting.stores.records import (
 from a2a_bridge.hosting.stores.segments import Segment
 from a2a_bridge.hosting.stores.sql import tasks as reading
 from a2a_bridge.hosting.stores.sql.commit import Committer, SqlGroup, SqlJob
-from a2a_bridge.hosting.stores.sql.database import Database, build_insert, cause, is_database_error
-from a2a_bridge.hosting.stores.sql.expiry import delete_expired
+from a2a_bridge.hosting.stores.sql.database import (
+    Database,
+    build_insert,
+    cause,
+    is_database_error,
+    present,
+)
+from a2a_bridge.hosting.stores.sql.expiry import Expirer
 from a2a_bridge.hosting.stores.sql.schema import replicas, sends
 from a2a_bridge.hosting.stores.text import original, storable
 
@@ -87,6 +92,7 @@ class SqlRecords:
         self._database = database
         self._me = me
         self.committer = Committer(database, me, stripe)
+        self._expirer = Expirer(database, self.committer.count)
         #: called when a commit has added notifications
         self.on_deliveries: Callable[[], None] = _nothing
         self._last: _Writing | None = None
@@ -139,7 +145,7 @@ class SqlRecords:
         return [None] * len(changes) if plain else _results(changes, group)
 
     async def delete_expired(self, expiry: Expiry, write: Callable[[SqlJob], Awaitable[Any]], /) -> None:
-        await delete_expired(expiry, self._database, write, self.committer.count)
+        await self._expirer.delete(expiry, write)
 
     async def close(self) -> None:
         """Ends the thread after its present group, for a limited time."""
@@ -278,7 +284,7 @@ class _Sending:
             task=storable(after.task_id),
             answer=after.answer,
             holder=after.holder,
-            created=time.time(),
+            created=present(connection),
             checksum=after.checksum,
         )
         if connection.execute(putting.on_conflict_do_nothing().returning(sends.c.message)).first():

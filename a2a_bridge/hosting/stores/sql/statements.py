@@ -27,6 +27,8 @@ _LARGE = 4096
 _LARGEST = 1_000_000_000
 
 #: a write names the version before it, so a row that another process has written is not changed
+#: columns with the time of a write: PostgreSQL gives its own, because the clocks of replicas differ
+TIMES = {"written": "extract(epoch FROM now())"}
 _TAILS = {
     tasks.name: (
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, time = excluded.time,"
@@ -99,7 +101,8 @@ def _text_of_one(table: Table) -> str:
 @lru_cache(maxsize=1024)
 def _text(table: Table, rows: int, mark: str, returning: str) -> str:
     names = [column.name for column in table.columns]
-    row = f"({','.join([mark] * len(names))})"
+    times = {} if mark == "?" else TIMES
+    row = f"({','.join(times.get(name, mark) for name in names)})"
     tail = _TAILS[table.name] + (returning and f" RETURNING {returning}")
     # Names and placeholders come from this module and the schema; values are never part of the text.
     return f"INSERT INTO {table.name} ({','.join(names)}) VALUES {','.join([row] * rows)}{tail}"  # noqa: S608
