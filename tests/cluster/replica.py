@@ -19,6 +19,7 @@ from a2a_bridge.hosting.clock import SystemClock
 from a2a_bridge.hosting.cluster.cluster import Cluster
 from a2a_bridge.hosting.cluster.polling import PollingBus
 from a2a_bridge.hosting.cluster.session import SessionError
+from a2a_bridge.hosting.cluster.session_limits import session_name
 from a2a_bridge.hosting.cluster.tails import Position as TaskPosition
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.ports import Registered, Scope, TaskQuery
@@ -37,7 +38,6 @@ from a2a_bridge.hosting.stores.records import (
 from a2a_bridge.hosting.stores.segments import Segment
 from a2a_bridge.hosting.stores.sql.commit import _begins
 from a2a_bridge.hosting.stores.sql.rows import _commit
-from a2a_bridge.hosting.stores.sql.session_limits import session_name
 from a2a_bridge.hosting.stores.store_base import StoreBase
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.virtual_loop import Owner

@@ -13,9 +13,9 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.cluster.cluster import stripe_of
+from a2a_bridge.hosting.cluster.session_limits import session_name
 from a2a_bridge.hosting.ports import TaskQuery, VersionConflictError
 from a2a_bridge.hosting.stores import StoreOptions, open_store
-from a2a_bridge.hosting.stores.sql.session_limits import session_name
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, Author, found
 from tests.patience import PATIENCE
 from tests.replicas.conftest import LEASE, until

@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from a2a_bridge.hosting.cluster.session import SECONDS, PostgresSession, SessionError
-from a2a_bridge.hosting.stores.sql.session_limits import session_name
+from a2a_bridge.hosting.cluster.session_limits import session_name
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 

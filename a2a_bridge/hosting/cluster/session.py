@@ -20,7 +20,7 @@ from typing import Any, LiteralString
 from psycopg import Connection, Error, connect
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
-from a2a_bridge.hosting.stores.sql import session_limits
+from a2a_bridge.hosting.cluster import session_limits
 
 #: seconds for a statement, and for connecting
 SECONDS = 5.0

@@ -33,13 +33,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from a2a_bridge.hosting.cluster.session_limits import session_name
 from a2a_bridge.hosting.stores.errors import unavailable
 from a2a_bridge.hosting.stores.records import TaskChange, TaskRow
 from a2a_bridge.hosting.stores.sql.counts import Counted, deltas
 from a2a_bridge.hosting.stores.sql.database import Database, is_database_error, limit
 from a2a_bridge.hosting.stores.sql.push import post_events
 from a2a_bridge.hosting.stores.sql.schema import bodies, segments, task_counts, tasks
-from a2a_bridge.hosting.stores.sql.session_limits import session_name
 from a2a_bridge.hosting.stores.sql.statements import TooLargeError, insert
 from a2a_bridge.hosting.stores.text import storable
 

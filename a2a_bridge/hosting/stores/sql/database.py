@@ -38,8 +38,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from a2a_bridge.core.extras import MissingExtraError, load
+from a2a_bridge.hosting.cluster import session_limits
 from a2a_bridge.hosting.stores.errors import StoreOpenError, unavailable
-from a2a_bridge.hosting.stores.sql import session_limits
 from a2a_bridge.hosting.stores.sql.file_watch import FileWatch
 
 log = logging.getLogger("a2a_bridge.store")

@@ -23,11 +23,11 @@ from sqlalchemy import URL, Connection, delete, select
 from sqlalchemy.exc import OperationalError
 
 from a2a_bridge.core.extras import MissingExtraError
+from a2a_bridge.hosting.cluster import session_limits
 from a2a_bridge.hosting.cluster.bus import Bus
 from a2a_bridge.hosting.cluster.nats_login import NatsLogin
 from a2a_bridge.hosting.stores.errors import StoreOpenError
 from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.sql import session_limits
 from a2a_bridge.hosting.stores.sql.database import (
     Database,
     build_insert,
