@@ -25,19 +25,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Insert,
-    Row,
-    delete,
-    exists,
-    func,
-    insert,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select, tuple_, update
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Delivery, OutboxEntry, Registered, Scope
@@ -117,7 +105,7 @@ def _mark_claimable(connection: Connection, which: ColumnElement[bool], *, skip_
     connection.execute(update(push_configs).where(which).values(holder=ANYBODY))
 
 
-def _insert(connection: Connection) -> Insert:
+def _insert(connection: Connection) -> Any:
     """Adds notifications that are due at once."""
     now = present(connection)
     return insert(outbox).values(due=now, created=now)
@@ -255,13 +243,11 @@ class SqlOutbox:
         await self._settle(deliveries, delete(outbox).where(_O.number.in_(numbers)))
 
     async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
-        which = update(outbox).where(_O.number == delivery.number)
-
-        def change(connection: Connection) -> int:
-            due = present(connection) + seconds
-            return _change(connection, which.values(attempts=delivery.attempts + 1, error=error, due=due))
-
-        await self._writer.write(change)
+        changed = update(outbox).where(_O.number == delivery.number)
+        changed = changed.values(attempts=delivery.attempts + 1, error=error)
+        await self._writer.write(
+            lambda connection: _change(connection, changed.values(due=present(connection) + seconds))
+        )
         line = _line_of(delivery)
         if self._lines.take_back(line, delivery.number):
             self._lines.again(line, target_of(delivery.registered.config.url), seconds)
