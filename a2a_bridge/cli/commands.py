@@ -138,7 +138,7 @@ class Commands(Group):
 
     def invoke(self, context: Any) -> Any:
         """Runs a command. An error of its command line is also a JSON document, if that asks for JSON."""
-        from a2a_bridge.cli.output import decide_json
+        from a2a_bridge.cli.output import clean, decide_json
 
         decide_json(None)
         try:
@@ -149,6 +149,7 @@ class Commands(Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
         except _UsageError as error:
+            error.message = clean(error.message)
             from a2a_bridge.cli.error_codes import local
             from a2a_bridge.cli.options import Exit
             from a2a_bridge.cli.output import document, wants_json

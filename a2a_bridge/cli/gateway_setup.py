@@ -159,7 +159,10 @@ async def _fault(candidate: Candidate, options: DialOptions) -> str:
 
 
 def _origin(url: str) -> str:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
     return f"{parts.scheme}://{parts.netloc}" if "://" in url else url
 
 

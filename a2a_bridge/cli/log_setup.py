@@ -50,6 +50,11 @@ class TextFormat(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        # Messages of the bridge quote peers; the agent's own code may have colours.
+        return output.clean(text) if record.name.startswith("a2a_bridge") else text
+
 
 class JsonFormat(TextFormat):
     """One JSON object: time, level, logger, message, the fields that came with the record, the ids of the

@@ -5,6 +5,8 @@ Rules:
 2. An error message has the cause and, if there is one, the next command to try.
 3. Colours are used only on a terminal, and if NO_COLOR is not set.
 4. A line of progress on stderr is wiped before anything else is printed.
+5. Control characters are shown as escapes, on both streams and in the log: agents, providers and files
+   choose texts, and must not control a terminal. The functions here do that, and no caller of them.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,18 +44,31 @@ _LISTENING = "--http, --grpc, --listen, --admin, --usage-listen, --ui-listen"
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
+#: all but tab and line feed; with them the marks that turn the direction of text, and what is no character
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """A text without control characters."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+
+
 def data(text: str, *, end: str = "\n") -> None:
     """Prints data on stdout, at once, so that a reader of a stream sees it."""
-    progress("")
-    sys.stdout.write(text + end)
-    sys.stdout.flush()
+    _write(clean(text) + end)
 
 
 def document(tree: Any) -> None:
     """Prints a JSON document on one line of stdout."""
     from a2a_bridge.codec import dumps  # loads protobuf, which --version does not need
 
-    data(dumps(tree).decode())
+    _write(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", dumps(tree).decode()) + "\n")
+
+
+def _write(text: str) -> None:
+    progress("")
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -80,7 +96,8 @@ def progress(text: str) -> None:
     if not (text or _progress) or not on_terminal():
         return
     # A terminal that does not say how wide it is has 0 columns.
-    shown = text[: (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1]
+    width = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
+    shown = clean(text).replace("\n", " ").replace("\t", " ")[:width]
     wiped = f"\r{' ' * _progress}" if _progress else ""
     sys.stderr.write(f"{wiped}\r{shown}")
     sys.stderr.flush()
@@ -101,8 +118,16 @@ def print_message(text: str, style: str = "") -> None:
         record = logging.LogRecord("a2a_bridge.cli", level, "", 0, text.strip(), None, None)
         sys.stderr.write(f"{_formatter.format(record)}\n")
     else:
+        text = clean(text)
         sys.stderr.write((add_style(text, style) if style and _is_coloured(sys.stderr) else text) + "\n")
     sys.stderr.flush()
+
+
+class MessageHandler(logging.Handler):
+    """Prints what is logged as messages."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_message(self.format(record))
 
 
 def fail(code: Exit, text: str, advice: str = "", error: Failure | None = None, **members: Any) -> typer.Exit:

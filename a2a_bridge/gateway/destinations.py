@@ -136,7 +136,10 @@ def move_to(candidate: Candidate, named: str) -> Candidate | None:
     else:
         if here is not None and here.is_at(base) and here.port == base.port:
             return None
-        given, parts = urlsplit(named), urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            given, parts = urlsplit(named), urlsplit(url if "://" in url else f"http://{url}")
+        except ValueError:
+            return None  # nothing of it can be kept
         path = parts.path
         if path in ("", "/") and not given.query and not given.path.endswith(".json"):
             path = given.path or path

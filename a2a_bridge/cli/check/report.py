@@ -19,11 +19,11 @@ def lines(finding: Finding) -> str:
     """A finding as text: what was found, and what to do."""
     head = f"{'✓' if finding.ok else '✗'} {finding.name:<{_NAME - 2}}"
     indent = " " * (_NAME + 1)
-    text = textwrap.wrap(_plain(finding.detail), _WIDTH - len(indent), break_long_words=False) or [""]
+    text = textwrap.wrap(finding.detail, _WIDTH - len(indent), break_long_words=False) or [""]
     found = [f"{head} {text[0]}", *(indent + one for one in text[1:])]
     if finding.fix:
         fix = textwrap.wrap(
-            _plain(finding.fix), _WIDTH - len(indent) - 2, break_long_words=False, break_on_hyphens=False
+            finding.fix, _WIDTH - len(indent) - 2, break_long_words=False, break_on_hyphens=False
         )
         found += [f"{indent}{'→' if number == 0 else ' '} {one}" for number, one in enumerate(fix)]
     return "\n".join(found)
@@ -70,8 +70,3 @@ def write_junit(path: Path, target: str, findings: Sequence[Finding]) -> None:
     document = ElementTree.ElementTree(suite)
     ElementTree.indent(document)
     document.write(path, encoding="utf-8", xml_declaration=True)
-
-
-def _plain(text: str) -> str:
-    """What an agent wrote, without control sequences."""
-    return "".join(one if one.isprintable() else " " for one in text)

@@ -87,7 +87,11 @@ async def request_of_call(call: Call[Any, Any], candidate: Candidate, options: D
     sent: asyncio.Queue[bytes] = asyncio.Queue()
     server = await asyncio.start_server(lambda reader, writer: _take(reader, writer, sent), "127.0.0.1", 0)
     async with server:
-        parts = urlsplit(candidate.interface.url)
+        try:
+            parts = urlsplit(candidate.interface.url)
+        except ValueError as error:
+            text = f"the interface {candidate.interface.url} is no URL: {error}"
+            raise typer.BadParameter(text, param_hint="--as") from None
         host, port = server.sockets[0].getsockname()
         near = hub.AgentInterface()
         near.CopyFrom(candidate.interface)

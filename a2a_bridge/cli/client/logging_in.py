@@ -35,6 +35,8 @@ _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _FORM = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
 #: seconds of a token whose answer names none
 _LIFETIME = 300.0
+#: seconds beyond which a time of a provider is none
+_LONGEST = 10 * 365 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Client:
             return tree
         code = tree.get("error")
         if isinstance(code, str):
-            raise RejectedError(text.clean(code)[:60])
+            raise RejectedError(code[:60])
         raise A2AError(Reason.UNAVAILABLE, f"{url} answers {reply.status}", blame=Blame.PEER)
 
 
@@ -144,11 +146,11 @@ async def _wait_for_approval(
     begun = await client.post(provider.device_url, form)
     uri = begun.get("verification_uri_complete") or begun.get("verification_uri")
     print_message(
-        f"open {text.clean(str(uri))} and approve; the code is {text.clean(str(begun.get('user_code')))}",
+        f"open {uri} and approve; the code is {begun.get('user_code')}",
         "bold",
     )
-    interval = float(begun.get("interval") or 5)
-    until = time.monotonic() + float(begun.get("expires_in") or 600)
+    interval = _seconds(begun, "interval", 5.0)
+    until = time.monotonic() + _seconds(begun, "expires_in", 600.0)
     grant = {"grant_type": _DEVICE, "device_code": str(begun.get("device_code"))}
     while time.monotonic() < until:
         await asyncio.sleep(interval)
@@ -201,7 +203,11 @@ async def _discover(url: str, ca: str) -> Provider:
 
 
 def _check(url: str) -> None:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        text_ = f"the provider is at {url}, which is no URL: {error}"
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text_, blame=Blame.PEER) from None
     if parts.scheme == "https" or parts.hostname in ("127.0.0.1", "localhost", "::1"):
         return
     raise A2AError(
@@ -213,8 +219,14 @@ def _store(tree: Mapping[str, Any], provider: Provider, client: Client) -> token
     value = tree.get("access_token")
     if not isinstance(value, str) or not value or not value.isascii() or not value.isprintable():
         raise A2AError(Reason.UNAVAILABLE, f"{provider.token_url} gives no token", blame=Blame.PEER)
+    expires_at = time.time() + _seconds(tree, "expires_in", _LIFETIME)
+    return token_store.StoredToken(value, expires_at, provider.token_url, client.name)
+
+
+def _seconds(tree: Mapping[str, Any], name: str, otherwise: float) -> float:
+    """A member of a provider's answer that is a time; otherwise: for a missing or an impossible one."""
     try:
-        lifetime = float(tree.get("expires_in") or _LIFETIME)
+        found = float(tree.get(name) or otherwise)
     except (TypeError, ValueError):
-        lifetime = _LIFETIME
-    return token_store.StoredToken(value, time.time() + lifetime, provider.token_url, client.name)
+        return otherwise
+    return found if 0.0 < found < _LONGEST else otherwise

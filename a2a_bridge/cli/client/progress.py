@@ -43,7 +43,7 @@ async def show_waiting(
             task = session.task
             what = f"waiting for the agent{files}"
             if task is not None:
-                what = f"task {text.clean(task.id)}: {text.state_name(task.status.state)}"
+                what = f"task {task.id}: {text.state_name(task.status.state)}"
             progress(f"{what}, {time.monotonic() - started:.0f} s")
 
     ticking = asyncio.create_task(tick())
@@ -61,7 +61,7 @@ def count_steps(what: str, things: Iterable[tuple[str, _T]]) -> Iterator[_T]:
     every = list(things)
     try:
         for number, (name, thing) in enumerate(every, 1):
-            progress(f"{what} {number} of {len(every)}: {text.clean(name)}")
+            progress(f"{what} {number} of {len(every)}: {name}")
             yield thing
     finally:
         progress("")

@@ -154,7 +154,7 @@ async def _listen(
         base = (flags.listen_url or f"http://{host.address}").rstrip("/")
         config.url = base + _PATH
         made = await session.peer.create_task_push_notification_config(config, session.context)
-        print_message(f"listening at {config.url} for task {text.clean(config.task_id)}", "dim")
+        print_message(f"listening at {config.url} for task {config.task_id}", "dim")
         task = await session.peer.get_task(hub.GetTaskRequest(id=config.task_id), session.context)
         remember(session, task)
         events = _read_notifications(session, task, arrived)

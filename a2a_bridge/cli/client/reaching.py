@@ -45,7 +45,7 @@ from a2a_bridge.cli.error_codes import Failure
 from a2a_bridge.cli.frames import show
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.options import Exit, parameters, parse_binding, text_or_file, use_bridge_key
-from a2a_bridge.cli.output import data, fail, guard, print_message
+from a2a_bridge.cli.output import MessageHandler, data, fail, guard, print_message
 from a2a_bridge.cli.specification import ERROR, OPTIONS
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, CallContext, Joined
@@ -197,7 +197,9 @@ def report_errors(
 ) -> Iterator[None]:
     """Turns errors into a message and an exit code, those of this program included."""
     # An unreachable agent is reported once, by the error that ends the command.
-    logging.getLogger("a2a_bridge").setLevel(logging.DEBUG if flags.debug else logging.ERROR)
+    log = logging.getLogger("a2a_bridge")
+    log.setLevel(logging.DEBUG if flags.debug else logging.ERROR)
+    log.handlers[:] = [MessageHandler(logging.WARNING)]
     warn_of_readable_secrets(Environment.of(context), _SECRETS)
     if flags.insecure:
         text = "warning: certificates are not verified (--insecure)"
@@ -224,7 +226,7 @@ def report_errors(
         raise
     except Exception as error:  # noqa: BLE001  whatever it is, the user gets one error object
         if flags.debug:
-            traceback.print_exc()
+            print_message(traceback.format_exc().rstrip())
         if isinstance(error, OSError):
             # A full disk, or a place that cannot be written; the network has errors of its own.
             raise fail(Exit.FAILURE, str(error)) from None

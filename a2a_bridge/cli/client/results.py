@@ -116,7 +116,7 @@ def warn(task: hub.Task) -> None:
     if task.status.state in RESTING - {hub.TASK_STATE_COMPLETED}:
         said = " ".join(part.text for part in task.status.message.parts if part.text)
         words = f"warning: the task is {text.state_name(task.status.state)}"
-        print_message(f"{words}: {text.clean(said)}" if said else words, "yellow")
+        print_message(f"{words}: {said}" if said else words, "yellow")
 
 
 def save_files(session: Session, answer: Any, folder: Path) -> None:
@@ -144,4 +144,4 @@ def save_one(
 
 def note_link(part: hub.Part) -> None:
     """Says that a file is somewhere else."""
-    print_message(f"note: {text.clean(part.url)} is a link; it is not fetched", "yellow")
+    print_message(f"note: {part.url} is a link; it is not fetched", "yellow")

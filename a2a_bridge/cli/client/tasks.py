@@ -44,7 +44,7 @@ async def _get(session: Session, *, task_id: str, flags: TaskGetFlags) -> None:
         looking = poll(session, task, flags.poll_interval, request)
         async with show_waiting(session), aclosing(looking) as looks:
             async for task in looks:
-                print_message(f"task {text.clean(task.id)}: {text.state_name(task.status.state)}", "dim")
+                print_message(f"task {task.id}: {text.state_name(task.status.state)}", "dim")
     show_task(session, session.task, flags, history=bool(flags.history), warned=False)
 
 

@@ -3,13 +3,11 @@
 Rules:
 1. A block is its label on a line, its content, and an empty line. No field stands in it.
 2. No part is dropped: texts and data are blocks, a file is a field with its name, type and size.
-3. Control characters of an agent are shown as escapes: they could reach a terminal.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -20,23 +18,16 @@ from a2a_bridge.pb.google_protobuf import Struct, Value
 
 _encode_value = encoder(Value)
 _encode_struct = encoder(Struct)
-#: all but tab and line feed; with them the marks that turn the direction of text
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def clean(text: str) -> str:
-    """A text without control characters."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
 
 
 def field(label: str, value: object) -> str:
     """A field, on one line."""
-    return f"{label}: {clean(str(value)).replace(chr(10), ' ')}".rstrip() + "\n"
+    return f"{label}: {value}".replace("\r\n", " ").replace("\n", " ").rstrip() + "\n"
 
 
 def block(label: str, content: str) -> str:
     """A block."""
-    return f"{label}:\n{clean(content).removesuffix(chr(10))}\n\n"
+    return f"{label}:\n{content.removesuffix(chr(10))}\n\n"
 
 
 def state_name(state: hub.TaskState) -> str:

@@ -183,6 +183,6 @@ def _fold(task: hub.Task | None, event: hub.StreamResponse) -> hub.Task:
 def remember(session: Session, task: hub.Task) -> None:
     """Remembers a task, and says its id as soon as there is one, so that an interruption does not lose it."""
     if session.task is None or session.task.id != task.id:
-        words = f"task {text.clean(task.id)}, context {text.clean(task.context_id)}"
+        words = f"task {task.id}, context {task.context_id}"
         print_message(f"{words}: {text.state_name(task.status.state)}", "dim")
     session.task = task

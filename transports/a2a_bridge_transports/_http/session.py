@@ -37,6 +37,7 @@ from a2a_bridge_transports._http.proxy import proxy_of, redact_url
 #: seconds an idle connection is kept for the next call. Less than the 5 s of uvicorn and Node.js: a call that
 #: meets the close of the server fails, and cannot be repeated because the server may have read it
 KEEP_CONNECTION = 4.0
+_NO_TARGET = re.compile("[\x00-\x20\x7f-\x9f]")
 #: why a peer breaks a TLS connection off without a word, at the first use
 _WANTED = "it wants a client certificate (--cert)"
 
@@ -503,7 +504,8 @@ def parse_url(url: str) -> URL:
     """A URL as written, without any re-encoding. Raises UNAVAILABLE (phase=connect) for an invalid one."""
     with contextlib.suppress(ValueError):
         found = URL(url, encoded=True)
-        if found.host and found.scheme in ("http", "https"):
+        # A blank or a control character would end the target of the request.
+        if not _NO_TARGET.search(url) and found.host and found.scheme in ("http", "https"):
             return found
     raise _unavailable(f"{url[:200]!r} is not an HTTP URL", "connect")
 
