@@ -55,7 +55,14 @@ class ServeFlags(ServerFlags):
     idempotent_sends: bool = flag(
         False, "Process a message that is sent twice only once, with the same answer.", group="Protocol"
     )
-    max_tasks: int = flag(10000, "Running tasks of one principal; 0: no limit.", "N", least=0, group="Limits")
+    max_tasks: int = flag(
+        10000,
+        "Running tasks of one principal, over all tenants; 0: no limit.",
+        "N",
+        least=0,
+        group="Limits",
+    )
+    max_tenant_tasks: int = flag(0, "Running tasks of one tenant; 0: no limit.", "N", least=0, group="Limits")
     agents: Mapping[str, ServedAgent] = table(dict, "The agents, by name.", live=True)
     max_history: int = flag(
         10000, "Messages of one task; further ones are rejected; 0: no limit.", "N", least=0, group="Limits"

@@ -42,6 +42,7 @@ def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
         store_options=store,
         engine=EngineOptions(
             tasks=flags.max_tasks,
+            tenant_tasks=flags.max_tenant_tasks,
             history=flags.max_history,
             run_timeout=flags.run_timeout,
             silence_timeout=flags.silence_timeout,

@@ -15,8 +15,10 @@ class EngineOptions:
     cancel_timeout: float = 30.0
     #: messages that may wait for the run of one task to end; more are RESOURCE_EXHAUSTED
     queue: int = 16
-    #: tasks of one scope that may be worked on at once; more are RESOURCE_EXHAUSTED
+    #: tasks of one principal, over all tenants, that may be worked on at once; more are RESOURCE_EXHAUSTED
     tasks: int = 10_000
+    #: the same of one tenant, over all principals
+    tenant_tasks: int = 0
     #: messages that a task may have before it rejects further ones with RESOURCE_EXHAUSTED
     history: int = 10_000
     #: duration of one run; a run that takes longer is stopped, and its task fails

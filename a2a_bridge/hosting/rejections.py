@@ -36,9 +36,9 @@ def broken_protocol_error(text: str) -> A2AError:
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.SELF)
 
 
-def too_many_tasks(most: int) -> A2AError:
-    """The response if a caller has too many working tasks."""
-    text = f"more than {most} tasks are being worked on"
+def too_many_tasks(most: int, where: str = "") -> A2AError:
+    """The response if a caller, or a tenant, has too many working tasks. where: added to the text."""
+    text = f"more than {most} tasks are being worked on{where}"
     return A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
 
 

@@ -19,6 +19,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: lookups of a task whose owner changes meanwhile
 _LOOKS = 3
+_OF_TENANT = " for this tenant"
 
 
 class NotOwnerError(A2AError):
@@ -40,8 +41,10 @@ class RunRegistry:
         self._engine = engine
         self._live: dict[str, TaskRun] = {}
         self._pressure = Pressure(engine.store.memory, self)
-        #: the number of live task runs by scope
-        self._at_work: dict[Scope, int] = {}
+        #: the number of live task runs by principal, over all tenants: callers choose tenants
+        self._of_callers: dict[str, int] = {}
+        #: and by tenant, over all principals
+        self._of_tenants: dict[str, int] = {}
         self._closed = False
 
     def __len__(self) -> int:
@@ -63,29 +66,36 @@ class RunRegistry:
     def begin(self, scope: Scope, task_id: str, context_id: str) -> TaskRun:
         """A run for a new task.
 
-        Raises RESOURCE_EXHAUSTED when the scope has too many at work or the process holds too much, and
-        UNAVAILABLE.
+        Raises RESOURCE_EXHAUSTED when the caller or the tenant has too many at work or the process holds too
+        much, and UNAVAILABLE.
         """
         if self._closed:
             raise closing_error()
         full = self._engine.store.memory.rejection()
         if full is not None:
             raise full
-        most = self._engine.options.tasks
-        at_work = self._at_work.get(scope, 0)
-        if at_work >= most > 0:
-            raise too_many_tasks(most)
+        options = self._engine.options
+        if self._of_callers.get(scope.owner, 0) >= options.tasks > 0:
+            raise too_many_tasks(options.tasks)
+        if scope.tenant and self._of_tenants.get(scope.tenant, 0) >= options.tenant_tasks > 0:
+            raise too_many_tasks(options.tenant_tasks, _OF_TENANT)
         run = TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._pressure)
         if self._engine.options.idempotent_sends and self._engine.store.remote is not None:
             # So the run is lost if this replica is declared dead: another one may take its message over.
             run.live.claim()
-        self._at_work[scope] = at_work + 1
-        self._live[task_id] = run
+        self._add(run)
         return run
 
-    def is_crowded(self, run: TaskRun) -> bool:
-        """True if the run's scope has more tasks at work than its limit, so that no further run may start."""
-        return self._at_work.get(run.scope, 0) > self._engine.options.tasks > 0
+    def crowded(self, run: TaskRun) -> A2AError | None:
+        """RESOURCE_EXHAUSTED if the caller or the tenant of a run has more tasks at work than the limit, so
+        that no further run may start; else None.
+        """
+        options = self._engine.options
+        if self._of_callers.get(run.scope.owner, 0) > options.tasks > 0:
+            return too_many_tasks(options.tasks)
+        if run.scope.tenant and self._of_tenants.get(run.scope.tenant, 0) > options.tenant_tasks > 0:
+            return too_many_tasks(options.tenant_tasks, _OF_TENANT)
+        return None
 
     async def enter(
         self,
@@ -160,7 +170,9 @@ class RunRegistry:
 
     def _add(self, run: TaskRun) -> None:
         if run.task_id not in self._live:
-            self._at_work[run.scope] = self._at_work.get(run.scope, 0) + 1
+            tenant, owner = run.scope
+            for numbers, name in ((self._of_callers, owner), (self._of_tenants, tenant)):
+                numbers[name] = numbers.get(name, 0) + 1
         self._live[run.task_id] = run
 
     def _remove(self, run: TaskRun) -> bool:
@@ -168,9 +180,11 @@ class RunRegistry:
         if self._live.get(run.task_id) is not run:
             return False
         del self._live[run.task_id]
-        left = self._at_work[run.scope] - 1
-        if left:
-            self._at_work[run.scope] = left
-        else:
-            del self._at_work[run.scope]
+        tenant, owner = run.scope
+        for numbers, name in ((self._of_callers, owner), (self._of_tenants, tenant)):
+            left = numbers[name] - 1
+            if left:
+                numbers[name] = left
+            else:
+                del numbers[name]
         return True

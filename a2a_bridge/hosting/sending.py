@@ -23,7 +23,7 @@ from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, Stored, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader
-from a2a_bridge.hosting.rejections import already_ended, history_full, too_many_tasks, too_many_waiting
+from a2a_bridge.hosting.rejections import already_ended, history_full, too_many_waiting
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
 from a2a_bridge.hosting.task_run import TaskRun
@@ -183,8 +183,8 @@ class Sending:
             raise too_many_waiting()
         if task_run.messages >= options.history > 0:
             raise history_full(options.history)
-        if task_run.producer is None and self._runs.is_crowded(task_run):
-            raise too_many_tasks(options.tasks)
+        if task_run.producer is None and (crowded := self._runs.crowded(task_run)) is not None:
+            raise crowded
         full = self._engine.store.memory.rejection()
         if full is not None:
             raise full

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from itertools import count
 from typing import Any
 
 import aiohttp
@@ -26,6 +27,9 @@ from tests.limits.scene import (
     rejected,
     served,
 )
+
+#: message ids
+NUMBERS = count()
 
 
 async def test_a_request_has_so_many_bytes() -> None:
@@ -126,6 +130,57 @@ async def test_a_principal_has_so_many_tasks_at_work() -> None:
         await alice["HTTP+JSON"].cancel_task(hub.CancelTaskRequest(id=second.id))
         assert (await alice["HTTP+JSON"].send("ask")).state == "input-required"
         assert (await alice["HTTP+JSON"].send("ask")).state == "input-required"
+        executor.go.set()
+
+
+async def _begun_for(peer: Peer, tenant: str) -> str:
+    """The id of a new task at work for a tenant."""
+    message = hub.Message(message_id=f"m-{next(NUMBERS)}", role=hub.ROLE_USER, parts=[hub.Part(text="wait")])
+    request = hub.SendMessageRequest(tenant=tenant, message=message)
+    request.configuration.return_immediately = True
+    async with asyncio.timeout(PATIENCE):
+        return (await peer.send_message(request)).task.id
+
+
+@pytest.mark.parametrize("name", ["alice", ""])
+async def test_other_tenants_give_a_principal_no_further_tasks(name: str) -> None:
+    executor = Waiting()
+    options = ServeOptions(engine=EngineOptions(tasks=2), middleware=(named,))
+    async with (
+        served(agent(executor), options) as server,
+        peers(server, name=name) as callers,
+        peers(server, name="bob") as others,
+    ):
+        first = await _begun_for(callers["JSONRPC"], "t0")
+        await _begun_for(callers["GRPC"], "t1")
+        for tenant in ("t0", "t2", "x0", ""):
+            error = await rejected(callers, lambda peer, tenant=tenant: _begun_for(peer, tenant))
+            assert (error.reason, error.retry_after) == (Reason.RESOURCE_EXHAUSTED, 1.0)
+        await _begun_for(others["GRPC"], "t0")
+        await callers["JSONRPC"].cancel_task(hub.CancelTaskRequest(tenant="t0", id=first))
+        await _begun_for(callers["HTTP+JSON"], "t2")
+        executor.go.set()
+
+
+async def test_a_tenant_has_so_many_tasks_at_work() -> None:
+    executor = Waiting()
+    options = ServeOptions(engine=EngineOptions(tenant_tasks=2), middleware=(named,))
+    async with (
+        served(agent(executor), options) as server,
+        peers(server, name="alice") as alice,
+        peers(server, name="bob") as bob,
+    ):
+        first = await _begun_for(alice["JSONRPC"], "t")
+        await _begun_for(bob["GRPC"], "t")
+        error = await rejected(alice, lambda peer: _begun_for(peer, "t"))
+        assert (error.reason, error.message) == (
+            Reason.RESOURCE_EXHAUSTED,
+            "more than 2 tasks are being worked on for this tenant",
+        )
+        for tenant in ("other", "", "", ""):
+            await _begun_for(alice["HTTP+JSON"], tenant)
+        await alice["JSONRPC"].cancel_task(hub.CancelTaskRequest(tenant="t", id=first))
+        await _begun_for(bob["HTTP+JSON"], "t")
         executor.go.set()
 
 
