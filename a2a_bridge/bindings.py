@@ -187,6 +187,8 @@ class DialOptions:
     forward: frozenset[str] = IMPERSONAL | {"authorization"}
     #: largest response or event
     max_message: int = 64 * MIB
+    #: the MemoryAccount that can have a response ended while it arrives; None: only `max_message` limits it
+    memory: Any = None
     #: JSON values in a response or event, or their equivalent in protobuf. 0: no limit
     max_values: int = ANSWER_VALUES
     #: None: by the URL; True or False; an ssl.SSLContext or grpc credentials; TlsFiles, used where the URL

@@ -6,7 +6,7 @@ Rules:
 2. Above the limit, idle data is freed first, from the largest holder: it is in the store, or no longer
    needed.
 3. The rest is in use. New work is rejected above 7/8 of the limit, so that running work can finish. Above the
-   limit runs wait or fail; see `pressure`.
+   limit runs wait or fail (see `pressure`), and of the responses that arrive, the largest ends.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
 
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 #: freed bytes after which the allocator returns memory to the system; delay and minimal interval in seconds
 _MUCH, _SOON, _PAUSE = 32 << 20, 1.0, 5.0
+
+_FULL = "the server has reached its memory limit, and this response of the agent held the most"
 
 
 class InWork:
@@ -60,6 +63,45 @@ class HoldsInWork:
             self._held = 0
 
 
+class Arriving(HoldsInWork):
+    """The bytes of a response that has not arrived as a whole. They count as in work.
+
+    account: may have a response ended; None: nothing limits them together. end: ends the wait for more bytes
+    with an error.
+    """
+
+    __slots__ = ("_account", "_end")
+
+    def __init__(self, account: MemoryAccount | None, end: Callable[[A2AError], None]) -> None:
+        self._held = 0
+        self._account = account
+        self._end = end
+
+    @property
+    def held(self) -> int:
+        """Bytes that are counted."""
+        return self._held
+
+    def resize(self, size: int) -> None:
+        """Sets the number of bytes. Raises RESOURCE_EXHAUSTED if the account is full and this response holds
+        the most of those that arrive.
+        """
+        grown = size - self._held
+        self.hold(grown)
+        if self._account is not None and grown > 0:
+            self._account.arrives(self)
+
+    def release(self) -> None:
+        super().release()
+        if self._account is not None:
+            self._account.arrived(self)
+
+    def end(self, error: A2AError) -> None:
+        """Ends the wait for more bytes; they count no more."""
+        self.release()
+        self._end(error)
+
+
 class Idle(Protocol):
     """A holder of data that is not in use."""
 
@@ -84,6 +126,7 @@ class MemoryAccount:
         #: True if the limit was exceeded when bytes were added, at any time until `exceeded` found otherwise
         self.pressed = False
         self._idle: list[Idle] = []
+        self._arriving: set[Arriving] = set()
         #: bytes freed since the allocator was called last
         self._freed = 0
         self._trimmed = -_PAUSE
@@ -97,6 +140,24 @@ class MemoryAccount:
         """Removes a holder, if it is one."""
         if idle in self._idle:
             self._idle.remove(idle)
+
+    def arrives(self, response: Arriving) -> None:
+        """Notes that more of a response has arrived. While the limit is exceeded, the response that holds the
+        most ends. Raises RESOURCE_EXHAUSTED if it is this one.
+        """
+        if not self.limit:
+            return
+        self._arriving.add(response)
+        while self.exceeded and self._arriving:
+            largest = max(self._arriving, key=_held_of)
+            error = A2AError(Reason.RESOURCE_EXHAUSTED, _FULL, retry_after=1.0, blame=Blame.SELF)
+            if largest is response:
+                raise error
+            largest.end(error)
+
+    def arrived(self, response: Arriving) -> None:
+        """Forgets a response, if it is known."""
+        self._arriving.discard(response)
 
     def add(self, size: int) -> None:
         """Adds a number of bytes, which may be negative."""
@@ -153,6 +214,10 @@ class MemoryAccount:
         trim = _trimmer()
         if trim is not None:
             asyncio.get_running_loop().run_in_executor(None, trim, 0)
+
+
+def _held_of(one: Arriving) -> int:
+    return one.held
 
 
 def _idle_of(one: Idle) -> int:

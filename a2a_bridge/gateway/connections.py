@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from a2a_bridge.bindings import DialOptions
@@ -74,7 +75,7 @@ class Connections:
         dial: Dial,
         memory: MemoryAccount,
     ) -> None:
-        self._options = options
+        self._options = replace(options, memory=memory)
         self._upstream = upstream
         self._replay = replay
         self._dial = dial

@@ -149,16 +149,17 @@ class AsgiRequest(HoldsInWork):
         body: bytes = message.get("body", b"")
         size = len(body)
         if message.get("more_body", False):
-            parts, more = [body], True
+            # Not a list: small parts as objects would take many times their length.
+            parts, more = bytearray(body), True
             self.hold(size)
             while more and max(size, declared) <= most:
                 message = await self.next_part()
                 part: bytes = message.get("body", b"")
                 size += len(part)
                 self.hold(len(part))
-                parts.append(part)
+                parts += part
                 more = message.get("more_body", False)
-            body = b"".join(parts)
+            body = bytes(parts)
         elif SMALL < size <= most:
             self.hold(size)
         if max(size, declared) > most:

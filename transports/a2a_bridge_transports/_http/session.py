@@ -10,28 +10,29 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import os
 import re
-import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 from urllib.parse import urlencode
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from a2a_bridge.bindings import DialOptions, Exchange, Fetch, Fetched, Frame, Post, Resolve, TlsFiles
 from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.memory import Arriving
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.certificates import alert_problem, certificate_problem
-from a2a_bridge_transports._http.connector import Connector
+from a2a_bridge_transports._http.connector import Checked, Connector, build_resolver, unavailable
 from a2a_bridge_transports._http.proxy import proxy_of, redact_url
 
 #: seconds an idle connection is kept for the next call. Less than the 5 s of uvicorn and Node.js: a call that
@@ -57,6 +58,8 @@ _UNREAD = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError)
 
 #: UnicodeError is that of the system's resolver for a host that is no name, RuntimeError that of aiohttp for
 #: the use of a session or connection that this side has closed
+#: bytes of a stream that are read before other work has its turn
+_TURN = 64 * 1024
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError, RuntimeError)
 _NOT_CONNECTED = (
     aiohttp.ConnectionTimeoutError,
@@ -127,53 +130,6 @@ def _context(tls: Any) -> ssl.SSLContext | bool:
         except OSError as error:
             raise ValueError(f"the files for TLS cannot be used: {error}") from None
     return tls if isinstance(tls, ssl.SSLContext) else True
-
-
-class Checked(AbstractResolver):
-    """Connects only to the addresses that `resolve` gives for a host at that moment."""
-
-    def __init__(self, resolve: Resolve) -> None:
-        self._resolve = resolve
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        found: list[ResolveResult] = []
-        for text in await self._resolve(host, port):
-            kind = socket.AF_INET6 if ":" in text else socket.AF_INET
-            if family in (socket.AF_UNSPEC, kind):
-                found.append(
-                    ResolveResult(
-                        hostname=host,
-                        host=text,
-                        port=port,
-                        family=kind,
-                        proto=0,
-                        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-                    )
-                )
-        if not found:
-            raise OSError("the host has no address")
-        return found
-
-    async def check_literal(self, url: URL) -> None:
-        """Checks a host that is an address, or a number that stands for one: connectors do not
-        resolve those. Raises UNAVAILABLE (phase=connect), and A2AError to reject it.
-        """
-        host = url.host or ""
-        if ":" in host or host.replace(".", "").isdigit():
-            try:
-                await self._resolve(host, url.port or 0)
-            except (OSError, UnicodeError) as error:
-                raise _unavailable(f"no connection to the agent: {host} is no address", "connect") from error
-
-    async def close(self) -> None:
-        """Nothing to close."""
-
-
-def build_resolver(resolve: Resolve | None) -> Checked | None:
-    """A resolver for `open_exchanger` that calls `resolve`; None for the system's."""
-    return None if resolve is None else Checked(resolve)
 
 
 class Exchanger:
@@ -299,22 +255,31 @@ class Exchanger:
         """
         decoder = sse.Decoder(self._options.max_message)
         content = response.content
+        arriving = Arriving(self._options.memory, content.set_exception)
+        held = 0
         self._reading.add(response)
         try:
             while chunk := await content.readany():
                 if self._options.frame_observer is not None:
                     self._options.frame_observer(Frame(False, body=chunk))
-                found = decoder.feed(chunk)
-                if found:
-                    yield found
+                for piece in _pieces(chunk) if len(chunk) > _TURN else (chunk,):
+                    found = decoder.feed(piece)
+                    if decoder.held != held:
+                        held = decoder.held
+                        arriving.resize(held)
+                    if found:
+                        yield found
+                    if len(chunk) > _TURN:
+                        await asyncio.sleep(0)
         except sse.EventTooLargeError as error:
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from None
         except _FAILURES as error:
             self._fail(error, "stream")
         finally:
             self._reading.discard(response)
+            arriving.release()
         if decoder.pending:
-            raise _unavailable("the agent's stream ended in the middle of an event", "stream")
+            raise unavailable("the agent's stream ended in the middle of an event", "stream")
 
     def _fail(
         self, error: Exception, phase: str, url: URL | None = None, *, answered: bool = True
@@ -343,25 +308,33 @@ class Exchanger:
             try:
                 self._proxies[origin] = proxy_of(url)
             except ValueError as error:
-                raise _unavailable(str(error), "connect") from None
+                raise unavailable(str(error), "connect") from None
         return self._proxies[origin]
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         limit = self._options.max_message
-        parts: list[bytes] = []
-        size = 0
+        content = response.content
+        arriving = Arriving(self._options.memory, content.set_exception)
+        # An array from the second chunk on: small chunks as objects would take many times their length.
+        data: bytes | bytearray = b""
         self._reading.add(response)
         try:
-            while chunk := await response.content.readany():
-                size += len(chunk)
-                if size > limit:
+            while chunk := await content.readany():
+                if len(data) + len(chunk) > limit:
                     response.close()
                     text = f"the agent's answer is larger than {limit} bytes"
                     raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
-                parts.append(chunk)
+                if not data:
+                    data = chunk
+                    continue
+                if type(data) is bytes:
+                    data = bytearray(data)
+                data += chunk
+                arriving.resize(len(data))
         finally:
             self._reading.discard(response)
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
+            arriving.release()
+        data = bytes(data)
         if self._options.frame_observer is not None and data:
             self._options.frame_observer(Frame(False, body=data))
         return data
@@ -403,7 +376,7 @@ def redirect_error(status: int, headers: Mapping[str, str], url: URL) -> A2AErro
     """The error for a redirect: redirects are not followed, so the interface's URL is wrong."""
     if not 300 <= status < 400:
         return None
-    error = _unavailable("the agent answered with a redirect, which is not followed", "call")
+    error = unavailable("the agent answered with a redirect, which is not followed", "call")
     # The address may be inside the agent's network: it goes to the operator's log, not to callers.
     error.add_note(
         f"HTTP {status} from {url}, the URL in the card, leads to {headers.get('Location', '')[:200]!r}"
@@ -507,7 +480,11 @@ def parse_url(url: str) -> URL:
         # A blank or a control character would end the target of the request.
         if not _NO_TARGET.search(url) and found.host and found.scheme in ("http", "https"):
             return found
-    raise _unavailable(f"{url[:200]!r} is not an HTTP URL", "connect")
+    raise unavailable(f"{url[:200]!r} is not an HTTP URL", "connect")
+
+
+def _pieces(chunk: bytes) -> Iterator[bytes]:
+    return (chunk[at : at + _TURN] for at in range(0, len(chunk), _TURN))
 
 
 def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure: bool = False) -> NoReturn:
@@ -522,7 +499,7 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         problem = certificate_problem(_reason(error.certificate_error))
         text = f"the certificate of {error.host}:{error.port} {problem}"
-        raise _unavailable(text, "connect") from error
+        raise unavailable(text, "connect") from error
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         description = str(error)
         text = alert_problem(description) or (
@@ -530,25 +507,25 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
             if "WRONG_VERSION_NUMBER" in description or "UNEXPECTED_EOF" in description
             else f"no TLS connection to {error.host}:{error.port}: {_reason(error.os_error)}"
         )
-        raise _unavailable(text, "connect") from error
+        raise unavailable(text, "connect") from error
     if isinstance(error, aiohttp.ClientConnectorError) and error.ssl and _is_reset(error.os_error):
         text = f"{error.host}:{error.port} ended the TLS handshake, as it does where {_WANTED}"
-        raise _unavailable(text, "connect") from error
+        raise unavailable(text, "connect") from error
     if isinstance(error, aiohttp.ClientConnectorError):
         text = f"no connection to the agent{through}: {_unconnected(error)}"
-        raise _unavailable(text, "connect") from error
+        raise unavailable(text, "connect") from error
     if isinstance(error, UnicodeError):
         text = f"no connection to the agent{through}: its host is not a valid name"
-        raise _unavailable(text, "connect") from error
+        raise unavailable(text, "connect") from error
     if isinstance(error, _NOT_CONNECTED):
-        raise _unavailable(f"no connection to the agent{through}: {error}", "connect") from error
+        raise unavailable(f"no connection to the agent{through}: {error}", "connect") from error
     if isinstance(error, aiohttp.SocketTimeoutError):
-        raise _unavailable("the agent has been silent for too long", phase) from error
+        raise unavailable("the agent has been silent for too long", phase) from error
     if isinstance(error, TimeoutError):
         raise A2AError(Reason.DEADLINE_EXCEEDED) from error
     if isinstance(error, aiohttp.ClientResponseError) and _HTTP_2.search(error.message):
         text = "the agent speaks HTTP/2 only; where this is its gRPC port, write grpc://HOST:PORT"
-        raise _unavailable(text, phase) from error
+        raise unavailable(text, phase) from error
     if isinstance(error, _UNREAD) and _UNDECODED in str(error):
         text = "the agent's answer cannot be decompressed: it is not what its Content-Encoding says"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from error
@@ -561,7 +538,7 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
         text += (
             f" before an answer came, as it does where {_WANTED if secure else 'TLS is wanted (https://)'}"
         )
-    broken = _unavailable(text, phase)
+    broken = unavailable(text, phase)
     if isinstance(error, aiohttp.ClientResponseError):
         broken.add_note(f"its answer is no HTTP: {' '.join(error.message.split())[:200]}")
     raise broken from error
@@ -586,7 +563,3 @@ def _reason(error: BaseException) -> str:
     """OpenSSL's reason, without the place in its source."""
     text = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
     return str(text)
-
-
-def _unavailable(text: str, phase: str) -> A2AError:
-    return A2AError(Reason.UNAVAILABLE, text, metadata={"phase": phase}, blame=Blame.PEER)

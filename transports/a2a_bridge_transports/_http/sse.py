@@ -12,11 +12,16 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from a2a_bridge.core.resume import is_id
 
 KEEP_ALIVE = b": keep-alive\n\n"
+#: bytes of an event's type
+_LONGEST_NAME = 256
+#: further empty lines say nothing
+_EMPTY_LINES = re.compile(rb"\n{3,}")
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -64,24 +69,37 @@ def encode(data: bytes, name: bytes = b"", id: str = "") -> bytes:  # noqa: A002
     return b"event: " + name + b"\n" + line if name else line
 
 
-class Decoder:
-    """Converts chunks to events."""
+def _joined(before: bytes | bytearray, more: bytes) -> bytes | bytearray:
+    """Both texts; the first one is changed if it is an array."""
+    if not before:
+        return more
+    if type(before) is bytes:
+        before = bytearray(before)
+    before += more
+    return before
 
-    __slots__ = ("_after_cr", "_data", "_held", "_id", "_limit", "_name", "_start", "_tail", "_tail_size")
+
+class Decoder:
+    """Converts chunks to events. `held` is the number of bytes of the unfinished one."""
+
+    __slots__ = ("_after_cr", "_data", "_id", "_limit", "_line", "_name", "_start", "held")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._tail: list[bytes] = []
-        self._tail_size = 0
-        self._data: list[bytes] = []
-        self._held = 0
+        #: the unfinished line. An array from the second chunk on, which holds it without an object for each
+        self._line: bytes | bytearray = b""
+        #: the data lines of the event, joined by LF; None without any. An array from the second line on
+        self._data: bytes | bytearray | None = None
+        self.held = 0
         self._name = ""
         self._id = ""
         self._after_cr = False
         self._start: bytes | None = b""
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes. Raises EventTooLargeError."""
+        """The events that `chunk` completes. The time depends on the length of the chunk. Raises
+        EventTooLargeError.
+        """
         if self._start is not None:
             chunk = self._without_mark(chunk)
         if not chunk:
@@ -93,46 +111,47 @@ class Decoder:
         if b"\r" in chunk:
             self._after_cr = chunk[-1] == 13
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if b"\n\n\n" in chunk:
+            chunk = _EMPTY_LINES.sub(b"\n\n", chunk)
         lines = chunk.split(b"\n")
-        if len(lines) > 1 and self._tail:
-            self._tail.append(lines[0])
-            lines[0] = b"".join(self._tail)
-            self._tail.clear()
-            self._tail_size = 0
+        if len(lines) > 1 and self._line:
+            lines[0] = bytes(self._line) + lines[0]
+            self._line = b""
         last = lines.pop()
         events: list[Event] = []
         for line in lines:
             if line:
-                self._line(line)
+                self._read(line)
                 continue
-            if self._data:
-                data = b"\n".join(self._data)
+            if self._data is not None:
+                data = bytes(self._data)  # no copy of one line
                 if data and not data.isspace():
                     events.append(Event(self._name or "message", data, self._id))
-                self._data = []
-                self._held = 0
+                self._data = None
             self._name = self._id = ""
         if last:
-            self._tail.append(last)
-            self._tail_size += len(last)
-        self._check()
+            self._line = _joined(self._line, last)
+        self.held = len(self._line) + (0 if self._data is None else len(self._data) + 1)
+        if self.held > self._limit:
+            raise self._too_large()
         return events
 
     @property
     def pending(self) -> bool:
         """True if the stream would end in the middle of an event if it ended here."""
-        return any(self._data) or any(not part.startswith(b":") for part in self._tail[:1])
+        has_data = self._data is not None and bool(self._data.strip(b"\n"))
+        return has_data or bool(self._line and not self._line.startswith(b":"))
 
-    def _line(self, line: bytes) -> None:
+    def _read(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         if value[:1] == b" ":
             value = value[1:]
         if name == b"data":
-            self._data.append(value)
-            self._held += len(value) + 1
-            self._check()
+            self._data = value if self._data is None else _joined(self._data, b"\n" + value)
+            if len(self._data) > self._limit:
+                raise self._too_large()
         elif name == b"event":
-            self._name = value.decode(errors="replace")
+            self._name = value[:_LONGEST_NAME].decode(errors="replace")
         elif name == b"id":
             self._id = value.decode(errors="replace")
             if not is_id(self._id):
@@ -140,9 +159,8 @@ class Decoder:
         # `retry` is for readers that reconnect by themselves; comments have no name, and other fields no
         # meaning
 
-    def _check(self) -> None:
-        if self._held + self._tail_size > self._limit:
-            raise EventTooLargeError(f"an event is larger than {self._limit} bytes")
+    def _too_large(self) -> EventTooLargeError:
+        return EventTooLargeError(f"an event is larger than {self._limit} bytes")
 
     def _without_mark(self, chunk: bytes) -> bytes:
         head = (self._start or b"") + chunk

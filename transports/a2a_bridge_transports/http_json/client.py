@@ -22,10 +22,10 @@ from a2a_bridge.dialects.signed_extras import dumps, loads
 from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
+from a2a_bridge_transports._http.connector import build_resolver
 from a2a_bridge_transports._http.parameters import begins_with_gap
 from a2a_bridge_transports._http.session import (
     Exchanger,
-    build_resolver,
     call_url,
     open_exchanger,
     parse_url,
