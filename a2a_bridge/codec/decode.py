@@ -241,10 +241,12 @@ def compile_body(
 def tidy(tree: dict[str, Any], names: dict[str, FieldPlan]) -> dict[str, Any]:
     """An object with camelCase names only, without nulls and unknown members.
 
-    Raises `Irregular` for two variants of one field and for two members of one oneof.
+    A null that is a value of its field counts only if nothing else of its oneof has one: some writers write
+    every member of a oneof. Raises `Irregular` for two variants of one field and for two members of one oneof.
     """
     tidied: dict[str, Any] = {}
     taken: set[str] = set()
+    nulls: list[FieldPlan] = []
     for key, value in tree.items():
         field = names.get(key)
         if field is None:
@@ -252,14 +254,16 @@ def tidy(tree: dict[str, Any], names: dict[str, FieldPlan]) -> dict[str, Any]:
         if field.name in taken:
             raise Irregular
         taken.add(field.name)
-        if value is None and not field.takes_null:
+        if value is None:
+            if field.takes_null:
+                nulls.append(field)
             continue
         if field.oneof is not None:
             if f"oneof {field.oneof}" in taken:
                 raise Irregular
             taken.add(f"oneof {field.oneof}")
         tidied[field.json_name] = value
-    return tidied
+    return tidied | {one.json_name: None for one in nulls if f"oneof {one.oneof}" not in taken}
 
 
 class _Generator:

@@ -85,7 +85,7 @@ def _members(plan: MessagePlan, tree: dict[str, Any], path: str, levels: int) ->
             yield Finding(here, f"is given twice, as {encoded_as[field.name]} and as {name}")
             continue
         encoded_as[field.name] = name
-        if value is None and not field.takes_null:
+        if value is None:
             continue
         if field.oneof is not None:
             if field.oneof in oneofs:

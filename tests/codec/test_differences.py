@@ -281,11 +281,26 @@ def test_two_variants_of_one_field_are_rejected(other: Any) -> None:
         assert rejection(a2a.Message, tree).path == "contextId"
 
 
-@pytest.mark.parametrize("other", [{"text": ""}, {"raw": ""}, {"url": "u"}])
-def test_null_data_beside_another_content_is_rejected(other: dict[str, Any]) -> None:
-    for tree in ({"data": None, **other}, {**other, "data": None}):
-        theirs(a2a.Part, tree)
-        assert rejection(a2a.Message, {"parts": [{}, tree]}).path in {f"parts[1].{name}" for name in tree}
+@pytest.mark.parametrize("other", [{"text": ""}, {"raw": ""}, {"url": "u"}, {"text": "a" * 100_000}])
+def test_null_data_beside_another_content_is_an_absent_member(other: dict[str, Any]) -> None:
+    part = codec.decoder(a2a.Part)(other)
+    assert part.WhichOneof("content") == next(iter(other))
+    for tree in (
+        {"data": None, **other},
+        {**other, "data": None},
+        {**other, "data": None, "x": 1, "raw_": None},
+    ):
+        assert codec.decoder(a2a.Part)(tree) == part
+        assert codec.decoder(a2a.Message)({"parts": [tree]}).parts[0] == part
+    null = {"data": None}
+    for tree in (null, {**null, **dict.fromkeys(other)}, {**dict.fromkeys(other), **null}):
+        assert codec.decoder(a2a.Part)(tree).data.WhichOneof("kind") == "null_value"
+
+
+def test_null_data_does_not_hide_other_errors() -> None:
+    assert rejection(a2a.Part, {"data": None, "text": "a", "url": "b"}).path == "url"
+    assert rejection(a2a.Part, {"data": None, "text": 5}).path == "text"
+    assert rejection(a2a.Part, {"data": None, "text": None, "filename": 5}).path == "filename"
 
 
 def test_two_members_of_any_oneof_are_rejected() -> None:
