@@ -242,7 +242,7 @@ def tidy(tree: dict[str, Any], names: dict[str, FieldPlan]) -> dict[str, Any]:
     """An object with camelCase names only, without nulls and unknown members.
 
     A null that is a value of its field counts only if nothing else of its oneof has one: some writers write
-    every member of a oneof. Raises `Irregular` for two variants of one field and for two members of one oneof.
+    every member of a oneof. Raises `Irregular` for two variants of one field, and for two members of a oneof.
     """
     tidied: dict[str, Any] = {}
     taken: set[str] = set()

@@ -350,6 +350,33 @@ async def test_an_error_in_the_middle_of_a_stream() -> None:
     assert found.reason is Reason.UNSUPPORTED_OPERATION
 
 
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("form", ["compact", "lines", "blank line", "with a keep-alive"])
+async def test_an_error_that_is_no_event_of_the_stream_that_it_answers(binding: str, form: str) -> None:
+    """Servers that set the media type of the response before they read the request."""
+    tree = {
+        "JSONRPC": {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "no parts"}},
+        "HTTP+JSON": {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "no parts"}},
+    }[binding]
+    text = json.dumps(tree, indent=1 if form == "lines" else None)
+    body = {"blank line": f"{text}\n\n", "with a keep-alive": f": waiting\n\n{text}\n"}.get(form, text)
+    async with peering(sse(body)) as peer:
+        [error] = await subscribe(peer.url, binding)
+    assert (error.reason, error.message) == (Reason.INVALID_PARAMS, "no parts")
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_a_response_that_is_no_event_of_the_stream_that_it_answers(binding: str) -> None:
+    text = result(binding, EVENT)
+    async with peering(sse(text)) as peer:
+        [event] = await subscribe(peer.url, binding)
+    async with peering(sse(f"data: {text}\n\n")) as peer:
+        assert [event] == await subscribe(peer.url, binding)
+    async with peering(sse(text[:-1])) as peer:
+        [error] = await subscribe(peer.url, binding)
+    assert error.reason in {Reason.UNAVAILABLE, Reason.INVALID_AGENT_RESPONSE}
+
+
 # --- HTTP+JSON only
 
 

@@ -89,6 +89,29 @@ def test_events_with_empty_data_are_keep_alives(empty: bytes) -> None:
     assert read(empty + b"data: a\n\n" + empty) == [Event("message", b"a")]
 
 
+@pytest.mark.parametrize("cut", range(60))
+def test_an_object_without_data_is_an_event(cut: int) -> None:
+    stream = b'id: 1\n{\n "data": 1,\n "event": 2\n}\n\ndata: a\n\n{"b": 1}\r\n'
+    decoder = Decoder(LIMIT)
+    found = [*decoder.feed(stream[:cut]), *decoder.feed(stream[cut:])]
+    assert [json.loads(one.data) if one.data != b"a" else "a" for one in found] == [
+        {"data": 1, "event": 2},
+        "a",
+    ]
+    assert found[0].id == "1"
+    assert decoder.end() == [Event("message", b'{"b": 1}')]
+    assert not decoder.pending
+    assert decoder.end() == []
+
+
+@pytest.mark.parametrize("stream", [b'{"a": 1', b'{"a": 1,\n', b'data: a\n{"b": 1}', b"data: {}\n"])
+def test_an_object_that_is_cut_or_within_an_event_is_none(stream: bytes) -> None:
+    decoder = Decoder(LIMIT)
+    assert decoder.feed(stream) == []
+    assert decoder.end() == []
+    assert decoder.pending
+
+
 @pytest.mark.parametrize("cut", range(4))
 def test_byte_order_mark(cut: int) -> None:
     stream = b"\xef\xbb\xbfdata: a\n\n"

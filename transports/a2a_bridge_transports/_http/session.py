@@ -278,7 +278,9 @@ class Exchanger:
         finally:
             self._reading.discard(response)
             arriving.release()
-        if decoder.pending:
+        if ended := decoder.end():
+            yield ended
+        elif decoder.pending:
             raise unavailable("the agent's stream ended in the middle of an event", "stream")
 
     def _fail(

@@ -8,6 +8,8 @@ Rules:
 3. A decoder holds at most `limit` bytes of an unfinished event.
 4. An event without data, or with empty data, is left out: some servers and proxies send such events as
    keep-alives, and the official SDK ignores them (1.3.0, client/transports/http_helpers.py).
+5. A JSON object without `data:`, up to a blank line or the end of the stream, is an event: some servers
+   answer with a plain response under the media type of streams. No field of the format begins with `{`.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def _joined(before: bytes | bytearray, more: bytes) -> bytes | bytearray:
 class Decoder:
     """Converts chunks to events. `held` is the number of bytes of the unfinished one."""
 
-    __slots__ = ("_after_cr", "_data", "_id", "_limit", "_line", "_name", "_start", "held")
+    __slots__ = ("_after_cr", "_data", "_id", "_is_object", "_limit", "_line", "_name", "_start", "held")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -93,6 +95,8 @@ class Decoder:
         self.held = 0
         self._name = ""
         self._id = ""
+        #: whether the data are lines of an object without `data:`
+        self._is_object = False
         self._after_cr = False
         self._start: bytes | None = b""
 
@@ -128,6 +132,7 @@ class Decoder:
                 if data and not data.isspace():
                     events.append(Event(self._name or "message", data, self._id))
                 self._data = None
+                self._is_object = False
             self._name = self._id = ""
         if last:
             self._line = _joined(self._line, last)
@@ -135,6 +140,19 @@ class Decoder:
         if self.held > self._limit:
             raise self._too_large()
         return events
+
+    def end(self) -> list[Event]:
+        """The object that the end of the stream completes, if there is one."""
+        if not self._begins_object(self._line):
+            return []
+        data = bytes(self._line if self._data is None else _joined(self._data, b"\n" + self._line)).rstrip()
+        if not data.endswith(b"}"):
+            return []
+        self._data, self._line = None, b""
+        return [Event("message", data, self._id)]
+
+    def _begins_object(self, line: bytes | bytearray) -> bool:
+        return self._is_object or (self._data is None and line.lstrip().startswith(b"{"))
 
     @property
     def pending(self) -> bool:
@@ -146,18 +164,28 @@ class Decoder:
         name, _, value = line.partition(b":")
         if value[:1] == b" ":
             value = value[1:]
-        if name == b"data":
-            self._data = value if self._data is None else _joined(self._data, b"\n" + value)
-            if len(self._data) > self._limit:
+        if name == b"data" and self._data is None:
+            self._data = value  # of one line, as events are
+            if len(value) > self._limit:
                 raise self._too_large()
+        elif name == b"data":
+            self._add(value)
         elif name == b"event":
             self._name = value[:_LONGEST_NAME].decode(errors="replace")
         elif name == b"id":
             self._id = value.decode(errors="replace")
             if not is_id(self._id):
                 self._id = ""  # an id of a foreign format: a subscription could not use it
+        elif self._begins_object(line):
+            self._is_object = True
+            self._add(line)
         # `retry` is for readers that reconnect by themselves; comments have no name, and other fields no
         # meaning
+
+    def _add(self, line: bytes) -> None:
+        self._data = line if self._data is None else _joined(self._data, b"\n" + line)
+        if len(self._data) > self._limit:
+            raise self._too_large()
 
     def _too_large(self) -> EventTooLargeError:
         return EventTooLargeError(f"an event is larger than {self._limit} bytes")
