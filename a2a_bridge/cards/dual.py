@@ -36,7 +36,6 @@ def dual(card: hub.AgentCard, for_older: hub.AgentCard, dialects: Iterable[Diale
     for_older: the card with the interfaces for the older ones.
     """
     document = V1_0.card.encode(expressible(without_carrier(card)))
-    document.setdefault("capabilities", {})  # required by all of them
     decoded = _decode(document)
     for dialect in dialects:
         beside = dialect.card.beside or dialect.card.encode

@@ -1,8 +1,9 @@
 """Messages to JSON trees. Compiles one function per message type. `text.dumps` writes the text.
 
-Names are camelCase. REQUIRED members are always present, even with their default value, except messages that
-are not set: an empty status would be content that nobody wrote. `optional` members are present exactly if
-they are set. Other defaults are never present. Members are in the order of their field numbers.
+Names are camelCase. REQUIRED members are always present, even with their default value. Of messages that are
+not set, only those for readers of 1.0 are (`whole`): elsewhere an empty status would be content that nobody
+wrote. `optional` members are present exactly if they are set. Other defaults are never present. Members are
+in the order of their field numbers.
 
 For Task the generated function looks like this:
 
@@ -39,25 +40,26 @@ from a2a_bridge.codec.unknown import FIRST, holds_members, restore_members
 
 M = TypeVar("M", bound=Message)
 
-_ENCODERS: dict[tuple[type[Message], bool], Callable[[Any], Any]] = {}
+_ENCODERS: dict[tuple[type[Message], bool, bool], Callable[[Any], Any]] = {}
 
 
-def encoder(cls: type[M], *, keeps: bool = False) -> Callable[[M], JsonObject]:
+def encoder(cls: type[M], *, keeps: bool = False, whole: bool = False) -> Callable[[M], JsonObject]:
     """The function that encodes messages of a class as JSON trees. Compiled once, on its first call.
 
-    keeps: also write the unknown members that a message keeps (see `unknown`).
+    keeps: also write the unknown members that a message keeps (see `unknown`). whole: also write the REQUIRED
+    messages that are not set, because strict readers reject a message without them.
 
     A Value without a kind becomes null. The function raises `EncodeError` for content that JSON cannot
     express: NaN and infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
     """
-    found = _ENCODERS.get((cls, keeps))
+    found = _ENCODERS.get((cls, keeps, whole))
     if found is None:
         with BUILDING:
-            found = _ENCODERS[cls, keeps] = _encoder(plan_of(cls), keeps=keeps)
+            found = _ENCODERS[cls, keeps, whole] = _encoder(plan_of(cls), keeps=keeps, whole=whole)
     return found
 
 
-_LIBRARY: dict[str, Any] = {
+_NAMES: dict[str, Any] = {
     "base64_text": values.base64_text,
     "read_list": structs.read_list,
     "read_struct": structs.read_struct,
@@ -65,22 +67,23 @@ _LIBRARY: dict[str, Any] = {
     "spend_on": spend_on,
     "timestamp_text": values.timestamp_text,
 }
-"""All compiled functions and their names."""
+_LIBRARIES: dict[bool, dict[str, Any]] = {False: {**_NAMES}, True: {**_NAMES}}
+"""All compiled functions and their names, by whether they write the REQUIRED messages that are not set."""
 
 
-def _encoder(plan: MessagePlan, *, keeps: bool) -> Callable[[Any], Any]:
-    whole = FieldPlan("", "", 0, plan.kind, message=plan)
+def _encoder(plan: MessagePlan, *, keeps: bool, whole: bool) -> Callable[[Any], Any]:
+    root = FieldPlan("", "", 0, plan.kind, message=plan)
     compiled: Callable[[Any], Any] | None = None
 
     def encode(message: Any) -> Any:
         nonlocal compiled
         if compiled is None:
             with BUILDING:  # on the first call, to keep imports fast
-                compiled = _compile(plan, whole)
+                compiled = _compile(plan, root, whole=whole)
         try:
             tree = compiled(message)
         except ValueError as error:
-            for path, problem in _problems(whole, message, ""):
+            for path, problem in _problems(root, message, ""):
                 raise EncodeError(path, problem) from None
             raise EncodeError("", str(error)) from None
         if keeps:
@@ -92,28 +95,29 @@ def _encoder(plan: MessagePlan, *, keeps: bool) -> Callable[[Any], Any]:
     return encode
 
 
-def _compile(plan: MessagePlan, whole: FieldPlan) -> Callable[[Any], Any]:
-    if plan.label not in _LIBRARY:
-        source = Source(_LIBRARY)
+def _compile(plan: MessagePlan, root: FieldPlan, *, whole: bool) -> Callable[[Any], Any]:
+    library = _LIBRARIES[whole]
+    if plan.label not in library:
+        source = Source(library)
         for one in plan.list_nested():
-            if one.kind is FieldKind.MESSAGE and one.label not in _LIBRARY:
-                _message(source, one)
+            if one.kind is FieldKind.MESSAGE and one.label not in library:
+                _message(source, one, whole=whole)
         if plan.kind is not FieldKind.MESSAGE:
             with source.block(f"def {plan.label}(message):"):
-                source.line(f"return {_expression(source, whole, 'message')}")
+                source.line(f"return {_expression(source, root, 'message')}")
         source.compile(f"encode {plan.descriptor.full_name}")
-    compiled: Callable[[Any], Any] = _LIBRARY[plan.label]
+    compiled: Callable[[Any], Any] = library[plan.label]
     return compiled
 
 
-def _message(source: Source, plan: MessagePlan) -> None:
+def _message(source: Source, plan: MessagePlan, *, whole: bool) -> None:
     line, block = source.line, source.block
     with block(f"def {plan.label}(message):"):
         line("out = {}")
         done: set[str] = set()
         for field in plan.fields:
             if field.oneof is None:
-                _field(source, field)
+                _field(source, field, always=field.required and (whole or not field.presence))
             elif field.oneof not in done:
                 done.add(field.oneof)
                 line(f'which = message.WhichOneof("{field.oneof}")')
@@ -127,12 +131,15 @@ def _message(source: Source, plan: MessagePlan) -> None:
         line("return out")
 
 
-def _field(source: Source, field: FieldPlan) -> None:
+def _field(source: Source, field: FieldPlan, *, always: bool) -> None:
     line, block = source.line, source.block
     place, read = f"out[{field.json_name!r}]", attribute(field.name)
-    if field.presence:
+    if field.presence and not always:
         with block(f'if message.HasField("{field.name}"):'):
             line(f"{place} = {_expression(source, field, read)}")
+        return
+    if field.presence:
+        line(f"{place} = {_expression(source, field, read)}")
         return
     line(f"value = {read}")
     if field.map_value is not None:
@@ -150,7 +157,7 @@ def _field(source: Source, field: FieldPlan) -> None:
             line("value = value[:]")
     else:
         filled = f"{place} = {_expression(source, field, 'value')}"
-    if field.required:
+    if always:
         line(filled)
     else:
         with block("if value:"):

@@ -235,6 +235,8 @@ def test_requests_and_responses_round_trip(kind: str) -> None:
 
 def test_cards_are_strict_json_of_the_hub() -> None:
     card = hub.AgentCard(name="a", supported_interfaces=[hub.AgentInterface(url="x", protocol_version="1.0")])
+    assert V1_0.card.encode(card)["capabilities"] == {}  # required
+    card.capabilities.SetInParent()
     assert V1_0.card.paths == ("/.well-known/agent-card.json",)
     tree = V1_0.card.encode(card)
     assert V1_0.card.decode(tree | {"preferredTransport": "JSONRPC"}) == card

@@ -1,4 +1,6 @@
-"""The agent card as 1.0 encodes it: strict ProtoJSON, with no member of another version (spec 4.4, 8.2)."""
+"""The agent card as 1.0 encodes it: strict ProtoJSON with all REQUIRED members, and with no member of another
+version (spec 4.4, 8.2).
+"""
 
 from __future__ import annotations
 
@@ -12,4 +14,4 @@ WELL_KNOWN_PATH = "/.well-known/agent-card.json"
 #: unknown members are ignored
 decode = card_decoder(decoder(hub.AgentCard))
 
-FORM = CardForm(paths=(WELL_KNOWN_PATH,), encode=encoder(hub.AgentCard), decode=decode)
+FORM = CardForm(paths=(WELL_KNOWN_PATH,), encode=encoder(hub.AgentCard, whole=True), decode=decode)

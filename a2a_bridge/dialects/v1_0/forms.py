@@ -87,16 +87,20 @@ def _query_kind(field: FieldPlan) -> str:
     return f"[]{kind}" if field.repeated else kind
 
 
-def conversion(cls: type[Message]) -> Conversion:
-    """ProtoJSON with its unknown members. null counts as `{}` where every member is optional (spec 9.4)."""
+def conversion(cls: type[Message], *, whole: bool = False) -> Conversion:
+    """ProtoJSON with its unknown members. null counts as `{}` where every member is optional (spec 9.4).
+
+    whole: as `codec.encoder`; a request may lack what its receiver then asks for.
+    """
     required = any(field.required for field in plan_of(cls).fields)
     decode = decoder(cls, keeps=True)
-    return Conversion(encoder(cls, keeps=True), decode, absent=params_required if required else cls)
+    encode = encoder(cls, keeps=True, whole=whole)
+    return Conversion(encode, decode, absent=params_required if required else cls)
 
 
 def _json_row(operation: ops.Operation[Message, Message], address: Any) -> Row[Any, Any]:
     answer = Conversion(
-        encoder(operation.response, keeps=True),
+        encoder(operation.response, keeps=True, whole=True),
         decoder(operation.response, keeps=True),
         absent=Empty if operation.response is Empty else None,
     )

@@ -13,7 +13,7 @@ from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.dialects.v1_0.forms import conversion
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-_EVENT = conversion(hub.StreamResponse)
+_EVENT = conversion(hub.StreamResponse, whole=True)
 _decode = request_decoder(_EVENT)
 
 
