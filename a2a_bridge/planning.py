@@ -225,6 +225,15 @@ def jsonrpc_paths(card: hub.AgentCard) -> tuple[str, ...]:
     return tuple(found)
 
 
+def check_ports(plan: Sequence[Mounted]) -> None:
+    """Raises ValueError for an address of two families of listeners."""
+    families: dict[ListenAddress, str] = {}
+    for one in plan:
+        if one.address.port > 0 and families.setdefault(one.address, one.family) != one.family:
+            kinds = f"{families[one.address]} and {one.family}"
+            raise ValueError(f"{one.address} is given to {kinds}: each needs a port of its own")
+
+
 def group(
     plan: Sequence[Mounted],
 ) -> dict[tuple[str, ListenAddress, str], dict[str, list[Dialect]]]:

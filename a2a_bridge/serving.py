@@ -54,6 +54,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import (
     EVERYTHING,
     ServeOptions,
+    check_ports,
     dialects_of,
     group,
     jsonrpc_paths,
@@ -271,6 +272,8 @@ async def serve_service(
         # An error is better than plain text in place of TLS.
         if host is None and one.url.lower().startswith("https://") and not secure:
             raise ValueError(f"{one.url!r} needs TLS, and ServeOptions.tls is not set")
+    if host is None:
+        check_ports(plan)
     hosts: dict[tuple[str, ListenAddress], Host] = {}
     advertisement = Advertisement(
         card,

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from a2a_bridge.cli import habits
 from a2a_bridge.cli.declared import is_client
 from a2a_bridge.cli.help_text import Helpful
 from a2a_bridge.cli.specification import COMMANDS
@@ -45,9 +46,6 @@ SUMMARIES = {
     "push": "List push notifications and dead letters, and send dead letters again.",
 }
 
-
-#: commands of earlier versions -> what to use now
-_GONE = {"call": "a2a-bridge send -a TARGET TEXT, or a2a-bridge compare -a TARGET TEXT for --binding all"}
 
 #: commands whose module is in `client`
 _CLIENT = frozenset({"auth", "card", "chat", "compare", "conformance", "send", "task"})
@@ -97,15 +95,39 @@ def _value(parameter: Any, process: Callable[[Any, Any], Any], kind: Any, contex
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
+def _advise(error: Any, context: Any, words: list[str]) -> None:
+    """Adds what to type instead to an error about an unknown option, or about too many words."""
+    names: list[str] = []
+    while context.parent is not None:
+        names.insert(0, context.info_name)
+        context = context.parent
+    command = " ".join(names)
+    option = getattr(error, "option_name", "")
+    if option and hasattr(error, "possibilities"):
+        advice = habits.instead_of_option(command, option)
+        if advice:
+            error.possibilities = None  # names that look alike, but mean something else
+    else:
+        given = [word for word in words if not word.startswith("-")]
+        advice = habits.instead_of_words(command, given) if "extra argument" in error.message else ""
+    if advice:
+        error.message = f"{error.message}; use {advice}"
+
+
 class Command(_TakesAsIs, Helpful, TyperCommand):
     """A command. A client command also reads .env files."""
 
     def parse_args(self, context: Any, args: list[str]) -> list[str]:
-        if is_client(getattr(self.callback, "options", {})) and not context.resilient_parsing:
-            from a2a_bridge.cli.environment import take_environment
+        words = list(args)
+        try:
+            if is_client(getattr(self.callback, "options", {})) and not context.resilient_parsing:
+                from a2a_bridge.cli.environment import take_environment
 
-            take_environment(context, self.params, args)
-        left: list[str] = super().parse_args(context, args)
+                take_environment(context, self.params, args)
+            left: list[str] = super().parse_args(context, args)
+        except _UsageError as error:
+            _advise(error, context, words)
+            raise
         if "output" in context.params:
             from a2a_bridge.cli.output import decide_json
 
@@ -161,11 +183,11 @@ class Commands(Group):
 
     def get_command(self, context: Any, name: str) -> Any:
         """A command, by its newest name or an older one."""
-        if name in _GONE:
+        if name in habits.COMMANDS:
             from a2a_bridge.cli.options import Exit
             from a2a_bridge.cli.output import fail
 
-            raise fail(Exit.USAGE, f"there is no command {name} any more", _GONE[name])
+            raise fail(Exit.USAGE, f"there is no command {name}", habits.COMMANDS[name])
         return super().get_command(context, COMMANDS.get(name, name))
 
     def list_commands(self, _context: Any) -> list[str]:

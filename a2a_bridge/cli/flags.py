@@ -304,7 +304,11 @@ class UpstreamFlags(AgentFlags, CardTrustFlags, ReachFlags):
 
     card: Path | None = flag(None, "Card of the agent, if the agent serves none.", "FILE", group="Upstream")
     binding: str = flag(
-        "", "Binding to use with the agent; default: the first of the card.", "BINDING", group="Upstream"
+        "",
+        "Binding to use with the agent; default: the first of the card.",
+        "BINDING",
+        group="Upstream",
+        aliases=("--transport",),
     )
     forward: list[str] | None = flag(
         None, "Pass on this header of the caller too; may be repeated.", "NAME", variable="", group="Upstream"

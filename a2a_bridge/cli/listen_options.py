@@ -57,6 +57,9 @@ class ListenOptions:
         mounted: list[hub.AgentInterface] = []
         http_address = ListenAddress(*listen_address(http, "--http"))
         grpc_address = ListenAddress(*listen_address(grpc, "--grpc"))
+        if http_address == grpc_address and http_address.port and not (envoy or no_http or no_grpc):
+            text = "HTTP and gRPC need a port each; with --server envoy they share the one of --listen"
+            raise typer.BadParameter(text, param_hint="--grpc")
         url, target = f"http://{http_address}", str(grpc_address)
         for dialect in _dialects(flags.versions):
             version = dialect.version

@@ -116,8 +116,10 @@ def listen_address(text: str, flag: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         colon = ""
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+    if not colon or not (port.isascii() and port.isdigit()):
         raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint=flag)
+    if int(port) > 65535:
+        raise typer.BadParameter(f"the port in {text!r} is above 65535", param_hint=flag)
     return host or "127.0.0.1", int(port)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import typer
+
 from a2a_bridge.cli.edge import check_card
 from a2a_bridge.cli.listen_options import ListenOptions
 from a2a_bridge.cli.loading import load
@@ -12,7 +14,7 @@ from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail
 from a2a_bridge.cli.serve_flags import ServeFlags
 from a2a_bridge.cli.store_options import push_options, store_options, store_url, with_cluster
-from a2a_bridge.cli.target import parse
+from a2a_bridge.cli.target import TargetKind, parse
 from a2a_bridge.cli.tracing_setup import configure_tracing
 from a2a_bridge.hosting import Agent
 from a2a_bridge.hosting.options import EngineOptions
@@ -29,6 +31,9 @@ def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
     push = push_options(flags)
     parsed = parse(code)
     if not parsed.is_code:
+        if parsed.sort is TargetKind.CARD and not code.endswith(".json"):
+            text = f"{code} is no Python file; name one that has an agent: FILE.py"
+            raise typer.BadParameter(text, param_hint="AGENT")
         raise fail(
             Exit.USAGE,
             f"{code} is {parsed.sort.value}; serve needs Python code",

@@ -266,6 +266,8 @@ def _problem(group: type, error: ErrorDetails) -> tuple[Place, str]:
     name, known = place[-1], options_of(_class_at(group, place))
     if error["type"] == "extra_forbidden":
         names = [key for key, one in known.items() if one.described.in_file]
+        if not within and name in ("serve", "gateway"):
+            return tuple(place), f"there is no table [{name}]: write its keys at the top of the file"
         return tuple(place), f"unknown key {name}{within}{suggestion(str(name), names)}"
     if error["type"] == "missing":
         return tuple(place), f"{name}{within} is missing"

@@ -59,11 +59,11 @@ def test_every_flag_of_a_server_has_an_environment_variable(name: str) -> None:
     assert without == set()
     for param in options:
         if param.envvar:
-            long = max(param.opts, key=len)
-            if long == "--bridge-key":
+            long = [one.removeprefix("--") for one in param.opts if one.startswith("--")]  # with aliases
+            if long == ["bridge-key"]:
                 assert param.envvar == "A2A_BRIDGE_KEY"
                 continue
-            assert param.envvar == "A2A_BRIDGE_" + long.removeprefix("--").upper().replace("-", "_")
+            assert param.envvar in {"A2A_BRIDGE_" + one.upper().replace("-", "_") for one in long}
 
 
 def test_the_list_of_commands_loads_none_and_describes_them() -> None:

@@ -56,7 +56,7 @@ ROWS = [
     Mistake("a port of gRPC that is taken", "serve {agent} --grpc {taken} --http 127.0.0.1:0", ("cannot listen", "in use"), "--grpc"),
     Mistake("the port of the admin listener is taken", SERVE + "--admin {taken}", ("cannot listen", "in use"), "--admin"),
     Mistake("an address of another machine", "serve {agent} --http {elsewhere} --grpc 127.0.0.1:0 --allow-unauthenticated", ("cannot listen", "an address of this machine"), "--http"),
-    Mistake("an address that is none", SERVE + "--admin 127.0.0.1:99999", ("is not HOST:PORT",), "--admin"),
+    Mistake("an address that is none", SERVE + "--admin 127.0.0.1:99999", ("is above 65535",), "--admin"),
     Mistake("a public gRPC address with a path", SERVE + "--public-grpc https://agent.example/grpc", ("has a path, and gRPC has none: name agent.example",), "--public-grpc"),
     Mistake("a public URL without a scheme", SERVE + "--public-url agent.example", ("is not an http(s) URL such as https://agent.example",), "--public-url"),
     # ---------------------------------------------------------------- TLS and keys

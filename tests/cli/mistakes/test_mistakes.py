@@ -30,6 +30,7 @@ FILES = {
     "junk.pem": "junk",
     "bad.toml": "http = \n",
     "unknown.toml": "htpp = 'x'\n",
+    "serve.toml": "[serve]\nhttp = ':8080'\n",
     "folder/first.py": "",
     "folder/second.py": "",
     "nothing/readme.txt": "",
