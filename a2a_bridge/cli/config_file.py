@@ -6,13 +6,18 @@ inside an inline table has the line of that table.
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+
+#: the variable with the descriptor of `hand_on`
+_ACCEPTED = "_A2A_BRIDGE_CONFIG"
 
 Place = tuple[str | int, ...]
 
@@ -53,9 +58,12 @@ class ConfigFile:
 
     @classmethod
     def read(cls, path: Path) -> ConfigFile:
-        """Raises ConfigError for a file that cannot be read, or is not TOML."""
+        """A file, or in a worker its content as the supervisor has accepted it. Raises ConfigError for a file
+        that cannot be read, or is not TOML.
+        """
         try:
-            text = path.read_bytes().decode()
+            content = _accepted()
+            text = (path.read_bytes() if content is None else content).decode()
             return cls(path, text, tomllib.loads(text))
         except OSError as error:
             raise ConfigError(path, [Problem(0, f"cannot be read: {error.strerror}")]) from None
@@ -84,6 +92,27 @@ class ConfigFile:
             if common > length:
                 best, length = number, common
         return best
+
+
+def hand_on(text: str) -> tuple[int, dict[str, str]]:
+    """A file descriptor with the content of a file, for a process that is started, and the variable that says
+    so. The file itself may be half written when that process reads it. Raises OSError.
+    """
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode())
+        file.flush()
+        descriptor = os.dup(file.fileno())
+    return descriptor, {_ACCEPTED: str(descriptor)}
+
+
+def _accepted() -> bytes | None:
+    """The content that this process was given; None if it was given none."""
+    descriptor = os.environ.pop(_ACCEPTED, "")
+    if not descriptor:
+        return None
+    with os.fdopen(int(descriptor), "rb", buffering=0) as file:
+        # At a position of its own: the processes share that of the descriptor.
+        return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -49,6 +49,8 @@ class Reading:
     #: the values that the file decides, as they are written there, and their lines
     in_file: Mapping[str, Any]
     lines: Mapping[str, int]
+    #: the content of the file
+    text: str = ""
 
     @classmethod
     def of(cls, context: typer.Context, group: type, values: Mapping[str, Any]) -> Reading:
@@ -104,6 +106,7 @@ class Reading:
             flags=self.group(**settings.values, **others),
             in_file=settings.in_file,
             lines={name: file.line_of((name,)) for name in settings.in_file},
+            text=file.text,
         )
 
     def origin(self, name: str) -> Origin:

@@ -6,6 +6,9 @@ Rules:
    warning names them.
 3. All changes take effect together, or none: if one cannot be made, those before it are undone.
 4. Listeners stay, and running calls finish as they began.
+5. A change of the file counts when the file has been still for one interval: it may be half written.
+   Processes that are started with the file get the content that was accepted (`text`), not the file.
+6. Rules, authentication and agents that a change takes away are a warning.
 """
 
 from __future__ import annotations
@@ -59,6 +62,11 @@ class Reloader:
         """The flags that are in effect."""
         return self._reading.flags
 
+    @property
+    def text(self) -> str:
+        """The content of the file when it was accepted."""
+        return self._reading.text
+
     def for_successors(self, fixed: Collection[str]) -> Reloader:
         """For a process that starts others with the file: all options can change but those of `fixed`."""
         return Reloader(self._reading, fixed, strict=True)
@@ -103,6 +111,8 @@ class Reloader:
             if live and not await self._apply(old, new):
                 return False
             self._reading = replace(reading, flags=new)
+            if gone := _gone(old, new):
+                logger.warning("the new configuration is without %s", "; ".join(gone))
             logger.info("configuration read again; changed: %s", ", ".join(live) or "nothing")
             return True
 
@@ -161,18 +171,33 @@ class Reloader:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def watch(self, on_change: Callable[[], Awaitable[Any]]) -> None:
-        """Calls `on_change` whenever the file has changed, until it is cancelled."""
+        """Calls `on_change` whenever the file has changed and is still again, until it is cancelled."""
         path = self._reading.path
         if path is None:
             return
-        known = _state(path)
+        look = Look(path)
         while True:
             await asyncio.sleep(_PAUSE)
-            now = _state(path)
-            # An editor may remove a file before it writes the new one.
-            if now is not None and now != known:
-                known = now
+            if look():
                 await on_change()
+
+
+class Look:
+    """One look at a file after another, from now on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known = self._seen = _state(path)
+
+    def __call__(self) -> bool:
+        """Whether the file has changed since this was last true, and not since the last look."""
+        # An editor may remove a file before it writes the new one.
+        now = _state(self._path)
+        is_new = now is not None and now == self._seen and now != self._known
+        self._seen = now
+        if is_new:
+            self._known = now
+        return is_new
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:
@@ -182,6 +207,27 @@ def _state(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+#: the flags that say how callers are identified
+_IDENTIFYING = ("api_keys", "jwt_issuer", "ssl_ca_certs", "proxy_user_header")
+
+
+def _gone(old: Any, new: Any) -> list[str]:
+    """What protects a server, or is served, before a change and not after it, with numbers."""
+    found = []
+    before, after = getattr(old, "rules", ()), getattr(new, "rules", ())
+    if lost := [one for one in before if one not in after]:
+        rest = "" if after else ", so that every caller may use every operation"
+        found.append(f"{len(lost)} of {len(before)} rules{rest}")
+    had = [name for name in _IDENTIFYING if getattr(old, name, None)]
+    if missing := [name.replace("_", "-") for name in had if not getattr(new, name)]:
+        rest = "" if len(missing) < len(had) else ", so that no caller is identified"
+        found.append(f"{len(missing)} of {len(had)} methods of authentication ({', '.join(missing)}){rest}")
+    agents = getattr(old, "agents", {})
+    if names := [name for name in agents if name not in new.agents]:
+        found.append(f"{len(names)} of {len(agents)} agents ({', '.join(names)})")
+    return found
 
 
 async def _call(applier: Applier, old: Any, new: Any) -> None:

@@ -371,12 +371,24 @@ class _Supervisor:
             descriptors.append(listener)
         first = int(slot.number == 1 and not self._has_started)
         value = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'} {first}"
+        accepted, variables = -1, dict[str, str]()
         try:
+            if self.reloader is not None:
+                from a2a_bridge.cli.config_file import hand_on  # loads the parser of TOML
+
+                accepted, variables = hand_on(self.reloader.text)
+                descriptors.append(accepted)
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *sys.orig_argv[1:],
                 stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, **self._variables, _VARIABLE: value, PREFIX + "KEY": self._key},
+                env={
+                    **os.environ,
+                    **self._variables,
+                    **variables,
+                    _VARIABLE: value,
+                    PREFIX + "KEY": self._key,
+                },
                 pass_fds=descriptors,
                 process_group=0,  # Ctrl-C is for the supervisor, which passes it on
             )
@@ -387,6 +399,8 @@ class _Supervisor:
             raise
         finally:
             theirs.close()
+            if accepted >= 0:
+                os.close(accepted)
         worker = _Process(process, ours)
         self._alive.add(worker)
         if self._stopped is not None:

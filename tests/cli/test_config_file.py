@@ -99,7 +99,18 @@ def problems(group: type, text: str, folder: Path) -> list[str]:
             "[agents.A_b]\nupstream = ':1'",
             "1: A_b of [agents]: a name has 1 to 63 of a-z, 0-9 and -, and does not begin with -",
         ),
-        ("[[rules]]\n[[rules]]\nscopes = 'x'", "3: scopes of [rules.1] has to be a valid tuple"),
+        (
+            "[[rules]]\noperations = ['read']\n[[rules]]\nscopes = 'x'",
+            "4: scopes of [rules.1] has to be a valid tuple",
+        ),
+        (
+            "a = 1\n[[rules]]",
+            '2: rules: entry 1 says nothing, and would allow everything; principals = ["*"] says that',
+        ),
+        (
+            "[[rules]]\noperations = []",
+            '1: rules: entry 1 says nothing, and would allow everything; principals = ["*"] says that',
+        ),
         ("a = 1\na = 2", "2: is not TOML: Cannot overwrite a value"),
         ("a = ", "1: is not TOML: Invalid value"),
     ],

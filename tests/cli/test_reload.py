@@ -15,9 +15,11 @@ import httpx
 import pytest
 
 from a2a_bridge.cli import reload as reload_module
+from a2a_bridge.cli.config_file import ConfigError, ConfigFile, hand_on
 from a2a_bridge.cli.flags import ConfigFlags, flag
+from a2a_bridge.cli.gateway import GatewayFlags
 from a2a_bridge.cli.reading import Reading
-from a2a_bridge.cli.reload import Reloader
+from a2a_bridge.cli.reload import Look, Reloader
 from tests.cli.commands import Running, logged, serving, spawn
 from tests.patience import PATIENCE
 
@@ -54,6 +56,12 @@ def file(tmp_path: Path) -> Path:
 def reading(path: Path, **given: Any) -> Reading:
     return Reading(
         group=Flags, flags=Flags(), given=given, origins={}, path=path, in_file={}, lines={}
+    ).again()
+
+
+def gateway_reading(path: Path) -> Reading:
+    return Reading(
+        group=GatewayFlags, flags=GatewayFlags(), given={}, origins={}, path=path, in_file={}, lines={}
     ).again()
 
 
@@ -172,6 +180,90 @@ async def test_a_file_is_watched(file: Path, monkeypatch: pytest.MonkeyPatch) ->
             assert await changed.get() == 123
     finally:
         watching.cancel()
+
+
+FULL = """\
+api_keys = "keys.json"
+jwt_issuer = "https://login.example"
+jwt_audience = ["bridge"]
+
+[[rules]]
+operations = ["read"]
+principals = ["reader-*"]
+
+[[rules]]
+operations = ["send"]
+scopes = ["send"]
+principals = ["ci"]
+"""
+
+
+@pytest.mark.parametrize("with_workers", [False, True])
+async def test_no_beginning_of_a_file_counts(tmp_path: Path, with_workers: bool) -> None:
+    """An editor that writes in place is looked at after each byte. Between two looks it goes on."""
+    path = tmp_path / "bridge.toml"
+    old = FULL.replace('operations = ["send"]', 'operations = ["SendMessage"]')
+    write(path, old)
+    reloader = Reloader(gateway_reading(path))
+    if with_workers:
+        reloader = reloader.for_successors(set())
+    look = Look(path)
+    assert not look()
+    rules = reloader.flags.rules
+    for length in range(len(FULL)):
+        write(path, FULL[:length])
+        assert not look()
+        # A worker that is started now reads what was accepted.
+        descriptor, variables = hand_on(reloader.text)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            assert ConfigFile.read(path).text == old
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+    write(path, FULL)
+    assert not look()
+    assert look()
+    assert await reloader.reload()
+    assert not look()
+    assert (reloader.text == FULL, reloader.flags.rules != rules) == (True, with_workers)
+
+
+def test_a_rule_that_has_not_been_written_is_no_rule(tmp_path: Path) -> None:
+    """Also at the start, and when the file stays as it is."""
+    path = tmp_path / "bridge.toml"
+    write(path, FULL[: FULL.index("[[rules]]") + len("[[rules]]\n")])
+    with pytest.raises(ConfigError, match="says nothing, and would allow everything"):
+        gateway_reading(path)
+
+
+NOBODY = (
+    "without 1 of 1 rules, so that every caller may use every operation; 2 of 2 methods of authentication"
+    " (api-keys, jwt-issuer), so that no caller is identified"
+)
+
+
+async def test_what_a_change_takes_away_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "bridge.toml"
+    agents = "".join(f"[agents.{name}]\nupstream = ':1'\n" for name in ("red", "blue", "green"))
+    write(path, FULL + agents)
+    reloader = Reloader(gateway_reading(path)).for_successors(set())
+    cut = FULL.index('[[rules]]\noperations = ["send"]')
+    for text, expected in (
+        (FULL[:cut] + agents, "without 1 of 2 rules"),
+        (agents, NOBODY),
+        (agents.partition("[agents.blue]")[0], "without 2 of 3 agents (blue, green)"),
+    ):
+        caplog.clear()
+        write(path, text)
+        assert await reloader.reload()
+        assert [one.levelname for one in caplog.records if expected in one.message] == ["WARNING"]
+    caplog.clear()
+    write(path, FULL + agents)
+    assert await reloader.reload()
+    assert "without" not in caplog.text
 
 
 # Whole servers
