@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,8 @@ async def test_a_token_that_is_not_exchanged_is_tried_again_after_a_while(provid
         "interaction_required",
         "login_required",
         "consent_required",
+        "invalid_scope",
+        "invalid_target",
     ],
 )
 async def test_a_caller_who_gets_no_token_does_not_pause_the_others(provider: Provider, code: str) -> None:
@@ -181,3 +184,59 @@ async def test_a_caller_who_gets_no_token_does_not_pause_the_others(provider: Pr
             await said(server.card, "JSONRPC", authorization=bob)
         assert failed.value.reason is Reason.UNAUTHENTICATED
         assert (await said(server.card, "JSONRPC", authorization=ann)).startswith("ann ")
+
+
+async def outcome(credentials: TokenExchange, token: str, name: str) -> Reason | None:
+    context = CallContext(
+        parameters={"authorization": f"Bearer {token}"}, principal=Principal(name, {"iss": "i"})
+    )
+    try:
+        await credentials.of(context)
+    except A2AError as error:
+        return error.reason
+    return None
+
+
+@pytest.mark.parametrize("failure", [(400, "slow_down"), (400, "unauthorized_client"), (503, ""), (200, "?")])
+async def test_a_failure_for_one_caller_pauses_only_this_caller(
+    provider: Provider, failure: tuple[int, str]
+) -> None:
+    """Also if it goes on, and if the caller has many tokens."""
+    clock = Clock()
+    credentials = TokenExchange(endpoint(provider, clock, chance=lambda: 1.0), clock=clock)
+    status, code = failure
+    broken = status, json.dumps({"error": code}).encode()
+    for number in range(5):
+        provider.answers["/token"] = broken
+        asked = len(provider.grants)
+        for tries in range(3):  # the same caller, with a token that is new each time
+            token = provider.token(sub="eve", jti=f"{number} {tries}")
+            assert await outcome(credentials, token, "eve") is Reason.UNAVAILABLE
+        assert len(provider.grants) == asked + 1  # the pause of this caller
+        del provider.answers["/token"]
+        token = provider.token(sub="ann", jti=str(number))
+        assert await outcome(credentials, token, "ann") is None
+        clock.now += 61
+    assert await outcome(credentials, provider.token(sub="eve"), "eve") is None
+
+
+async def test_a_failure_for_several_callers_pauses_all(provider: Provider) -> None:
+    clock = Clock()
+    credentials = TokenExchange(endpoint(provider, clock, chance=lambda: 1.0), clock=clock)
+    provider.answers["/token"] = 503, b"down"
+    for name in ("ann", "bob", "carol", "dan"):
+        assert await outcome(credentials, provider.token(sub=name), name) is Reason.UNAVAILABLE
+    assert len(provider.grants) == 2
+    del provider.answers["/token"]
+    clock.now += 2
+    for name in ("ann", "bob", "carol", "dan"):
+        assert await outcome(credentials, provider.token(sub=name), name) is None
+
+
+async def test_what_is_no_fault_of_a_caller_pauses_all_at_once(provider: Provider) -> None:
+    clock = Clock()
+    found = endpoint(provider, clock, chance=lambda: 1.0, secret=lambda: "wrong")
+    credentials = TokenExchange(found, clock=clock)
+    for name in ("ann", "bob", "carol"):
+        assert await outcome(credentials, provider.token(sub=name), name) is Reason.UNAVAILABLE
+    assert len(provider.grants) == 1

@@ -5,7 +5,10 @@ Rules:
    (`a2a_bridge.discovery`). Redirects are not followed.
 2. After a failure the endpoint is left alone for a pause, which grows. One log line for the first failure of
    a series, one for its end.
-3. Tokens and secrets, and texts of the endpoint that may repeat them, are never logged. Error codes are.
+3. A grant on behalf of a caller can fail because of that caller. The pause is that of the caller, until
+   another one has failed, too, without a success between them. An error code never pauses others, unless it
+   is about this client.
+4. Tokens and secrets, and texts of the endpoint that may repeat them, are never logged. Error codes are.
 """
 
 from __future__ import annotations
@@ -18,8 +21,11 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote_plus, urlencode, urlsplit
+
+from cachetools import LRUCache
 
 from a2a_bridge.bindings import Fetched, http_post
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -43,6 +49,10 @@ _LIFETIME, _LONGEST_LIFETIME = 300.0, 24 * 3600.0
 #: characters of a token (RFC 6750, 2.1)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,16384}")
 _CODE = re.compile(r"[a-z_]{1,60}")
+#: error codes about this client, whatever the grant is (RFC 6749, 5.2)
+_OF_CLIENT = frozenset({"invalid_client", "unsupported_grant_type"})
+#: callers whose pauses are kept
+_MOST = 4096
 
 
 class TokenRejectedError(Exception):
@@ -51,6 +61,14 @@ class TokenRejectedError(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(code)
         self.code = code
+
+
+@dataclass(slots=True)
+class _Series:
+    """Failures without a success between them."""
+
+    failures: int = 0
+    closed_until: float = 0.0
 
 
 class TokenEndpoint:
@@ -90,22 +108,29 @@ class TokenEndpoint:
         self._clock = clock
         self._chance = chance
         self._found: Endpoint | None = Endpoint(url, named=True, document={}) if url else None
-        self._failures = 0
-        self._closed_until = 0.0
+        #: the failures that concern everybody
+        self._all = _Series()
+        self._of_callers: LRUCache[str, _Series] = LRUCache(_MOST)
+        #: the caller whose grant failed last; None after a success
+        self._failed: str | None = None
 
     def __repr__(self) -> str:
         return f"<TokenEndpoint {self._url or self._issuer}>"
 
-    async def request(self, grant: Mapping[str, str], *, rejections: Sequence[str] = ()) -> Token:
+    async def request(
+        self, grant: Mapping[str, str], *, rejections: Sequence[str] = (), caller: str = ""
+    ) -> Token:
         """A token for a grant, which is the request's form. Members without a value are not sent.
 
-        rejections: error codes that concern this grant only. Raises TokenRejectedError for these, UNAVAILABLE
-        for every other failure.
+        rejections: error codes of a grant that is not accepted. caller: on whose behalf it is; empty for this
+        client's own. Raises TokenRejectedError for rejections, UNAVAILABLE for every other failure.
         """
-        left = self._closed_until - self._clock()
+        own = self._of_callers.get(caller)
+        left = max(self._all.closed_until, 0.0 if own is None else own.closed_until) - self._clock()
         if left > 0:
             raise _unavailable(left)
         wish: float | None = None
+        code, is_found = "", True
         try:
             async with asyncio.timeout(_TIMEOUT):
                 answer = await self._post(grant)
@@ -113,17 +138,24 @@ class TokenEndpoint:
             token = _token(answer)
         except TokenRejectedError as error:
             if error.code in rejections:
-                self._note_success()
+                self._note_success(caller)
                 raise
-            problem = f"it rejects this gateway: {error.code}"
+            code = error.code
+            problem = f"it rejects this gateway: {code}"
         except TimeoutError:
             problem = f"no answer in {_TIMEOUT:g} s"
         except (A2AError, OSError, ValueError) as error:
             problem = str(error)
+            is_found = not isinstance(error, A2AError) or error.metadata.get("phase") != "connect"
         else:
-            self._note_success()
+            self._note_success(caller)
             return token
-        raise _unavailable(self._note_failure(problem, wish)) from None
+        # Whatever the grant is, an endpoint cannot be connected to, or is not found.
+        concerns_all = not caller or not is_found or self._found is None or code in _OF_CLIENT
+        if not code and not concerns_all:
+            concerns_all = self._failed not in (None, caller)
+            self._failed = caller
+        raise _unavailable(self._note_failure(problem, wish, "" if concerns_all else caller)) from None
 
     async def _post(self, grant: Mapping[str, str]) -> Fetched:
         """The response to a grant. Raises A2AError, OSError, ValueError."""
@@ -152,26 +184,29 @@ class TokenEndpoint:
             and "client_secret_basic" not in offered
         )
 
-    def _note_success(self) -> None:
-        if self._failures:
+    def _note_success(self, caller: str) -> None:
+        if self._all.failures:
             _log.warning("%r answers again", self)
-        self._failures = 0
-        self._closed_until = 0.0
+        self._all = _Series()
+        self._of_callers.pop(caller, None)
+        self._failed = None
 
-    def _note_failure(self, problem: str, wish: float | None) -> float:
-        """Starts a pause. Returns its seconds."""
+    def _note_failure(self, problem: str, wish: float | None, caller: str) -> float:
+        """Starts a pause of a caller; empty: of all. Returns its seconds."""
         now = self._clock()
-        if now < self._closed_until:  # another request has just failed, too
-            return self._closed_until - now
-        if not self._failures:
-            text = "%r gives no token: %s; --upstream-token-url or --upstream-issuer names it"
-            _log.warning(text, self, problem)
-        if not self._url:
+        series = self._of_callers.setdefault(caller, _Series()) if caller else self._all
+        if now < series.closed_until:  # another request has just failed, too
+            return series.closed_until - now
+        if not series.failures:
+            level = logging.INFO if caller else logging.WARNING
+            text = "%r gives no token%s: %s; --upstream-token-url or --upstream-issuer names it"
+            _log.log(level, text, self, " for a caller" if caller else "", problem)
+        if not self._url and not caller:
             self._found = None  # it may have moved
-        pause = min(_PAUSE * 2.0**self._failures, _LONGEST_PAUSE) * (0.5 + 0.5 * self._chance())
-        self._failures = min(self._failures + 1, 30)
+        pause = min(_PAUSE * 2.0**series.failures, _LONGEST_PAUSE) * (0.5 + 0.5 * self._chance())
+        series.failures = min(series.failures + 1, 30)
         pause = max(pause, min(wish or 0.0, _LONGEST_WISH))
-        self._closed_until = now + pause
+        series.closed_until = now + pause
         return pause
 
 

@@ -6,6 +6,7 @@ Rules:
 2. Tokens are kept by the digest of the caller's token, at most `MOST`, the least recently used ones go first.
 3. A token that the identity provider does not exchange is UNAUTHENTICATED, and not tried again for `REJECTED`
    seconds.
+4. The failure for one caller does not concern the others, as far as that is known (see `token_endpoint`).
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ MOST = 4096
 REJECTED = 30.0
 
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  the name of a type
+#: the codes of a token that this subject cannot have, or nobody
+_DOUBTFUL = ("invalid_scope", "invalid_target")
 #: the codes of a subject token that is not accepted (RFC 8693, 2.2.2). Providers say invalid_grant and
 #: invalid_token, too, such as Keycloak for a session that has ended; or what the user has to do for another
-#: one (OpenID Connect, 3.1.2.6). Codes that are not here concern the gateway, and pause it for all callers
+#: one (OpenID Connect, 3.1.2.6)
 _NOT_ACCEPTED = (
     "invalid_request",
     "invalid_grant",
@@ -43,6 +46,7 @@ _NOT_ACCEPTED = (
     "interaction_required",
     "login_required",
     "consent_required",
+    *_DOUBTFUL,
 )
 _DENIED = "access_denied"
 
@@ -79,6 +83,7 @@ class TokenExchange:
         self._tokens: LRUCache[bytes, CachedToken] = LRUCache(MOST)
         #: rejected tokens: when they were rejected, and whether that was for lack of permission
         self._rejected: LRUCache[bytes, tuple[float, bool]] = LRUCache(MOST)
+        self._has_worked = False
 
     async def of(self, context: CallContext) -> Mapping[str, str]:
         """The token for the caller. Raises UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE."""
@@ -92,7 +97,9 @@ class TokenExchange:
         cached = self._tokens.get(key)
         if cached is None:
             cached = self._tokens[key] = CachedToken(self._clock)
-        token = await cached.get(partial(self._request, key, subject))
+        # A caller may have many tokens.
+        caller = context.principal.name if context.principal is not None else ""
+        token = await cached.get(partial(self._request, key, subject, caller))
         return {"authorization": f"Bearer {token}"}
 
     def invalidate(self, rejected: Mapping[str, str], context: CallContext) -> bool:
@@ -104,17 +111,27 @@ class TokenExchange:
         """Whether the scheme takes bearer tokens."""
         return scheme.WhichOneof("scheme") == "oauth2_security_scheme" or takes_bearer_token(scheme)
 
-    async def _request(self, key: bytes, subject: str) -> Token:
+    async def _request(self, key: bytes, subject: str, caller: str) -> Token:
         try:
-            return await self._endpoint.request(
-                {**self._form, "subject_token": subject}, rejections=(*_NOT_ACCEPTED, _DENIED)
+            token = await self._endpoint.request(
+                {**self._form, "subject_token": subject},
+                rejections=(*_NOT_ACCEPTED, _DENIED),
+                caller=caller,
             )
         except TokenRejectedError as error:
-            _log.info("%r does not exchange the token of a caller: %s", self._endpoint, error.code)
+            if error.code in _DOUBTFUL and not self._has_worked:
+                text = "%r does not exchange the token of a caller: %s; --upstream-scope, --upstream-audience"
+                _log.warning(
+                    f"{text} and --upstream-resource say what is asked for", self._endpoint, error.code
+                )
+            else:
+                _log.info("%r does not exchange the token of a caller: %s", self._endpoint, error.code)
             is_denied = error.code == _DENIED
             self._rejected[key] = self._clock(), is_denied
             self._tokens.pop(key, None)
             raise _rejection(is_denied=is_denied) from None
+        self._has_worked = True
+        return token
 
 
 def _subject(context: CallContext) -> str:
