@@ -6,7 +6,8 @@ Rules:
    `exchange` (a number, counted by sent frames). With `call` and `request` it is an operation of A2A; with
    `sent` it is a frame: `head`, `headers`, and its `body` as text, or `base64` with the `message` in it.
    `cell` names the interface, if a call went over several.
-2. Credentials are never recorded: values of headers that hold some, and members of queries, are `***`.
+2. Credentials are never recorded: values of headers that hold some, members of queries, and values that are
+   known, wherever they stand, are `***`. Bytes with one of them are left out where their message is there.
 3. The recorder knows no file and no loop. Whoever has frames gives them to it: a client side (`observer` is
    for `DialOptions.frame_observer`), a listener, a gateway for both of its hops.
 """
@@ -14,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -24,27 +25,28 @@ from a2a_bridge.codec import Json, JsonSyntaxError, decoder, dumps, encoder, loa
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.masking import mask, without_query_secrets
+from a2a_bridge.masking import HIDDEN, NONE_KNOWN, Secrets
 
 _OPERATIONS = {one.name: one for one in ops.ALL}
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Writes lines. write: takes one line, with its end. clock: monotonic, in seconds."""
+    """Writes lines. write: takes one line, with its end. clock: monotonic, in seconds. secrets: masked."""
 
     write: Callable[[str], object]
     clock: Callable[[], float] = monotonic
+    secrets: Secrets = NONE_KNOWN
     _exchange: int = 0
     _begun: float = field(default=-1.0)
 
-    def observer(self, hop: str, secret: Collection[str] = (), **members: Json) -> Callable[[Frame], None]:
-        """Takes the frames of one hop. secret: as for `mask`. members: more of each line."""
+    def observer(self, hop: str, **members: Json) -> Callable[[Frame], None]:
+        """Takes the frames of one hop. members: more of each line."""
 
         def observe(frame: Frame) -> None:
             if frame.sent and frame.head:
                 self._exchange += 1
-            self._line(hop, members | frame_tree(frame, secret))
+            self._line(hop, members | frame_tree(frame, self.secrets))
 
         return observe
 
@@ -57,7 +59,7 @@ class Recorder:
         if self._begun < 0:
             self._begun = now
         head = {"at": round(now - self._begun, 6), "hop": hop, "exchange": self._exchange}
-        self.write(dumps(head | tree).decode() + "\n")
+        self.write(self.secrets.text(dumps(head | tree).decode()) + "\n")
 
 
 def call_tree(operation: ops.Operation[Any, Any], request: Any) -> dict[str, Any]:
@@ -65,27 +67,32 @@ def call_tree(operation: ops.Operation[Any, Any], request: Any) -> dict[str, Any
     return {"call": operation.name, "request": encoder(type(request))(request)}
 
 
-def frame_tree(frame: Frame, secret: Collection[str] = ()) -> dict[str, Any]:
-    """The members of a line about a frame. secret: as for `mask`."""
-    headers = [[name, mask(name, value, secret)] for name, value in frame.headers]
+def frame_tree(frame: Frame, secrets: Secrets = NONE_KNOWN) -> dict[str, Any]:
+    """The members of a line about a frame. secrets: are masked."""
+    headers = [[name, secrets.header(name, value)] for name, value in frame.headers]
     tree: dict[str, Any] = {"sent": frame.sent}
     if frame.head:
-        tree["head"] = without_query_secrets(frame.head)
+        tree["head"] = secrets.head(frame.head)
     if headers:
         tree["headers"] = headers
-    return tree | _body(frame)
+    return tree | _body(frame, secrets)
 
 
-def _body(frame: Frame) -> dict[str, Json]:
-    if frame.message is not None:
-        message = encoder(type(frame.message))(frame.message)
-        return {"base64": b64encode(frame.body).decode(), "message": message}
-    if not frame.body:
+def _body(frame: Frame, secrets: Secrets) -> dict[str, Json]:
+    if not frame.body and frame.message is None:
         return {}
+    has_secrets = secrets.are_in(frame.body)
+    shown = HIDDEN if has_secrets else b64encode(frame.body).decode()
+    if frame.message is not None:
+        tree: Json = encoder(type(frame.message))(frame.message)
+        return {
+            "base64": shown,
+            "message": loads(secrets.text(dumps(tree).decode())) if has_secrets else tree,
+        }
     try:
-        return {"body": frame.body.decode()}
+        return {"body": secrets.text(frame.body.decode())}
     except UnicodeDecodeError:
-        return {"base64": b64encode(frame.body).decode()}
+        return {"base64": shown}
 
 
 def calls_of(lines: Iterable[bytes]) -> list[tuple[ops.Operation[Any, Any], Any]]:

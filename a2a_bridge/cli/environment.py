@@ -42,6 +42,21 @@ class Environment:
     files: Sequence[EnvFile]
     #: names of parameters, as often as they were given
     order: Sequence[str]
+    #: whether the user has named the local file
+    named: bool = False
+
+    def chosen_by(self, *options: str) -> EnvFile | None:
+        """The file that the value of one of these options comes from; None for flags, variables and defaults.
+
+        options: by the names of the specification.
+        """
+        for name in options:
+            one = OPTIONS[name]
+            if name in self.order or os.environ.get(one.variable_name):
+                return None
+            if (file := self.source(one.variable_name)) is not None:
+                return file
+        return None
 
     def source(self, variable: str) -> EnvFile | None:
         """The file that has a value for a variable."""
@@ -112,7 +127,7 @@ def take_environment(context: Any, parameters: Sequence[Any], arguments: Sequenc
                 found[one.name] = text.split() if getattr(one, "multiple", False) else text
                 break
     context.default_map = {**(context.default_map or {}), **found}
-    context.meta[_KEY] = Environment(files, [one.name for one in order])
+    context.meta[_KEY] = Environment(files, [one.name for one in order], named=bool(named))
     from a2a_bridge.cli.output import decide_json
 
     wanted = parsed.get("output") or os.environ.get(PREFIX + "OUTPUT") or found.get("output")
@@ -129,3 +144,20 @@ def warn_of_readable_secrets(environment: Environment, secrets: Sequence[str]) -
                 f"warning: {file.path} holds credentials, and others may read it; try: chmod 600 {file.path}"
             )
             print_message(text, "yellow")
+
+
+def warn_of_other_agent(environment: Environment) -> None:
+    """Warns of credentials for all agents if a file of the working directory, or of a folder above it, names
+    the agent: somebody else may have written that file.
+    """
+    from a2a_bridge.cli.output import print_message
+
+    agent = None if environment.named else environment.chosen_by("endpoint", "agent_card")
+    if agent is None or agent.path == global_file():
+        return
+    for name in ("bearer", "api_key"):
+        secret = environment.chosen_by(name)
+        if secret is not None and secret.path != agent.path:
+            variable = OPTIONS[name].variable_name
+            text = f"warning: {variable} of {secret.path} goes to the agent that {agent.path} names"
+            print_message(f"{text}; name it with -a if that is meant", "yellow")

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from a2a_bridge.bindings import Frame
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.codec import dumps, encoder
-from a2a_bridge.masking import mask, without_query_secrets
+from a2a_bridge.masking import NONE_KNOWN, Secrets
 
 LONGEST = 20_000
 
 
-def show(frame: Frame, secret: Collection[str] = ()) -> None:
-    """Prints a frame: `>` for a sent one, `<` for a received one. secret: names of further headers, in lower
-    case, whose values are not printed.
-    """
+def show(frame: Frame, secrets: Secrets = NONE_KNOWN) -> None:
+    """Prints a frame: `>` for a sent one, `<` for a received one. secrets: are masked."""
     mark, style = (">", "cyan") if frame.sent else ("<", "green")
-    for line in lines_of(frame, secret):
+    for line in lines_of(frame, secrets):
         print_message(f"{mark} {line}".rstrip(), style)
 
 
-def lines_of(frame: Frame, secret: Collection[str] = ()) -> list[str]:
-    """A frame as lines: head, headers, an empty line if both are there, body."""
-    lines = [without_query_secrets(frame.head)] if frame.head else []
-    lines += [f"{name}: {mask(name, value, secret)}" for name, value in frame.headers]
-    body = _body(frame)
+def lines_of(frame: Frame, secrets: Secrets = NONE_KNOWN) -> list[str]:
+    """A frame as lines: head, headers, an empty line if both are there, body. secrets: are masked."""
+    lines = [secrets.head(frame.head)] if frame.head else []
+    lines += [f"{name}: {secrets.header(name, value)}" for name, value in frame.headers]
+    body = [secrets.text(line) for line in _body(frame)]
     if body and lines:
         lines.append("")
     return lines + body

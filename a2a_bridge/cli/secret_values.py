@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from a2a_bridge.cli.declared import Option
-from a2a_bridge.masking import CREDENTIAL, HIDDEN, without_query_secrets
+from a2a_bridge.masking import CREDENTIAL, HIDDEN, without_query_values
 
 
 def plain_secret(one: Option, value: Any) -> bool:
@@ -41,7 +41,7 @@ def _header(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    """A URL without its password, which can also be a member of the query; other text is unchanged."""
+    """A URL without its password and the values of its query; other text is unchanged."""
     if "://" not in text:
         return text
     try:
@@ -54,4 +54,4 @@ def _url(text: str) -> str:
         text = parts._replace(netloc=f"{user}:{HIDDEN}@{host}").geturl()
     elif user and parts.scheme in ("http", "https"):  # a token in place of a user
         text = parts._replace(netloc=f"{HIDDEN}@{host}").geturl()
-    return without_query_secrets(text)
+    return without_query_values(text)

@@ -62,13 +62,13 @@ def check(
     """
     from a2a_bridge.cli.check import report
     from a2a_bridge.cli.output import data, document, fail, guard
-    from a2a_bridge.masking import without_query_secrets
+    from a2a_bridge.masking import without_query_values
 
     # What fails is a finding, and no line of a log.
     logging.getLogger("a2a_bridge").setLevel(logging.CRITICAL)
     with guard(target):
         findings = asyncio.run(_run(target, flags))
-    shown = without_query_secrets(target)
+    shown = without_query_values(target)
     if flags.output is Output.JSON:
         document(report.tree(shown, findings))
     else:

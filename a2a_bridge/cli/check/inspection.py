@@ -15,15 +15,14 @@ from typing import Any
 
 from a2a_bridge.bindings import CheckCard, DialOptions, Fetched
 from a2a_bridge.cards import Candidate
+from a2a_bridge.cli.client.credentials import secrets_of
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.masking import HIDDEN, without_query_secrets
+from a2a_bridge.masking import HIDDEN, Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: user and password in a URL
 _USER = re.compile(r"//[^/@\s]+@")
-#: characters of a header's value that may be one; shorter ones are words that occur anywhere
-_SECRET = 6
 
 #: errors that ask for other credentials
 REJECTIONS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED})
@@ -120,11 +119,9 @@ class Inspection:
 
     def without_secrets(self, text: str) -> str:
         """A text for reports of faults, which people paste into public places."""
-        for value in self.options.parameters.values():
-            for secret in (value, value.rpartition(" ")[2]):
-                if len(secret) >= _SECRET:
-                    text = text.replace(secret, HIDDEN)
-        return without_query_secrets(_USER.sub(f"//{HIDDEN}@", text))
+        given = [part for one in self.options.parameters.values() for part in (one, one.rpartition(" ")[2])]
+        secrets = secrets_of(self.card, self.options) | Secrets(values=frozenset(given))
+        return secrets.head(_USER.sub(f"//{HIDDEN}@", text))
 
     def dial_options(self, *, anonymous: bool = False) -> DialOptions:
         """The options for one call. anonymous: without the headers of the user."""

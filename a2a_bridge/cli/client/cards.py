@@ -30,6 +30,7 @@ from a2a_bridge.cli.client.reaching import (
     refuse_equivalents,
     report_errors,
     run,
+    secret_values,
 )
 from a2a_bridge.cli.client.records import HOP, add_observer, record_to
 from a2a_bridge.cli.client.reference import reference
@@ -41,6 +42,7 @@ from a2a_bridge.cli.signing_options import check_card
 from a2a_bridge.codec import compile_required
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
+from a2a_bridge.masking import Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -67,7 +69,8 @@ def show_card(context: typer.Context, flags: CardGetFlags) -> None:
     sends = bool(options.parameters)
     with report_errors(context, flags, credentials=sends), record_to(flags.record) as recorder:
         if recorder is not None:
-            options = add_observer(options, recorder.observer(HOP, options.parameters.keys()))
+            recorder.secrets = Secrets.of(options.parameters) | secret_values(flags)
+            options = add_observer(options, recorder.observer(HOP))
         card = asyncio.run(_public(flags, options))
         if flags.validate:
             _validate(card)

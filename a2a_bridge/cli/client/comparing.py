@@ -138,7 +138,9 @@ async def _compare(
             text = f"the card offers no {' or '.join(wanted)}"
             raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
         given = with_stored_token(given, found, candidates)
-        dialling = with_credentials(card, found, given)
+        dialling, secrets = with_credentials(card, found, given, flags)
+        if recorder is not None:
+            recorder.secrets = secrets
         extensions = extensions_of(card, flags)
         ends = []
         for asked in calls:
@@ -161,7 +163,7 @@ async def _ask(
     if options.frame_observer is not None:
         print_message(f"— {_cell(one.interface)} {one.interface.url}", "bold")
     if recorder is not None:
-        observe = recorder.observer(_HOP, options.parameters.keys(), cell=_cell(one.interface))
+        observe = recorder.observer(_HOP, cell=_cell(one.interface))
         options = add_observer(options, observe)
     source = rewrite(card, [one.interface])
     async with runtime.connect(source, options=one.dial_options(options)) as peer:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
 
+from a2a_bridge.bindings import DialOptions
+from a2a_bridge.masking import Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _BEARER = ("oauth2_security_scheme", "open_id_connect_security_scheme")
@@ -64,6 +67,15 @@ def place(card: hub.AgentCard, bearer: str, api_key: str) -> Placed:
         if schemes and not keys:
             placed.unused.append("--api-key")
     return placed
+
+
+def secrets_of(card: hub.AgentCard, options: DialOptions) -> Secrets:
+    """The credentials of a connection, and where the card says that some are."""
+    schemes = (one.api_key_security_scheme for one in card.security_schemes.values())
+    # Each member of the query that the user has named may be one.
+    given = (name for name, _ in parse_qsl(options.named.partition("?")[2]))
+    names = [name.lower() for name in (*(one.name for one in schemes if one.name), *given)]
+    return Secrets.of(options.parameters, options.query, names)
 
 
 def _list_wanted(card: hub.AgentCard) -> Iterator[hub.SecurityScheme]:

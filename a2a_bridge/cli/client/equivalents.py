@@ -30,13 +30,11 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.upstream import options_for
-from a2a_bridge.masking import HIDDEN, SECRET
+from a2a_bridge.masking import HIDDEN, SECRET, SHORTEST
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: headers that every client makes itself
 _OWN = frozenset({"host", "content-length", "accept-encoding", "connection", "user-agent"})
-#: characters of a secret that is looked for inside other texts; shorter ones are words that occur anywhere
-_SECRET = 6
 
 
 class CapturedCallError(Exception):
@@ -211,7 +209,7 @@ def _format_value(name: str, value: str, secrets: Mapping[str, str]) -> str:
 
 def _replace_secrets(text: str, secrets: Mapping[str, str]) -> str:
     for secret, name in secrets.items():
-        if len(secret) >= _SECRET:
+        if len(secret) >= SHORTEST:
             text = text.replace(secret, name)
     return text
 

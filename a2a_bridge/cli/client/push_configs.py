@@ -12,6 +12,7 @@ import asyncio
 import hmac
 import secrets
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,8 +43,11 @@ def create_config(context: typer.Context, task_id: str, flags: PushConfigFlags) 
     """`task push-config create`."""
     if bool(flags.url) == bool(flags.listen):
         raise typer.BadParameter("needs one of --url and --listen", param_hint="--url")
-    token = text_or_file(flags.token, "--token")
-    config = hub.TaskPushNotificationConfig(id=flags.config_id, task_id=task_id, url=flags.url, token=token)
+    # Read once: a file may be a pipe.
+    flags = replace(flags, token=text_or_file(flags.token, "--token"))
+    config = hub.TaskPushNotificationConfig(
+        id=flags.config_id, task_id=task_id, url=flags.url, token=flags.token
+    )
     work: Any = _create
     if flags.listen:
         listen = listen_address(flags.listen, "--listen")

@@ -27,7 +27,7 @@ from a2a_bridge.bindings import DialOptions, Frame, names
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cli.client import token_store
 from a2a_bridge.cli.client.catalogue import is_entry, resolve_entry
-from a2a_bridge.cli.client.credentials import list_required, place
+from a2a_bridge.cli.client.credentials import list_required, place, secrets_of
 from a2a_bridge.cli.client.equivalents import CapturedCallError, Capturing, format_request, request_of_call
 from a2a_bridge.cli.client.flags import ClientFlags, EquivalentKind
 from a2a_bridge.cli.client.records import HOP, Recorded, add_observer, record_to
@@ -40,7 +40,8 @@ from a2a_bridge.cli.connect import (
     version_of,
     with_user_url,
 )
-from a2a_bridge.cli.environment import Environment, warn_of_readable_secrets
+from a2a_bridge.cli.declared import options_of
+from a2a_bridge.cli.environment import Environment, warn_of_other_agent, warn_of_readable_secrets
 from a2a_bridge.cli.error_codes import Failure
 from a2a_bridge.cli.frames import show
 from a2a_bridge.cli.loading import load
@@ -54,7 +55,7 @@ from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.gateway.destinations import place_of
-from a2a_bridge.masking import HIDDEN
+from a2a_bridge.masking import HIDDEN, Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 
@@ -200,7 +201,9 @@ def report_errors(
     log = logging.getLogger("a2a_bridge")
     log.setLevel(logging.DEBUG if flags.debug else logging.ERROR)
     log.handlers[:] = [MessageHandler(logging.WARNING)]
-    warn_of_readable_secrets(Environment.of(context), _SECRETS)
+    environment = Environment.of(context)
+    warn_of_readable_secrets(environment, _SECRETS)
+    warn_of_other_agent(environment)
     if flags.insecure:
         text = "warning: certificates are not verified (--insecure)"
         print_message(f"{text}; your CREDENTIALS can be read by others" if credentials else text, "yellow")
@@ -239,7 +242,8 @@ def client_options(flags: ClientFlags) -> DialOptions:
     options = dial_options(flags)
     if flags.debug:
         # Whatever a parameter is called, its value may be a secret.
-        options = replace(options, frame_observer=partial(show, secret=options.parameters.keys()))
+        secrets = Secrets.of(options.parameters) | secret_values(flags)
+        options = replace(options, frame_observer=partial(show, secrets=secrets))
     return replace(options, timeout=flags.timeout)
 
 
@@ -263,11 +267,12 @@ async def reach(
         card, options = await stack.enter_async_context(found_card(flags, target, options, wanted, version))
         candidates = choose_interfaces(card, wanted, version)
         given = with_stored_token(given, options, candidates)
-        options = with_credentials(card, options, given)
+        options, secrets = with_credentials(card, options, given, flags)
         source = rewrite(card, [one.interface for one in candidates])
         recorder = stack.enter_context(record_to(flags.record))
         if recorder is not None:
-            options = add_observer(options, recorder.observer(HOP, options.parameters.keys()))
+            recorder.secrets = secrets
+            options = add_observer(options, recorder.observer(HOP))
         if observe is not None:
             options = add_observer(options, observe)
         peer = await stack.enter_async_context(runtime.connect(source, version=version, options=options))
@@ -337,9 +342,21 @@ def _is_current(version: str) -> bool:
     return int(version.partition(".")[0]) >= 1
 
 
-def with_credentials(card: hub.AgentCard, options: DialOptions, given: Credentials) -> DialOptions:
-    """The options with credentials where the card wants them; says so if it asks for some and none were
-    given.
+def secret_values(flags: ClientFlags) -> Secrets:
+    """What the flags of a command say is a secret, but for headers and for values in files."""
+    kind: type = type(flags)
+    secret = [one.name for one in options_of(kind).values() if one.described.secret]
+    values = [getattr(flags, name) for name in secret]
+    return Secrets(
+        values=frozenset(one for one in values if isinstance(one, str) and one[:1] not in ("", "@"))
+    )
+
+
+def with_credentials(
+    card: hub.AgentCard, options: DialOptions, given: Credentials, flags: ClientFlags
+) -> tuple[DialOptions, Secrets]:
+    """The options with credentials where the card wants them, and all credentials that are known; says so if
+    it asks for some and none were given.
     """
     if not (given.bearer or given.api_key or options.parameters or options.tls) and (
         asks := list_required(card)
@@ -350,12 +367,14 @@ def with_credentials(card: hub.AgentCard, options: DialOptions, given: Credentia
     placed = place(card, given.bearer, given.api_key)
     for flag in placed.unused:
         print_message(f"warning: no security scheme of the card takes {flag}; it is not sent", "yellow")
-    secret = {*options.parameters, *placed.parameters}
-    if options.frame_observer is not None:
-        options = replace(options, frame_observer=partial(show, secret=secret))
     # A flag of the user outweighs what is made of the credentials.
     parameters = {**placed.parameters, **options.parameters}
-    return replace(options, parameters=parameters, query=placed.query)
+    options = replace(options, parameters=parameters, query=placed.query)
+    used = frozenset(filter(None, (given.bearer, given.api_key)))
+    secrets = secrets_of(card, options) | Secrets(values=used) | secret_values(flags)
+    if options.frame_observer is not None:
+        options = replace(options, frame_observer=partial(show, secrets=secrets))
+    return options, secrets
 
 
 def extensions_of(card: hub.AgentCard, flags: ClientFlags) -> tuple[str, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +14,7 @@ from typing import Any
 import typer
 
 from a2a_bridge.bindings import DialOptions, Frame
+from a2a_bridge.cli.output import print_message
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
@@ -23,8 +27,8 @@ HOP = "upstream"
 
 @contextmanager
 def record_to(path: Path | None) -> Iterator[Recorder | None]:
-    """A recorder whose lines are in a file, for its owner only; None without one. Raises
-    typer.BadParameter.
+    """A recorder whose lines are in a file, for its owner only; None without one. A file that is there keeps
+    its mode, with a warning. Raises typer.BadParameter.
     """
     if path is None:
         yield None
@@ -32,6 +36,12 @@ def record_to(path: Path | None) -> Iterator[Recorder | None]:
     try:
         path.touch(0o600)
         file = path.open("w", encoding="utf-8", buffering=1)
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if sys.platform != "win32" and mode & 0o077:
+            text = (
+                f"warning: {path} has mode {mode:04o}, and others may read the record; try: chmod 600 {path}"
+            )
+            print_message(text, "yellow")
     except OSError as error:
         raise typer.BadParameter(
             f"{path} cannot be written: {error.strerror}", param_hint="--record"

@@ -20,6 +20,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway import rewrite
+from a2a_bridge.masking import Secrets
 from a2a_bridge.peer import Peer
 
 
@@ -51,15 +52,16 @@ async def make(asked: Asked, exchange: Exchange) -> None:
 
 async def _call(asked: Asked, exchange: Exchange, cell: Cell, number: int) -> list[Compared]:
     found, one, trace = asked.found, cell.candidate, token_hex(16)
-    secret = {*found.options.parameters, *asked.headers}
-    hop = Hop(exchange, cell.id, CLIENT, secret)
-    result, seen = Result(asked.operation), None
+    secrets = found.secrets | Secrets.of(asked.headers, names=found.secrets.names)
+    result, seen, upstream = Result(asked.operation), None, found.subject.upstream
+    if upstream is not None:
+        secrets |= upstream.secrets
+    hop = Hop(exchange, cell.id, CLIENT, secrets)
     started = monotonic()
     options = one.dial_options(found.dial_options(asked.headers, hop.frame))
-    upstream = found.subject.upstream
     with ExitStack() as stack:
         if upstream is not None:
-            seen = stack.enter_context(upstream.tap.collect(trace, Hop(exchange, cell.id, UPSTREAM, secret)))
+            seen = stack.enter_context(upstream.tap.collect(trace, Hop(exchange, cell.id, UPSTREAM, secrets)))
         try:
             source = rewrite(found.card, [one.interface])
             async with runtime.connect(source, options=options) as peer:

@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -19,6 +19,7 @@ from typing import Any
 from a2a_bridge.bindings import Frame
 from a2a_bridge.codec import JsonSyntaxError, dumps, loads
 from a2a_bridge.core.event import Event
+from a2a_bridge.masking import NONE_KNOWN, Secrets
 from a2a_bridge.recording import frame_tree
 
 #: bytes of the lines of one exchange, and of all
@@ -74,16 +75,16 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One hop of one cell of an exchange. secret: as for `masking.mask`."""
+    """One hop of one cell of an exchange. secrets: are masked in frames."""
 
     exchange: Exchange
     cell: str
     name: str
-    secret: Collection[str] = ()
+    secrets: Secrets = NONE_KNOWN
 
     def frame(self, frame: Frame) -> None:
         """Takes a frame; for `DialOptions.frame_observer`."""
-        self._add(frame_tree(frame, self.secret), needed=False)
+        self._add(frame_tree(frame, self.secrets), needed=False)
 
     def event(self, message: Any, event: Event | None = None) -> None:
         """Takes a response as JSON. event: the event of a stream that it belongs to."""

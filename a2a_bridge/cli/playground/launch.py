@@ -16,6 +16,7 @@ from a2a_bridge import __version__, runtime
 from a2a_bridge.agents import PATH
 from a2a_bridge.bindings import DialOptions, ListenAddress, TlsFiles
 from a2a_bridge.cards import Candidate
+from a2a_bridge.cli.client.credentials import secrets_of
 from a2a_bridge.cli.connect import dial_options
 from a2a_bridge.cli.flags import DialFlags, ServerFlags
 from a2a_bridge.cli.loading import load
@@ -52,7 +53,7 @@ class Launch:
         self, name: str, card: hub.AgentCard, candidates: Sequence[Candidate], options: DialOptions
     ) -> DialOptions:
         """The options to dial an agent behind a gateway with. name: empty for the only one."""
-        self._upstreams[name] = Upstream(card, candidates[0], self._tap)
+        self._upstreams[name] = Upstream(card, candidates[0], self._tap, secrets_of(card, options))
         return self._tap.tap(options)
 
     def __call__(self, server: Any) -> Playground:

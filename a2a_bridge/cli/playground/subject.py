@@ -8,10 +8,12 @@ from typing import Any
 
 from a2a_bridge.bindings import DialOptions, Frame, names
 from a2a_bridge.cards import Candidate, select
+from a2a_bridge.cli.client.credentials import secrets_of
 from a2a_bridge.cli.connect import found_at, with_user_url
 from a2a_bridge.cli.playground.upstream_tap import UpstreamTap
 from a2a_bridge.cli.target import Target
 from a2a_bridge.dialects import V1_0
+from a2a_bridge.masking import NONE_KNOWN, Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -22,6 +24,8 @@ class Upstream:
     card: hub.AgentCard
     candidate: Candidate
     tap: UpstreamTap
+    #: that the gateway says to it
+    secrets: Secrets = NONE_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,11 @@ class Found:
             counts[name] = counts.get(name, 0) + 1
             made.append(Cell(name if counts[name] == 1 else f"{name} ({counts[name]})", one))
         object.__setattr__(self, "cells", made)
+
+    @property
+    def secrets(self) -> Secrets:
+        """The credentials that are known without those of a call."""
+        return secrets_of(self.card, self.options)
 
     def choose(self, ids: Sequence[str]) -> list[Cell]:
         """The cells of these names. Raises LookupError for a name that is none of them."""

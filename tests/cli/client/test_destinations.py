@@ -45,8 +45,8 @@ class Site:
 
 
 @asynccontextmanager
-async def site(host: str) -> AsyncIterator[Site]:
-    made = Site()
+async def site(host: str, kind: type[Site] = Site) -> AsyncIterator[Site]:
+    made = kind()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", made.answer)
     runner = web.AppRunner(application)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge.bindings import Frame
+from a2a_bridge.masking import Secrets
 from a2a_bridge.recording import Recorder, calls_of
 from tests.cli.client.live import Live, lines
 from tests.cli.commands import command
@@ -178,7 +179,8 @@ def test_a_recorder_of_several_hops() -> None:
     recorder = Recorder(written.append, clock=iter([5.0, 5.5, 6.0]).__next__)
     recorder.observer("front")(Frame(True, "POST /?key=abc HTTP/1.1", (("Cookie", "a=b"),), b"{}"))
     recorder.observer("upstream")(Frame(False, "HTTP/1.1 200 OK", (("X-Own", "c"),), b"\xff"))
-    recorder.observer("upstream", {"x-own"})(Frame(False, "", (("X-Own", "c"),)))
+    recorder.secrets = Secrets(frozenset({"x-own"}))
+    recorder.observer("upstream")(Frame(False, "", (("X-Own", "c"),)))
     assert [json.loads(line) for line in written] == [
         {
             "at": 0,
