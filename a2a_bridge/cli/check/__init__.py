@@ -35,6 +35,7 @@ class CheckFlags(DialFlags, CardTrustFlags, OutputFlags):
         "HOST:PORT",
         variable="",
     )
+    strict: bool = flag(False, "Exit with 1 for warnings, too.", variable="")
     junit: Path | None = flag(
         None, "Also write the findings to this file, as JUnit does.", "FILE", variable=""
     )
@@ -48,9 +49,11 @@ def check(
     *,
     flags: CheckFlags,
 ) -> None:
-    """Look at everything between a client and the agent at TARGET: ✓ or ✗, with what to change.
+    """Look at everything between a client and the agent at TARGET, and say what to change.
 
-    Sends the message over each interface, unless --no-send; tasks that are left running are cancelled.
+    ✓ is right, ! is a warning, ✗ is wrong. Exits with 0, also with warnings (with --strict: 1); with 1 if
+    something is wrong, 3 if the agent cannot be reached. Sends the message over each interface, unless
+    --no-send; tasks that are left running are cancelled.
 
     For example:
 
@@ -80,6 +83,8 @@ def check(
             raise fail(Exit.USAGE, f"{flags.junit} cannot be written: {error.strerror}", "--junit") from None
     if not report.is_ok(findings):
         raise typer.Exit(Exit.UNREACHABLE if any(one.unreachable for one in findings) else 1)
+    if flags.strict and report.count_warnings(findings):
+        raise typer.Exit(1)
 
 
 async def _run(target: str, flags: CheckFlags) -> list[Finding]:

@@ -37,10 +37,21 @@ class Finding:
     ok: bool
     #: what was found
     detail: str
-    #: what to change; of a finding that is ok, what could be better
+    #: what to change. A finding that is ok and has this is a warning: some callers have a problem, or a step
+    #: could not be tried
     fix: str = ""
     #: whether the agent cannot be reached at all
     unreachable: bool = False
+
+    @property
+    def warns(self) -> bool:
+        """Whether it is a warning."""
+        return self.ok and bool(self.fix)
+
+    @property
+    def mark(self) -> str:
+        """The sign before its name."""
+        return "!" if self.warns else "✓" if self.ok else "✗"
 
 
 @dataclass(slots=True)

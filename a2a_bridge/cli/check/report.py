@@ -17,7 +17,7 @@ _UNWRITABLE = {code: "�" for code in range(32) if code not in (9, 10, 13)}
 
 def lines(finding: Finding) -> str:
     """A finding as text: what was found, and what to do."""
-    head = f"{'✓' if finding.ok else '✗'} {finding.name:<{_NAME - 2}}"
+    head = f"{finding.mark} {finding.name:<{_NAME - 2}}"
     indent = " " * (_NAME + 1)
     text = textwrap.wrap(finding.detail, _WIDTH - len(indent), break_long_words=False) or [""]
     found = [f"{head} {text[0]}", *(indent + one for one in text[1:])]
@@ -31,22 +31,37 @@ def lines(finding: Finding) -> str:
 
 def summary(findings: Sequence[Finding]) -> str:
     """One line about all of them."""
-    bad = sum(not one.ok for one in findings)
-    return f"{len(findings) - bad} ✓, {bad} ✗" if bad else f"{len(findings)} ✓"
+    marks = [one.mark for one in findings]
+    return ", ".join(f"{marks.count(mark)} {mark}" for mark in "✓!✗" if mark in marks)
 
 
 def tree(target: str, findings: Sequence[Finding]) -> dict[str, Any]:
     """All findings as one document."""
     return {
         "ok": is_ok(findings),
+        "warnings": count_warnings(findings),
         "target": target,
-        "steps": [{"name": one.name, "ok": one.ok, "detail": one.detail, "fix": one.fix} for one in findings],
+        "steps": [
+            {
+                "name": one.name,
+                "ok": one.ok,
+                "warning": one.warns,
+                "detail": one.detail,
+                "fix": one.fix,
+            }
+            for one in findings
+        ],
     }
 
 
 def is_ok(findings: Sequence[Finding]) -> bool:
-    """Whether nothing is wrong."""
+    """Whether nothing is wrong; warnings do not count."""
     return all(one.ok for one in findings)
+
+
+def count_warnings(findings: Sequence[Finding]) -> int:
+    """The number of warnings."""
+    return sum(one.warns for one in findings)
 
 
 def write_junit(path: Path, target: str, findings: Sequence[Finding]) -> None:

@@ -39,15 +39,30 @@ async def test_an_agent_in_code_is_served_meanwhile(code: str) -> None:
     lines = done.out.splitlines()
     assert len(lines) <= 40
     assert all(len(line) <= 100 for line in lines)
-    assert lines[-1] == f"{len([one for one in lines if one.startswith('✓')])} ✓"
+    counts = {mark: sum(line.startswith(f"{mark} ") for line in lines) for mark in "✓!"}
+    assert lines[-1] == f"{counts['✓']} ✓, {counts['!']} !"
+    # What has an advice is no ✓.
+    advised = [lines[number - 1] for number, line in enumerate(lines) if line.lstrip().startswith("→")]
+    assert not [line for line in advised if line.startswith("✓")]
 
 
 async def test_a_document(code: str) -> None:
     done = await command("check", code, "-o", "json")
     assert done.code == 0
     assert done.json["ok"] is True
-    assert all(one.keys() == {"name", "ok", "detail", "fix"} for one in done.json["steps"])
+    assert all(one.keys() == {"name", "ok", "warning", "detail", "fix"} for one in done.json["steps"])
+    warnings = [one for one in done.json["steps"] if one["warning"]]
+    assert done.json["warnings"] == len(warnings) > 0
     assert {"TCP", "card", "answers"} <= {one["name"] for one in done.json["steps"]}
+    assert all(one["ok"] and one["fix"] for one in warnings)
+    assert not [one for one in done.json["steps"] if one["ok"] and one["fix"] and not one["warning"]]
+
+
+async def test_warnings_count_with_strict(code: str) -> None:
+    done = await command("check", code, "--strict")
+    assert done.code == 1
+    assert "✗" not in done.out
+    assert "! SDKs" in done.out
 
 
 async def test_a_fault(tmp_path: Path) -> None:
