@@ -23,10 +23,11 @@ from typing import Any, cast
 from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, ResponseParameters
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.pages import CONFIG_PAGES, each_page
 from a2a_bridge.core.resume import resume_id
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import KNOWN, Dialect
@@ -44,9 +45,6 @@ from a2a_bridge.dialects.annotation import (
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
-
-#: most pages of push configs that are joined into one list
-PAGES = 100
 
 _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 
@@ -186,22 +184,23 @@ class _OlderCallers:
         return await self._service.unary(Call(ops.GET_PUSH_CONFIG, named, call.context))
 
     async def _whole_list(self, call: Call[Any, Any]) -> hub.ListTaskPushNotificationConfigsResponse:
-        """All pages in one list. Raises INVALID_AGENT_RESPONSE if there are too many pages."""
+        """All pages in one list. Raises INVALID_AGENT_RESPONSE if there is no end of them."""
         response = await self._service.unary(call)
         if call.request.page_size or not response.next_page_token:
             return cast("hub.ListTaskPushNotificationConfigsResponse", response)
         whole = hub.ListTaskPushNotificationConfigsResponse(configs=response.configs)
         request = hub.ListTaskPushNotificationConfigsRequest()
         request.CopyFrom(call.request)
-        for _ in range(PAGES - 1):
-            request.page_token = response.next_page_token
+        request.page_token = response.next_page_token
+
+        async def ask(asked: Any) -> hub.ListTaskPushNotificationConfigsResponse:
             context = call.context.replace(reply=ResponseParameters())
-            response = await self._service.unary(Call(ops.LIST_PUSH_CONFIGS, request, context))
-            whole.configs.extend(response.configs)
-            if not response.next_page_token:
-                return whole
-        text = f"the agent has more than {PAGES} pages of push notification configs"
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+            return await self._service.unary(Call(ops.LIST_PUSH_CONFIGS, asked, context))
+
+        async with aclosing(each_page(ask, request, CONFIG_PAGES - 1)) as pages:
+            async for page in pages:
+                whole.configs.extend(page.configs)
+        return whole
 
 
 def _as_updates(event: Event) -> list[Event]:

@@ -12,6 +12,7 @@ import asyncio
 import hmac
 import secrets
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,6 +32,7 @@ from a2a_bridge.cli.output import cannot_listen, data, document, print_message
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.core.pages import CONFIG_PAGES, each_page
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import TOKEN_HEADERS, read
 
@@ -83,18 +85,20 @@ def list_configs(context: typer.Context, task_id: str, flags: ClientFlags) -> No
     async def list_(session: Session) -> None:
         _check(session)
         request = hub.ListTaskPushNotificationConfigsRequest(task_id=task_id)
-        page = await session.peer.list_task_push_notification_configs(request, session.context)
-        while page.next_page_token:
-            request.page_token = page.next_page_token
-            following = await session.peer.list_task_push_notification_configs(request, session.context)
-            page.configs.extend(following.configs)
-            page.next_page_token = following.next_page_token
+        whole = hub.ListTaskPushNotificationConfigsResponse()
+
+        async def ask(asked: Any) -> hub.ListTaskPushNotificationConfigsResponse:
+            return await session.peer.list_task_push_notification_configs(asked, session.context)
+
+        async with aclosing(each_page(ask, request, CONFIG_PAGES)) as pages:
+            async for page in pages:
+                whole.configs.extend(page.configs)
         if flags.output is Output.JSON:
-            document(_encode_list(page))
+            document(_encode_list(whole))
             return
-        for number, one in enumerate(page.configs):
+        for number, one in enumerate(whole.configs):
             data(("\n" if number else "") + "".join(_lines(one)), end="")
-        data(text.field("Total", len(page.configs)), end="")
+        data(text.field("Total", len(whole.configs)), end="")
 
     run(context, flags, list_)
 

@@ -23,11 +23,14 @@ from a2a_bridge.cli.client.waiting import poll, subscribe_and_wait
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, print_message
 from a2a_bridge.codec import encoder
+from a2a_bridge.core.pages import EndlessListError, each_page
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _encode_list = encoder(hub.ListTasksResponse)
 #: the largest number that a request can hold; an agent has its own limit
 _MOST = 2**31 - 1
+#: pages of one list; 50 tasks to a page are usual
+_PAGES = 1000
 
 
 def get_task(context: typer.Context, task_id: str, flags: TaskGetFlags) -> None:
@@ -74,17 +77,31 @@ def list_tasks(context: typer.Context, flags: TaskListFlags) -> None:
 
 
 async def _list(session: Session, *, request: hub.ListTasksRequest, flags: TaskListFlags) -> None:
-    page = await session.peer.list_tasks(request, session.context)
-    while flags.all_pages and page.next_page_token:
-        request.page_token = page.next_page_token
-        following = await session.peer.list_tasks(request, session.context)
-        page.tasks.extend(following.tasks)
-        page.next_page_token = following.next_page_token
-    if flags.output is Output.JSON:
-        document(_encode_list(page))
+    whole: hub.ListTasksResponse | None = None
+
+    async def ask(asked: hub.ListTasksRequest) -> hub.ListTasksResponse:
+        return await session.peer.list_tasks(asked, session.context)
+
+    async with aclosing(each_page(ask, request, _PAGES)) as pages:
+        try:
+            async for page in pages:
+                if flags.output is Output.TEXT:
+                    for task in page.tasks:
+                        data("".join(text.task(task)) if flags.verbose else "".join(_line(task)))
+                elif whole is None:
+                    whole = page
+                else:
+                    whole.tasks.extend(page.tasks)
+                    whole.next_page_token = page.next_page_token
+                if not flags.all_pages:
+                    break
+        except EndlessListError as error:
+            if error.token:
+                error.hint = session.command("task list", "--all", "--page-token", error.token)
+            raise
+    if whole is not None:
+        document(_encode_list(whole))
         return
-    for task in page.tasks:
-        data("".join(text.task(task)) if flags.verbose else "".join(_line(task)))
     data(text.field("Total", page.total_size), end="")
     if page.next_page_token:
         data(text.field("Next page", page.next_page_token), end="")

@@ -471,3 +471,28 @@ async def test_chat_without_a_terminal_ends_and_names_send(one: Live) -> None:
     done = await one.run("chat", "-o", "json")
     assert (done.code, done.json["error"]["code"]) == (2, "A2ACLI_ERR_USAGE")
     assert "a2a-bridge send" in done.json["error"]["hint"]
+
+
+@req("TASK_LIST_001")
+@pytest.mark.parametrize("repeats", [True, False], ids=["the same page", "further pages"])
+@pytest.mark.parametrize("words", [("list", "--all"), ("push-config", "list", "t")], ids=" ".join)
+async def test_a_list_without_an_end(words: tuple[str, ...], repeats: bool) -> None:
+    probe = Probe()
+    asked = 0
+
+    async def answer(call: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        token = "same" if repeats else f"page-{asked}"
+        if isinstance(call.request, hub.ListTasksRequest):
+            return hub.ListTasksResponse(next_page_token=token)
+        return hub.ListTaskPushNotificationConfigsResponse(next_page_token=token)
+
+    probe.on_unary = answer
+    shown = card(capabilities=hub.AgentCapabilities(push_notifications=True))
+    async with agent(probe, "JSONRPC", shown=shown) as server:
+        done = await command("task", *words, "-a", f"http://{server.http}")
+    assert done.code == 1, done.err
+    assert ("a second time" in done.err) is repeats
+    assert asked == (2 if repeats else 1000 if words[0] == "list" else 100)
+    assert ("--page-token page-1000" in done.err) is (not repeats and words[0] == "list")
