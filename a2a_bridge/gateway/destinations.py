@@ -120,7 +120,11 @@ def _origin(text: str) -> Place:
 
 
 def move_to(candidate: Candidate, named: str) -> Candidate | None:
-    """The same interface at the named host; None if that is the same place."""
+    """The same interface at the named host; None if that is the same place in the same spelling.
+
+    The spellings of this machine are not the same place: a server that listens on one of them may not listen
+    on another one, and in a container `::1` may not exist.
+    """
     url, base = candidate.interface.url, place_of(named)
     here, family = place_of(url), _family(candidate)
     if base is None or family not in ("http", "grpc"):
@@ -128,13 +132,13 @@ def move_to(candidate: Candidate, named: str) -> Candidate | None:
     if family == "http" and not _is_http(named):
         return None
     if family == "grpc":
-        if here is None or here.is_at(base):
+        if here is None or here.host == base.host:
             return None
         host = f"[{base.host}]" if ":" in base.host else base.host
         scheme, separator, _ = url.partition("://")
         target = f"{scheme + separator if separator else ''}{host}:{here.port}"
     else:
-        if here is not None and here.is_at(base) and here.port == base.port:
+        if here is not None and here.host == base.host and here.port == base.port:
             return None
         try:
             given, parts = urlsplit(named), urlsplit(url if "://" in url else f"http://{url}")

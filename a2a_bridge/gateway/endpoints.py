@@ -48,6 +48,11 @@ def with_endpoints(candidates: Sequence[Candidate], endpoints: Iterable[str]) ->
     return sorted(found, key=lambda one: one[0])
 
 
+def _is_same(one: Candidate, other: Candidate) -> bool:
+    here, there = place_of(one.interface.url), place_of(other.interface.url)
+    return here is not None and there is not None and here.is_at(there) and here.port == there.port
+
+
 def _at(candidate: Candidate, endpoint: str) -> Candidate | None:
     """The interface at an endpoint; None if it cannot be there."""
     scheme, separator, _ = endpoint.partition("://")
@@ -55,8 +60,9 @@ def _at(candidate: Candidate, endpoint: str) -> Candidate | None:
     if separator and scheme.lower() in ("http", "https"):
         if family not in ("http", "grpc"):
             return None
-        # Without a change it is the place of the interface itself.
-        return move_to(candidate, endpoint) or candidate
+        moved = move_to(candidate, endpoint)
+        # Without a change it is the place of the interface itself, also in another spelling.
+        return candidate if moved is None or _is_same(moved, candidate) else moved
     if family != "grpc":
         return None
     interface = hub.AgentInterface()

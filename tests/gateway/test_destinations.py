@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from a2a_bridge import agent, serve
 from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
@@ -14,9 +15,11 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway.destinations import Destination, Destinations, move_to, place_of
+from a2a_bridge.gateway.failover import dial_failover
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
+from tests.patience import PATIENCE
 
 #: hosts and their addresses; all others have none
 HOSTS = {
@@ -187,8 +190,12 @@ async def mounted(service: Probe, kind: str) -> AsyncIterator[str]:
         ("https://agent.example", "localhost:50051", "agent.example:50051"),
         ("https://agent.example", "grpcs://localhost:50051", "grpcs://agent.example:50051"),
         ("http://[::1]:8000", "agent.example:50051", "[::1]:50051"),
-        ("http://127.0.0.1:8000", "http://localhost:8000/x", None),
-        ("http://127.0.0.1:8000", "localhost:50051", None),
+        # Spellings of this machine: a server that listens on one may not listen on another.
+        ("http://127.0.0.1:8000", "http://localhost:8000/x", "http://127.0.0.1:8000/x"),
+        ("http://127.0.0.1:8000", "http://[::]:8000/x", "http://127.0.0.1:8000/x"),
+        ("http://127.0.0.1:8000", "[::1]:50051", "127.0.0.1:50051"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000/x", None),
+        ("http://127.0.0.1:8000", "127.0.0.1:50051", None),
         ("https://agent.example", "unix:/run/agent.sock", None),
     ],
 )
@@ -209,7 +216,7 @@ async def test_a_silent_interface_is_replaced_by_the_named_host() -> None:
         "http://127.0.0.1:28801/rpc",
         "http://127.0.0.1:28801/",
         "localhost:50051",
-    ]
+    ]  # nobody answers at 127.0.0.1:50051 either
     assert [(bool(one.instead_of), one.silence) for one in found] == [
         (True, ""),
         (False, ""),
@@ -218,6 +225,30 @@ async def test_a_silent_interface_is_replaced_by_the_named_host() -> None:
     found = await looking(named, answering=["127.0.0.1:28801"], trust_card_urls=True).check_and_connect(card)
     assert [one.candidate.interface.url for one in found] == [one.interface.url for one in card]
     assert [one.silence for one in found] == ["rejected", "", "rejected"]
+
+
+@pytest.mark.parametrize("host", ["[::]", "[::1]", "0.0.0.0", "localhost"])
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_an_agent_answers_at_the_host_that_was_named(host: str, binding: str) -> None:
+    """A container may have no IPv6 address, and its agent writes one into the card."""
+
+    @agent
+    async def echo(text: str) -> str:
+        return text
+
+    async with serve(echo, [interface(binding)]) as server:
+        [there] = server.card.supported_interfaces
+        named = f"http://{server.http}" if server.http else f"http://{server.grpc}"
+        there.url = there.url.replace("127.0.0.1", host)
+        destinations = Destinations(DialOptions(named=named))
+        usable = destinations.fallbacks(await destinations.check([Candidate(there, V1_0)]))
+        [settled] = await destinations.check_and_connect([Candidate(there, V1_0)])
+        for candidates in (usable, [settled.candidate]):
+            async with dial_failover(candidates, DialOptions(timeout=PATIENCE)) as service:
+                message = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="hi")])
+                request = hub.SendMessageRequest(message=message)
+                answer = await service.unary(Call(ops.SEND_MESSAGE, request, CallContext()))
+                assert answer.message.parts[0].text == "hi"
 
 
 async def test_a_rejected_interface_is_replaced_and_gets_credentials_over_tls_only() -> None:
