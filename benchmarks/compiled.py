@@ -84,14 +84,14 @@ def envoy(cores: Cores, upstream: str) -> Iterator[Server]:
 COMPARISONS = (
     Comparison(
         "CPU of a JSON-RPC message, beside a2a-go",
-        "a2a-go 2.3.1",
+        "a2a-go 2.4.0",
         Work("JSON-RPC message", "JSONRPC", SEND, agent.ECHO, None, is_message),
         go_agent,
         1.0,
     ),
     Comparison(
         "CPU of a gRPC message, beside a2a-go",
-        "a2a-go 2.3.1",
+        "a2a-go 2.4.0",
         Work("gRPC message", "GRPC", SEND, agent.ECHO, None, is_message),
         go_agent,
         1.5,

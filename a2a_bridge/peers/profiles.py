@@ -23,6 +23,10 @@ _SILENT = frozenset({_VERSION})
 
 _KIB = 1024
 
+_GO_2_GRPC = GrpcAddress(
+    "bare", "first", "v2.4.0, a2agrpc/v1/client.go:37, a2agrpc/v0/client.go:62, a2aclient/factory.go:216"
+)
+
 
 def _callers(*user_agents: str, declares: bool) -> tuple[CallerSigns, ...]:
     if declares:
@@ -34,20 +38,32 @@ PROFILES: tuple[Profile, ...] = (
     Profile("a2a-bridge", "another a2a-bridge", callers=(CallerSigns("a2a-bridge"),)),
     Profile(
         "a2a-go-2",
-        "a2a-go 2 (github.com/a2aproject/a2a-go/v2), its 0.3 compatibility included",
-        callers=_callers("Go-http-client", "grpc-go", declares=True),
-        quirks=Quirks(file_bytes=Files.RAW, error_data=ErrorData.ARRAY, events_only=True, zero_history=True),
-        evidence={
-            "file_bytes": Evidence("v2.3.1, a2apb/v0/pbconv/from_proto.go:93 and to_proto.go:309"),
-            "error_data": Evidence("v2.3.1, internal/jsonrpc/jsonrpc.go:57"),
-            "events_only": Evidence("v2.3.1, internal/sse/sse.go:98: lines that begin with `data:` only"),
-            "zero_history": Evidence("v2.3.1, a2acompat/a2av0/conversions.go:602 and a2asrv/handler.go:265"),
-        },
-        grpc=GrpcAddress(
-            "bare",
-            "first",
-            "v2.3.1, a2agrpc/v1/client.go:37, a2agrpc/v0/client.go:62, a2aclient/factory.go:216",
+        "a2a-go 2 (github.com/a2aproject/a2a-go/v2) over HTTP, its 0.3 compatibility included",
+        callers=_callers("Go-http-client", declares=True),
+        quirks=Quirks(
+            file_bytes=Files.BASE64, error_data=ErrorData.ARRAY, events_only=True, zero_history=True
         ),
+        evidence={
+            # v2.3.1 had a form of its own over HTTP+JSON of 0.3 (a2acompat/a2av0/json_transform.go).
+            "file_bytes": Evidence("v2.4.0, a2apb/v0/pbjson/from_proto.go:227 and to_proto.go:187"),
+            "error_data": Evidence("v2.4.0, internal/jsonrpc/jsonrpc.go:57"),
+            "events_only": Evidence("v2.4.0, internal/sse/sse.go:120: lines that begin with `data:` only"),
+            "zero_history": Evidence("v2.4.0, a2acompat/a2av0/conversions.go:602 and a2asrv/handler.go:265"),
+        },
+        grpc=_GO_2_GRPC,
+    ),
+    Profile(
+        "a2a-go-2-grpc",
+        "a2a-go 2 over gRPC, its 0.3 compatibility included; its releases look alike",
+        callers=_callers("grpc-go", declares=True),
+        quirks=Quirks(file_bytes=Files.EITHER),
+        evidence={
+            "file_bytes": Evidence(
+                "content in v2.3.1, a2apb/v0/pbconv/from_proto.go:93 and to_proto.go:309; base64 text in"
+                " v2.4.0, from_proto.go:93 and to_proto.go:306"
+            )
+        },
+        grpc=_GO_2_GRPC,
     ),
     Profile(
         "a2a-go-0.3",

@@ -48,6 +48,7 @@ def answering_with_a_file() -> Scripted:
         ({"User_Agent": "python-httpx/0.28.1"}, b64encode(PNG)),
         ({"User_Agent": "Java-http-client/21.0.2"}, b64encode(PNG)),
         ({"User_Agent": "node"}, PNG),
+        ({"User_Agent": "Go-http-client/1.1", "A2A_Version": "0.3"}, b64encode(PNG)),
         ({}, PNG),
     ],
 )
@@ -96,6 +97,8 @@ FILE = hub.SendMessageRequest(
         (DialOptions(), b64encode(PNG)),
         (DialOptions(peer="a2a-js-0.3"), PNG),
         (DialOptions(peer="a2a-java-0.3"), b64encode(PNG)),
+        (DialOptions(peer="a2a-go-2"), b64encode(PNG)),
+        (DialOptions(peer="a2a-go-2-grpc"), b64encode(PNG)),
         (DialOptions(base64_files=False), PNG),
         (DialOptions(peer="a2a-js-0.3", base64_files=True), b64encode(PNG)),
     ],

@@ -40,7 +40,7 @@ OWN = Profile("own", "mine", callers=(CallerSigns("Go-http-client", sends={"x-ow
         ("Go-http-client/1.1", "1.0", "a2a-go-2"),
         ("Go-http-client/2.0", None, "a2a-go-0.3"),
         ("Go-http-client/2.0", " ", "a2a-go-0.3"),
-        ("own/1.0 grpc-go/1.70.0", "0.3", "a2a-go-2"),
+        ("own/1.0 grpc-go/1.70.0", "0.3", "a2a-go-2-grpc"),
         ("grpc-go/1.70.0", None, "a2a-go-0.3"),
         ("python-httpx/0.28.1", "1.0", "a2a-python-1"),
         ("grpc-python-asyncio/1.76.0 grpc-c/51.0.0", None, "a2a-python-0.3"),

@@ -67,12 +67,12 @@ _JS = (
 
 SDKS = (
     Sdk(
-        "a2a-go 2.3.1",
+        "a2a-go 2.4.0",
         "go2",
         "go",
         (("go", "build", "-o", "{out}/go2", "."),),
         ("{out}/go2",),
-        (("1.0", (), BINDINGS), ("0.3", ("--compat",), ("JSONRPC", "GRPC"))),
+        (("1.0", (), BINDINGS), ("0.3", ("--compat",), BINDINGS)),
     ),
     Sdk(
         "a2a-go 0.3.15",

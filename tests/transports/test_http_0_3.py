@@ -367,7 +367,7 @@ async def test_a_rejection_of_other_calls_is_json(version: str) -> None:
 async def test_paths_of_another_0_3_get_an_error_with_ours(
     dialects: Any, method: str, path: str, place: str
 ) -> None:
-    """a2a-go 2 requests 0.3 at the paths of 1.0, with objects of another form."""
+    """a2a-go 2 before 2.4 requests 0.3 at the paths of 1.0, with objects of another form."""
     body = (
         json.dumps({"message": {"message_id": "m-1", "role": "user", "parts": []}})
         if method == "POST"
@@ -386,4 +386,4 @@ async def test_an_agent_with_other_paths_for_0_3_differs_from_one_without_the_me
         with pytest.raises(A2AError) as caught:
             await service.unary(Call(ops.SEND_MESSAGE, REQUEST, CallContext()))
     assert caught.value.reason is Reason.METHOD_NOT_FOUND
-    assert "a2a-go 2 serve 0.3 over HTTP+JSON at paths of their own" in caught.value.message
+    assert "a2a-go 2 before 2.4 serve 0.3 over HTTP+JSON at paths of their own" in caught.value.message

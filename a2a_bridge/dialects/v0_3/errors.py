@@ -114,9 +114,8 @@ _NO_ROUTE = frozenset(
 #: the response of a2a-go for an unknown path (net/http), and its most frequent meaning
 _GO_NO_ROUTE = "404 page not found"
 _OTHER_PATHS = (
-    "the agent has nothing at this path of 0.3; agents of a2a-go 2 serve 0.3 over HTTP+JSON at paths of"
-    " their own, which are"
-    " not supported: use their JSON-RPC or gRPC"
+    "the agent has nothing at this path of 0.3; agents of a2a-go 2 before 2.4 serve 0.3 over HTTP+JSON at"
+    " paths of their own, which are not supported: use their JSON-RPC or gRPC"
 )
 _NO_RPC = re.compile(r"method|unimplemented|not implement|unknown service", re.IGNORECASE)
 

@@ -3,7 +3,8 @@ properties of the peer. The encodings themselves are in proto_files.
 
 Rules:
 1. A caller gets the encoding of its profile. A caller without a profile gets the encoding of the first file
-   in its own request, and raw content if the request has no file.
+   in its own request, and raw content if the request has no file; one whose releases differ gets base64 text
+   then, because the newer one fails on anything else.
 2. An agent without a profile gets base64 text, which most implementations expect. Files that came as a2a.v1
    from a caller without a profile keep their encoding: a caller's profile says nothing about the agent.
 3. For a response of such an agent the content decides; anything but valid base64 is raw content.
@@ -66,14 +67,15 @@ def choose_row(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
 
     def variant(wire: Any, parameters: Mapping[str, str]) -> Any:
         files = caller(parameters).quirks.file_bytes
-        if files is not Files.AUTO:
+        if files in (Files.RAW, Files.BASE64):
             return rows[files]
+        without_file = base64 if files is Files.EITHER else auto
         if not sends:
-            return auto
+            return without_file
         if parameters.get(FILES_PARAMETER) == _SAID:
             return from_bridge
         found = first_file(wire)
-        return auto if found is None else response_rows[decode_content(*found, Files.AUTO)[1]]
+        return without_file if found is None else response_rows[decode_content(*found, Files.AUTO)[1]]
 
     if not sends:
         return auto.with_extras(variant=variant)

@@ -46,6 +46,7 @@ from a2a_bridge.dialects.v0_3.http_bodies import (
     to_proto,
 )
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_tree, encode_tree
+from a2a_bridge.dialects.v0_3.proto_files import ENCODINGS
 from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS
 from a2a_bridge.dialects.v0_3.strict import without_younger_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -353,7 +354,7 @@ def _strict(row: HttpRow) -> HttpRow:
     return replace(row, encode_response=lambda message: without_younger_members(encode(message)))
 
 
-_PROTO = {files: _proto_rows(files) for files in Files}
+_PROTO = {files: _proto_rows(files) for files in ENCODINGS}
 
 #: for agents with a known encoding
 BY_FILES: Mapping[Files, tuple[HttpRow, ...]] = {

@@ -26,6 +26,9 @@ import pybase64
 from a2a_bridge.codec.values import base64_text
 from a2a_bridge.peers import Files
 
+#: what is known about the files of one message; of a peer whose releases differ it is AUTO
+ENCODINGS = (Files.AUTO, Files.RAW, Files.BASE64)
+
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
 #: characters that do not occur in readable text
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffe\uffff]")

@@ -19,6 +19,7 @@ from a2a_bridge.dialects.v0_3 import proto_card
 from a2a_bridge.dialects.v0_3.error_names import PROTO
 from a2a_bridge.dialects.v0_3.file_rows import choose_row
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_bytes, encode_bytes
+from a2a_bridge.dialects.v0_3.proto_files import ENCODINGS
 from a2a_bridge.dialects.v0_3.proto_requests import (
     CANCEL,
     CONFIG,
@@ -112,7 +113,7 @@ def _first_file(wire: bytes) -> tuple[bytes, str] | None:
 
 
 #: for agents with a known encoding
-BY_FILES: Mapping[Files, tuple[Row[str, bytes], ...]] = {files: _rows(files) for files in Files}
+BY_FILES: Mapping[Files, tuple[Row[str, bytes], ...]] = {files: _rows(files) for files in ENCODINGS}
 ROWS: tuple[Row[str, bytes], ...] = tuple(
     choose_row(dict(zip(BY_FILES, rows, strict=True)), _first_file)
     for rows in zip(*BY_FILES.values(), strict=True)

@@ -12,7 +12,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import CallContext, Origin
 from a2a_bridge.dialects import GRPC, V0_3
 from a2a_bridge.dialects.v0_3.forms import GRPC_FORM
-from a2a_bridge.dialects.v0_3.proto_files import decode_content, encode_content
+from a2a_bridge.dialects.v0_3.proto_files import ENCODINGS, decode_content, encode_content
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
@@ -73,7 +73,7 @@ def test_a_peer_known_for_base64_gets_every_content_through(content: bytes) -> N
     assert decode_content(written, "", Files.BASE64)[0] == content
 
 
-@given(st.binary() | st.binary().map(b64encode), st.sampled_from(list(Files)))
+@given(st.binary() | st.binary().map(b64encode), st.sampled_from(ENCODINGS))
 def test_the_encoding_of_a_file_is_restored(raw_bytes: bytes, files: Files) -> None:
     content, written = decode_content(raw_bytes, "", files)
     assert encode_content(content, written) == raw_bytes
@@ -103,7 +103,8 @@ def answered(agent: str, declared: str | None = None) -> bytes:
         ("own/2 grpc-python/1.76.0", "0.3", b64encode(PNG)),
         ("a2a-bridge grpc-python-asyncio/1.76.0 grpc-c/51.0.0 (linux; chttp2)", None, PNG),
         ("grpc-go/1.70.0", None, b64encode(PNG)),
-        ("grpc-go/1.70.0", "0.3", PNG),
+        # 2.4.0 fails on content; see below for 2.3.1, which looks alike
+        ("grpc-go/1.82.1", "0.3", b64encode(PNG)),
         ("grpc-java-netty/1.70.0", None, b64encode(PNG)),
         ("grpc-node-js/1.14.1", None, PNG),
         ("", None, PNG),
@@ -116,17 +117,38 @@ def test_callers_get_files_in_the_encoding_of_their_profile(
 
 
 @pytest.mark.parametrize("raw_bytes", [PNG, b64encode(PNG)])
-def test_an_unknown_caller_gets_the_variant_that_it_used(raw_bytes: bytes) -> None:
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"user-agent": "grpc-go/1.82.1", "a2a-version": "0.3"}],
+    ids=["unknown", "a2a-go 2.3.1 or 2.4.0"],
+)
+def test_a_caller_of_either_variant_gets_the_one_that_it_used(
+    raw_bytes: bytes, parameters: dict[str, str]
+) -> None:
     row = GRPC_FORM.row(ops.SEND_MESSAGE)
     assert row is not None
     assert row.extras.variant is not None
     part = v0.Part(file=v0.FilePart(file_with_bytes=raw_bytes, mime_type="image/png"))
     wire = v0.SendMessageRequest(request=v0.Message(content=[part])).SerializeToString()
-    row = row.extras.variant(wire, {})
+    row = row.extras.variant(wire, parameters)
     assert row.decode_request(wire).message.parts[0].raw == PNG
     answer = hub.SendMessageResponse(message=hub.Message(parts=[hub.Part(raw=PNG)]))
     sent = v0.SendMessageResponse.FromString(row.encode_response(answer))
     assert sent.msg.content[0].file.file_with_bytes == raw_bytes
+
+
+@pytest.mark.parametrize(
+    ("parameters", "written"),
+    [({}, PNG), ({"user-agent": "grpc-go/1.82.1", "a2a-version": "0.3"}, b64encode(PNG))],
+)
+def test_a_caller_of_either_variant_that_sends_no_file(parameters: dict[str, str], written: bytes) -> None:
+    row = GRPC_FORM.row(ops.SEND_MESSAGE)
+    assert row is not None
+    assert row.extras.variant is not None
+    wire = v0.SendMessageRequest(request=v0.Message(content=[v0.Part(text="hi")])).SerializeToString()
+    answer = hub.SendMessageResponse(message=hub.Message(parts=[hub.Part(raw=PNG)]))
+    sent = v0.SendMessageResponse.FromString(row.extras.variant(wire, parameters).encode_response(answer))
+    assert sent.msg.content[0].file.file_with_bytes == written
 
 
 FROM_JSON = CallContext(origin=Origin("JSONRPC", "0.3"))

@@ -1,4 +1,4 @@
-"""Faults of a2a-go 2.3.1 and of its own 0.3. Paths are those of its repository."""
+"""Faults of a2a-go 2.4.0 and of its own 0.3. Paths are those of its repository."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.peers.faults import (
     AGENT,
+    ALONE,
     CLIENT,
     EVERY,
     WITHOUT_MEDIA_TYPES,
@@ -13,6 +14,7 @@ from tests.peers.faults import (
     Fault,
     dropping,
     nothing,
+    rejected,
     without_defaults,
     without_empties,
     without_empty_containers,
@@ -20,9 +22,9 @@ from tests.peers.faults import (
     without_unmapped,
     wordless,
 )
-from tests.peers.processes import GRPC
+from tests.peers.processes import GRPC, HTTP_JSON
 
-GO, GO_COMPAT = "a2a-go 2.3.1", "a2a-go 2.3.1 compat"
+GO, GO_COMPAT = "a2a-go 2.4.0", "a2a-go 2.4.0 compat"
 
 
 def in_any_order(tree: Any) -> Any:
@@ -121,7 +123,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     *(
         Fault(
-            "referenceTaskIds are member 8 of its a2a.v1 (a2apb/v0/pbconv/to_proto.go, line 282), which no published schema of"
+            "referenceTaskIds are member 8 of its a2a.v1 (a2apb/v0/pbconv/to_proto.go, line 283), which no published schema of"
             " 0.3 has",
             role,
             GO_COMPAT,
@@ -130,8 +132,26 @@ FAULTS: tuple[Fault, ...] = (
         )
         for role in (AGENT, CLIENT)
     ),
+    *(
+        Fault(
+            "referenceTaskIds are neither read nor written over HTTP+JSON of 0.3 (a2apb/v0/pbjson/to_proto.go, from_proto.go)",
+            role,
+            GO_COMPAT,
+            (HTTP_JSON,),
+            WITHOUT_REFERENCES,
+        )
+        for role in (AGENT, CLIENT)
+    ),
     Fault(
-        "status events are written without `final` (a2apb/v0/pbconv/to_proto.go, line 222)",
+        "its client reads errors of application/json only, and its server writes application/problem+json"
+        " (internal/rest/rest.go, line 266)",
+        ALONE,
+        GO_COMPAT,
+        (HTTP_JSON,),
+        rejected,
+    ),
+    Fault(
+        "status events are written without `final` (a2apb/v0/pbconv/to_proto.go, line 223)",
         AGENT,
         GO_COMPAT,
         (GRPC,),

@@ -70,7 +70,7 @@ func agent(arguments []string) error {
 	handler := a2asrv.NewHandler(
 		&scripted{},
 		a2asrv.WithExtendedAgentCard(card(interfaces, true)),
-		a2asrv.WithPushNotifications(push.NewInMemoryStore(), push.NewHTTPPushSender(nil)),
+		a2asrv.WithPushNotifications(push.NewInMemoryStore(), push.NewHTTPPushSender(&push.HTTPSenderConfig{AllowPrivateNetworks: true})),
 	)
 
 	mux := http.NewServeMux()
