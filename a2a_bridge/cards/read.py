@@ -2,8 +2,8 @@
 
 Rules:
 1. The members of a card decide its version, not the readers that accept it: with `supportedInterfaces` it is
-   a card of 1.0, with `protocolVersion` one of that version. With neither it is of the version that claims
-   it, else of 0.2.
+   a card of 1.0, with `protocolVersion` one of that version. With neither it is of 0.3 if it is signed, of
+   the version that claims it, else of 0.2. Members in snake_case count.
 2. A card of several versions is one of 1.0. Content that its 1.0 members lack is taken from the others:
    schemes that have a `type` only, `security`, interfaces that are not in `supportedInterfaces`, and the
    `https://` of gRPC addresses, which have no scheme in 1.0.
@@ -14,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError
@@ -23,10 +23,13 @@ from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.signed_extras import loads
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
+from a2a_bridge.dialects.v0_3.card_members import with_standard_names
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the version of cards that name none and that no dialect claims: 0.2.0 to 0.2.4 had no `protocolVersion`
 _UNSAID = "0.2"
+#: the member that 0.3 has introduced
+_OF_0_3 = "signatures"
 _SECURE = ("https://", "grpcs://")
 
 
@@ -49,19 +52,32 @@ def parse_bytes(body: bytes, location: str) -> hub.AgentCard:
 def _parse(tree: Json, location: str) -> hub.AgentCard:
     if type(tree) is not dict:
         raise CardError(f"the document at {location} is not an agent card")
-    old = _old(tree)
+    named = with_standard_names(tree)
+    old = _old(named)
     if old is None:
         card = V1_0.card.decode(tree)
-    elif not tree.get("supportedInterfaces"):
+    elif not named.get("supportedInterfaces"):
         card = old.card.decode(tree)
     else:
         card = _dual(tree, old)
     for one in card.supported_interfaces:
         if not one.protocol_version:
-            one.protocol_version = _own_version(tree, old)
+            one.protocol_version = _own_version(named, old)
     if card.supported_interfaces:
         return card
     raise CardError(f"the card at {location} names no interface")
+
+
+def assumption(version: str, tree: Mapping[str, Any] | None = None) -> str:
+    """Why a card is read as one of a version that it may not name; empty if it names its version. tree: the card,
+    if it is at hand.
+    """
+    named = tree is not None and ("protocolVersion" in tree or "protocol_version" in tree)
+    if named or normalise(version) not in ("0.1", "0.2"):
+        return ""
+    if normalise(version) == "0.1":
+        return f"{version} is assumed, because the card has `authentication` and no protocolVersion"
+    return f"{version} is assumed, because a card without protocolVersion counts as that"
 
 
 def _own_version(tree: JsonObject, old: Dialect | None) -> str:
@@ -83,6 +99,8 @@ def _old(tree: JsonObject) -> Dialect | None:
         return dialect if dialect in dialects else dialects[0]
     if tree.get("supportedInterfaces"):
         return dialects[0]
+    if _OF_0_3 in tree:
+        return by_version("0.3") or dialects[0]
     claiming = (one for one in reversed(dialects) if one.card.claims is not None and one.card.claims(tree))
     return next(claiming, None) or by_version(_UNSAID) or dialects[-1]
 

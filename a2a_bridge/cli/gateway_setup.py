@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from a2a_bridge import runtime
 from a2a_bridge.bindings import DialOptions, http_fetch, names
 from a2a_bridge.cards import Candidate, Resolver, interface, select
+from a2a_bridge.cards.read import assumption
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, Advertised, ask
 from a2a_bridge.cli.connect import found_at, grpc_interface, read_card_file, with_user_url
@@ -137,7 +138,11 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
         if one.silence:
             print_message(f"warning: {interface.url} does not answer yet: {one.silence}", "yellow")
         elif fault := await _fault(one.candidate, options):
-            text = f"{words} does not answer as an agent: {fault}; --card FILE can name another address"
+            assumed = assumption(interface.protocol_version)
+            text = (
+                f"{words} does not answer as an agent: {fault}{'; ' if assumed else ''}{assumed};"
+                " --card FILE can name another address or version"
+            )
             print_message(f"warning: {text}", "yellow")
     if not usable:
         text = "no interface of the card may be used; --credentials-for ORIGIN or --trust-card-urls allow it"

@@ -285,3 +285,60 @@ def test_authentication_without_schemes_asks_for_nothing(authentication: dict[st
     card = parse_bytes(dumps(old(protocolVersion=..., authentication=authentication)), HERE)
     assert not card.security_schemes
     assert not card.security_requirements
+
+
+#: a card as a writer in Python leaves it, who forgets the aliases of his models
+SNAKE: dict[str, Any] = {
+    "name": "snake",
+    "description": "d",
+    "version": "1",
+    "url": "http://h/",
+    "preferred_transport": "HTTP+JSON",
+    "additional_interfaces": [{"url": "http://h/rpc", "transport": "JSONRPC"}],
+    "default_input_modes": ["text/plain"],
+    "default_output_modes": ["text/plain"],
+    "capabilities": {"streaming": True, "push_notifications": True, "extensions": [{"uri": "u", "params": {"a_b": 1}}]},
+    "skills": [{"id": "s", "name": "s", "description": "d", "tags": ["t"], "input_modes": ["image/png"]}],
+    "security_schemes": {
+        "my_key": {"type": "apiKey", "in": "header", "name": "X"},
+        "my_flow": {
+            "type": "oauth2",
+            "flows": {"client_credentials": {"token_url": "https://t/", "scopes": {"read_all": "reads"}}},
+        },
+    },
+    "supports_authenticated_extended_card": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("declared", "version"),
+    [({"protocol_version": "0.3.0"}, "0.3.0"), ({"protocol_version": "0.2.5"}, "0.2.5"), ({}, "0.2.5")],
+)
+def test_a_card_of_0_x_in_snake_case_has_its_content(declared: dict[str, Any], version: str) -> None:
+    card = parse_bytes(dumps({**SNAKE, **declared}), HERE)
+    assert [(one.protocol_binding, one.protocol_version) for one in card.supported_interfaces][:1] == [
+        ("HTTP+JSON", version)
+    ]
+    assert "JSONRPC" in {one.protocol_binding for one in card.supported_interfaces}
+    assert card.capabilities.push_notifications
+    assert card.capabilities.extended_agent_card
+    assert dict(card.capabilities.extensions[0].params) == {"a_b": 1}
+    assert (list(card.default_input_modes), list(card.skills[0].input_modes)) == (["text/plain"], ["image/png"])
+    assert set(card.security_schemes) == {"my_key", "my_flow"}
+    flow = card.security_schemes["my_flow"].oauth2_security_scheme.flows.client_credentials
+    assert (flow.token_url, dict(flow.scopes)) == ("https://t/", {"read_all": "reads"})
+
+
+@pytest.mark.parametrize(
+    ("members", "version"),
+    [
+        ({}, "0.2.5"),
+        ({"version": "1", "capabilities": {}, "skills": []}, "0.2.5"),
+        ({"signatures": []}, "0.3.0"),
+        ({"authentication": {"schemes": []}}, "0.1.0"),
+        ({"authentication": {"schemes": []}, "protocol_version": "0.3.0"}, "0.3.0"),
+    ],
+)
+def test_only_authentication_marks_a_card_of_0_1(members: dict[str, Any], version: str) -> None:
+    [one] = parse_bytes(dumps({"name": "n", "url": "http://h/", **members}), HERE).supported_interfaces
+    assert (one.protocol_binding, one.protocol_version) == ("JSONRPC", version)

@@ -9,12 +9,13 @@ from dataclasses import replace
 
 from a2a_bridge.bindings import names
 from a2a_bridge.cards import Candidate, select
+from a2a_bridge.cards.read import assumption
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, ask, fault_of
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge.cli.check.network import place
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
-from a2a_bridge.dialects import GRPC, V0_3, V1_0, BindingKind, Dialect
+from a2a_bridge.dialects import GRPC, V0_1, V0_3, V1_0, BindingKind, Dialect
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.gateway.destinations import Destination, Destinations, move_to, place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -111,19 +112,23 @@ async def _judge_response(dialled: Dialled, inspection: Inspection) -> Finding:
         dialled.works = True
         return Finding(dialled.name, True, took)
     if error.reason in _OTHER_VERSION:
-        for dialect in (V1_0, V0_3):
+        for dialect in (V1_0, V0_3, V0_1):
             other = replace(dialled.candidate, dialect=dialect)
             if _family(dialect) != _family(dialled.candidate.dialect) and await _speaks(other, inspection):
+                said = (
+                    assumption(one.protocol_version, inspection.tree)
+                    or f"the card says {one.protocol_version}"
+                )
                 return Finding(
                     dialled.name,
                     False,
-                    f"the card says {one.protocol_version}, and {one.url} speaks {dialect.version}",
+                    f"{said}, and {one.url} speaks {dialect.version}",
                     f'write "protocolVersion": "{dialect.version}" for this interface'
                     f" (`gateway` in front serves {one.protocol_version}), or serve {one.protocol_version}",
                 )
-    return Finding(
-        dialled.name, False, f"{one.url}: {cause_of(error)}", await _remedy(dialled, inspection, error)
-    )
+    assumed = assumption(one.protocol_version, inspection.tree) if error.reason in _OTHER_VERSION else ""
+    detail = f"{one.url}: {cause_of(error)}{'; ' if assumed else ''}{assumed}"
+    return Finding(dialled.name, False, detail, await _remedy(dialled, inspection, error))
 
 
 async def _speaks(candidate: Candidate, inspection: Inspection) -> bool:

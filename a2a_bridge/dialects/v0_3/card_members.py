@@ -9,6 +9,7 @@ Rules (A2A 0.3, 5.5):
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,11 +56,63 @@ _CARD = _object(
 )
 
 
+#: other spellings of members, as writers in Python use them, and the standard ones
+_SPELLED = {
+    re.sub(r"(?<=[a-z])([A-Z])", lambda found: f"_{found[1].lower()}", name): name
+    for name in (
+        *(name for table in (_CARD, _CARD["capabilities"], _CARD["skills"][0]) for name in table),
+        *("protocolVersion", "preferredTransport", "additionalInterfaces", "supportedInterfaces"),
+        *("securitySchemes", _EXTENDED, "stateTransitionHistory", "bearerFormat", "openIdConnectUrl"),
+        *("oauth2MetadataUrl", "authorizationCode", "clientCredentials", "authorizationUrl", "tokenUrl"),
+        "refreshUrl",
+    )
+    if not name.islower()
+}
+_ANY = "*"
+#: the members of a card that hold objects or lists of objects, other than those of free JSON
+_OBJECTS: dict[str, Any] = {
+    "capabilities": {"extensions": {}},
+    "skills": {},
+    "provider": {},
+    "additionalInterfaces": {},
+    "securitySchemes": {
+        _ANY: {"flows": dict.fromkeys(("authorizationCode", "clientCredentials", "implicit", "password"), {})}
+    },
+}
+
+
+def with_standard_names(tree: Json, below: Any = _OBJECTS) -> Any:
+    """A card whose members in snake_case have the names of the specification. Names of others stay, and so does
+    one beside the standard one.
+    """
+    if type(tree) is list:
+        return [with_standard_names(one, below) for one in tree]
+    if type(tree) is not dict:
+        return tree
+    made: dict[str, Any] = {}
+    for name, value in tree.items():
+        own = name if _ANY in below else _SPELLED.get(name, name)
+        own = name if own in tree else own
+        inner = below.get(own, below.get(_ANY))
+        made[own] = value if inner is None else with_standard_names(value, inner)
+    return made
+
+
 def decode_members(tree: JsonObject, version: str) -> hub.AgentCard:
     """JSON → card, without content that has no hub member. Raises DecodeError.
 
     version: the version of a card that names none.
     """
+    named = with_standard_names(tree)
+    try:
+        return _decode_named(named, version)
+    except DecodeError:
+        if named == tree:
+            raise
+        return _decode_named(tree, version)  # its other names are of unknown members
+
+
+def _decode_named(tree: JsonObject, version: str) -> hub.AgentCard:
     extended = tree.get(_EXTENDED)
     if extended is not None and type(extended) is not bool:
         raise DecodeError(_EXTENDED, f"expected true or false, got {describe(extended)}")

@@ -369,3 +369,22 @@ async def test_a_grpc_address(make: Callable[[Any], str]) -> None:
         found = await findings(make(server))
     assert wrong(found) == set()
     assert "message" in {one.name for one in found}
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"protocolVersion": None}, "0.2.5 is assumed, because a card without protocolVersion counts as that"),
+        (
+            {"protocolVersion": None, "preferredTransport": None, "authentication": {"schemes": []}},
+            "0.1.0 is assumed, because the card has `authentication` and no protocolVersion",
+        ),
+        ({"protocolVersion": "0.3.0"}, "the card says 0.3.0"),
+    ],
+)
+async def test_the_version_that_is_assumed_is_named_with_the_reason(
+    members: Mapping[str, Any], words: str
+) -> None:
+    async with scripted(Script(version="0.3.0", wire=("1.0",), cards={CARD: members, OLD: members})) as base:
+        found = [one for one in await findings(base) if one.name.startswith("JSONRPC")]
+    assert [one.detail for one in found if not one.ok] == [f"{words}, and {base}/ speaks 1.0"]

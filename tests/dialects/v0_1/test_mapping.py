@@ -549,7 +549,7 @@ def test_invalid_details_in_credentials_do_not_make_a_card_unreadable(details: d
 @pytest.mark.parametrize(
     ("members", "claimed"),
     [
-        ({}, True),
+        ({}, False),
         ({"authentication": {"schemes": []}}, True),
         ({"protocolVersion": "0.2.5"}, False),
         ({"supportedInterfaces": []}, False),
