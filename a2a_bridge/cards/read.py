@@ -10,16 +10,19 @@ Rules:
 3. An interface of `supportedInterfaces` without a version has the card's `protocolVersion`, else 1.0. In a
    card with members of 0.x, `protocolVersion` is one of those and does not apply to `supportedInterfaces`.
 4. A card without interfaces is rejected.
+5. What can mean one thing only is read as that: a binding in other letters (`jsonrpc`, `JSON-RPC`), a version
+   without a minor one or with a `v` (`1`, `v1.0`), a URL that is relative to that of the card.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urljoin
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects import GRPC, KNOWN, V1_0, Dialect, by_version
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.signed_extras import loads
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
@@ -61,16 +64,18 @@ def _parse(tree: Json, location: str) -> hub.AgentCard:
     else:
         card = _dual(tree, old)
     for one in card.supported_interfaces:
-        if not one.protocol_version:
-            one.protocol_version = _own_version(named, old)
+        one.protocol_version = _usual_version(one.protocol_version) or _own_version(named, old)
+        one.protocol_binding = _BINDINGS.get(_letters(one.protocol_binding), one.protocol_binding)
+        if one.url.startswith(("/", "./", "../")) and location.startswith(("http://", "https://")):
+            one.url = urljoin(location, one.url)
     if card.supported_interfaces:
         return card
     raise CardError(f"the card at {location} names no interface")
 
 
 def assumption(version: str, tree: Mapping[str, Any] | None = None) -> str:
-    """Why a card is read as one of a version that it may not name; empty if it names its version. tree: the card,
-    if it is at hand.
+    """Why a card is read as one of a version that it may not name; empty if it names its version. tree: the
+    card, if it is at hand.
     """
     named = tree is not None and ("protocolVersion" in tree or "protocol_version" in tree)
     if named or normalise(version) not in ("0.1", "0.2"):
@@ -80,10 +85,25 @@ def assumption(version: str, tree: Mapping[str, Any] | None = None) -> str:
     return f"{version} is assumed, because a card without protocolVersion counts as that"
 
 
+def _letters(binding: str) -> str:
+    return "".join(one for one in binding.lower() if one.isalnum())
+
+
+#: the names of bindings by their letters
+_BINDINGS = {_letters(one.name): one.name for one in (JSONRPC, HTTP_JSON, GRPC)}
+
+
+def _usual_version(text: str) -> str:
+    """A version as the specification writes it, if it is a known one in another spelling; else the text."""
+    bare = text.strip().removeprefix("v").removeprefix("V")
+    usual = f"{bare}.0" if bare.isdecimal() else bare
+    return usual if usual != text and by_version(usual) is not None else text
+
+
 def _own_version(tree: JsonObject, old: Dialect | None) -> str:
     """The version of an interface that names none: the card's own, else 1.0."""
-    declared = tree.get("protocolVersion")
-    if old is None and type(declared) is str and by_version(declared) is not None:
+    declared = _usual_version(str(tree.get("protocolVersion")))
+    if old is None and by_version(declared) is not None:
         return declared
     return V1_0.version
 
@@ -95,7 +115,7 @@ def _old(tree: JsonObject) -> Dialect | None:
         return None
     declared = tree.get("protocolVersion")
     if type(declared) is str:
-        dialect = by_version(declared)
+        dialect = by_version(_usual_version(declared))
         return dialect if dialect in dialects else dialects[0]
     if tree.get("supportedInterfaces"):
         return dialects[0]

@@ -90,8 +90,8 @@ class Resolver:
     async def resolve(self, url: str) -> hub.AgentCard:
         """The card behind a base URL or card URL.
 
-        Raises A2AError: UNAVAILABLE without a response, UNAUTHENTICATED or PERMISSION_DENIED for status 401
-        and 403, INVALID_AGENT_RESPONSE if the document is not a card.
+        Raises A2AError: UNAVAILABLE without a response, UNAUTHENTICATED or PERMISSION_DENIED if there is no
+        card and a place answered 401 or 403, INVALID_AGENT_RESPONSE if the document is not a card.
         """
         return (await self.locate(url)).card
 
@@ -110,12 +110,13 @@ class Resolver:
 
     async def _search(self, url: str, *, exact: bool) -> Located:
         tried: list[str] = []
+        guarded: set[int] = set()
         absent = True
         own = card_locations(url, exact=True)
         *earlier, last = own if exact else card_locations(url)
         for location in earlier:
             try:
-                found = await self._at(location, tried)
+                found = await self._at(location, tried, guarded)
             except A2AError as error:
                 # A site may answer any path with its front page: its origin may have a card all the same.
                 if error.reason is not Reason.INVALID_AGENT_RESPONSE:
@@ -125,9 +126,13 @@ class Resolver:
             else:
                 if found is not None:
                     return self._locate(location, own, found)
-        found = await self._at(last, tried)
+        found = await self._at(last, tried, guarded)
         if found is not None:
             return self._locate(last, own, found)
+        if guarded:
+            reason = Reason.UNAUTHENTICATED if 401 in guarded else Reason.PERMISSION_DENIED
+            text = f"the card at {url} requires authentication: {'; '.join(tried)}"
+            raise A2AError(reason, text, blame=Blame.PEER)
         raise CardError(f"no agent card at {url}: {'; '.join(tried)}", absent=absent)
 
     def _locate(self, location: str, own: Sequence[str], found: tuple[hub.AgentCard, Profile]) -> Located:
@@ -135,7 +140,9 @@ class Resolver:
         fresh_for = 0.0 if entry is None else max(0.0, entry.fresh_until - self._clock())
         return Located(found[0], location, location not in own, found[1], fresh_for)
 
-    async def _at(self, location: str, tried: list[str]) -> tuple[hub.AgentCard, Profile] | None:
+    async def _at(
+        self, location: str, tried: list[str], guarded: set[int]
+    ) -> tuple[hub.AgentCard, Profile] | None:
         entry = self._entries.get(location)
         if entry is not None and self._clock() < entry.fresh_until:
             return entry.card, entry.profile
@@ -148,10 +155,9 @@ class Resolver:
                 entry.card = parse_bytes(await self._check_body(entry.body, location), location)
             entry.fresh_until = self._clock() + _max_age(reply.headers)
             return entry.card, entry.profile
-        if reply.status in (401, 403):
-            reason = Reason.UNAUTHENTICATED if reply.status == 401 else Reason.PERMISSION_DENIED
-            raise A2AError(reason, f"the card at {location} requires authentication", blame=Blame.PEER)
         if reply.status != 200:
+            if reply.status in (401, 403):
+                guarded.add(reply.status)
             tried.append(f"{location} answered {reply.status}")
             return None
         received = reply.body if self._check is not None else b""

@@ -44,6 +44,19 @@ class Candidate:
         return replace(options, grpc_tls=self.grpc_tls)
 
 
+class UnusableCardError(A2AError):
+    """UNSUPPORTED_OPERATION of a card whose interfaces have members that mean nothing here: no choice among
+    them helps.
+    """
+
+    hint = (
+        "the card with this member corrected, from a file: --card FILE of gateway, -a FILE of other commands"
+    )
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Reason.UNSUPPORTED_OPERATION, message, blame=Blame.PEER)
+
+
 def select(
     card: hub.AgentCard, *, known: Collection[str], binding: str = "", version: str = ""
 ) -> list[Candidate]:
@@ -67,6 +80,9 @@ def select(
     ]
     if found:
         return found
+    wrong = unusable(card, known=known)
+    if wrong and len(wrong) == len(card.supported_interfaces):
+        raise UnusableCardError(f"no interface of the card can be used: {'; '.join(wrong)}")
     offers = ", ".join(map(_words, card.supported_interfaces))
     requested = " ".join(filter(None, (binding, version))) or "any binding and version of this client"
     raise A2AError(
@@ -106,9 +122,11 @@ def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:
             continue
         dialect = _dialect(interface)
         if interface.protocol_binding not in known:
-            reason = f"the binding {interface.protocol_binding!r} is unknown"
+            reason = f"its protocolBinding {interface.protocol_binding!r} is unknown"
         elif dialect is None:
-            reason = f"the version {interface.protocol_version!r} is unknown"
+            reason = f"its protocolVersion {interface.protocol_version!r} is unknown"
+        elif _is_relative(interface.url):
+            reason = f"its url {interface.url!r} is no address"
         else:
             reason = f"version {dialect.version} has no {interface.protocol_binding}"
         texts.append(f"{_words(interface)} {interface.url}: {reason}")
@@ -120,9 +138,13 @@ def _dialect_of(interface: hub.AgentInterface, known: Collection[str]) -> Dialec
     binding.
     """
     dialect = _dialect(interface)
-    if dialect is None or interface.protocol_binding not in known:
+    if dialect is None or interface.protocol_binding not in known or _is_relative(interface.url):
         return None
     return dialect if dialect.form(BindingKind(interface.protocol_binding)) is not None else None
+
+
+def _is_relative(url: str) -> bool:
+    return not url.strip() or url.startswith(("/", "./", "../"))
 
 
 def _dialect(interface: hub.AgentInterface) -> Dialect | None:

@@ -102,7 +102,10 @@ def _advice(target: str, flags: GatewayFlags) -> dict[Reason, str]:
     start = "the agent first, or --card FILE, with which the gateway starts without it"
     if "://" not in target and target.count(":") == 1 and target[0] != ":":
         start = f"http://{target} if that is an HTTP address; host:port means gRPC"
+    guarded = "the URL of the card, or --card FILE; -H would replace the credentials of each caller"
     return {
+        Reason.UNAUTHENTICATED: guarded,
+        Reason.PERMISSION_DENIED: guarded,
         Reason.UNAVAILABLE: start,
         Reason.INVALID_AGENT_RESPONSE: other,
         Reason.UNSUPPORTED_OPERATION: f"{show}, and an interface of it with --binding",

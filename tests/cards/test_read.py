@@ -297,7 +297,11 @@ SNAKE: dict[str, Any] = {
     "additional_interfaces": [{"url": "http://h/rpc", "transport": "JSONRPC"}],
     "default_input_modes": ["text/plain"],
     "default_output_modes": ["text/plain"],
-    "capabilities": {"streaming": True, "push_notifications": True, "extensions": [{"uri": "u", "params": {"a_b": 1}}]},
+    "capabilities": {
+        "streaming": True,
+        "push_notifications": True,
+        "extensions": [{"uri": "u", "params": {"a_b": 1}}],
+    },
     "skills": [{"id": "s", "name": "s", "description": "d", "tags": ["t"], "input_modes": ["image/png"]}],
     "security_schemes": {
         "my_key": {"type": "apiKey", "in": "header", "name": "X"},
@@ -323,7 +327,10 @@ def test_a_card_of_0_x_in_snake_case_has_its_content(declared: dict[str, Any], v
     assert card.capabilities.push_notifications
     assert card.capabilities.extended_agent_card
     assert dict(card.capabilities.extensions[0].params) == {"a_b": 1}
-    assert (list(card.default_input_modes), list(card.skills[0].input_modes)) == (["text/plain"], ["image/png"])
+    assert (list(card.default_input_modes), list(card.skills[0].input_modes)) == (
+        ["text/plain"],
+        ["image/png"],
+    )
     assert set(card.security_schemes) == {"my_key", "my_flow"}
     flow = card.security_schemes["my_flow"].oauth2_security_scheme.flows.client_credentials
     assert (flow.token_url, dict(flow.scopes)) == ("https://t/", {"read_all": "reads"})
@@ -342,3 +349,78 @@ def test_a_card_of_0_x_in_snake_case_has_its_content(declared: dict[str, Any], v
 def test_only_authentication_marks_a_card_of_0_1(members: dict[str, Any], version: str) -> None:
     [one] = parse_bytes(dumps({"name": "n", "url": "http://h/", **members}), HERE).supported_interfaces
     assert (one.protocol_binding, one.protocol_version) == ("JSONRPC", version)
+
+
+@pytest.mark.parametrize(
+    ("binding", "usual"),
+    [
+        ("jsonrpc", "JSONRPC"),
+        ("JSON-RPC", "JSONRPC"),
+        ("json_rpc", "JSONRPC"),
+        ("Http+Json", "HTTP+JSON"),
+        ("HTTP-JSON", "HTTP+JSON"),
+        ("gRPC", "GRPC"),
+        ("SOAP", "SOAP"),
+        ("REST", "REST"),
+    ],
+)
+@pytest.mark.parametrize("old", [False, True])
+def test_a_binding_in_other_letters(binding: str, usual: str, old: bool) -> None:
+    tree: dict[str, Any] = {"name": "n", "url": "http://h/", "preferredTransport": binding}
+    if not old:
+        tree = {"name": "n", "supportedInterfaces": [{"url": "http://h/", "protocolBinding": binding}]}
+    [one] = parse_bytes(dumps(tree), HERE).supported_interfaces
+    assert one.protocol_binding == usual
+
+
+@pytest.mark.parametrize(
+    ("version", "usual"),
+    [
+        ("1", "1.0"),
+        ("v1.0", "1.0"),
+        ("V1", "1.0"),
+        (" 1.0 ", "1.0"),
+        ("1.0.1", "1.0.1"),
+        ("v0.3.0", "0.3.0"),
+        ("2", "2"),
+        ("x", "x"),
+    ],
+)
+def test_a_version_in_another_spelling(version: str, usual: str) -> None:
+    declared = {"url": "http://h/", "protocolBinding": "JSONRPC", "protocolVersion": version}
+    [one] = parse_bytes(dumps({"name": "n", "supportedInterfaces": [declared]}), HERE).supported_interfaces
+    assert one.protocol_version == usual
+    old = {"name": "n", "url": "http://h/", "protocolVersion": "v0.2.5"}
+    assert parse_bytes(dumps(old), HERE).supported_interfaces[0].protocol_version == "0.2.5"
+
+
+@pytest.mark.parametrize(
+    ("url", "absolute"),
+    [
+        ("/rpc", "http://a.example/rpc"),
+        ("./rpc?x=1", "http://a.example/x/rpc?x=1"),
+        ("../rpc", "http://a.example/rpc"),
+        ("//b.example/rpc", "http://b.example/rpc"),
+        ("http://b.example/rpc", "http://b.example/rpc"),
+        ("", ""),
+        ("127.0.0.1:50051", "127.0.0.1:50051"),
+    ],
+)
+def test_a_relative_url_is_one_of_the_card(url: str, absolute: str) -> None:
+    tree = {"name": "n", "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC"}]}
+    card = parse_bytes(dumps(tree), "http://a.example/x/agent-card.json")
+    assert card.supported_interfaces[0].url == absolute
+    assert parse_bytes(dumps(tree), "card.json").supported_interfaces[0].url == url  # of a file
+
+
+@pytest.mark.parametrize(
+    ("member", "value"), [("protocolBinding", "SOAP"), ("protocolVersion", "2"), ("url", "")]
+)
+def test_a_card_that_cannot_be_used_names_the_member(member: str, value: str) -> None:
+    declared = {"url": "http://h/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0", member: value}
+    card = parse_bytes(dumps({"name": "n", "supportedInterfaces": [declared]}), HERE)
+    with pytest.raises(A2AError) as caught:
+        select(card, known=["JSONRPC"], binding="JSONRPC")
+    assert f"its {member} {value!r}" in caught.value.message
+    assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
+    assert "--card FILE" in getattr(caught.value, "hint", "")

@@ -119,7 +119,22 @@ async def test_redirects_are_not_followed() -> None:
     ("status", "reason"), [(401, Reason.UNAUTHENTICATED), (403, Reason.PERMISSION_DENIED)]
 )
 async def test_guarded_cards(status: int, reason: Reason) -> None:
-    assert (await failure({HERE: Fetched(status, {}, b"")})).reason is reason
+    error = await failure({HERE: Fetched(status, {}, b"")})
+    assert error.reason is reason
+    assert f"{HERE} answered {status}; {OLD} answered 404" in error.message
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 500])
+async def test_a_rejection_below_a_path_does_not_hide_the_card_of_the_origin(status: int) -> None:
+    below = f"http://a.example/x{WELL_KNOWN}"
+    rejected = Fetched(status, {"www-authenticate": "Bearer"}, b"who are you?")
+    web = Web({below: rejected, HERE: card("origin")})
+    assert (await resolve("http://a.example/x", web.fetch)).name == "origin"
+    web = Web({below: rejected, f"http://a.example/x{OLD_WELL_KNOWN}": card("old")})
+    assert (await resolve("http://a.example/x", web.fetch)).name == "old"
+    error = await failure({below: rejected}, "http://a.example/x")
+    assert f"{below} answered {status}; " in error.message
+    assert f"{OLD} answered 404" in error.message
 
 
 @pytest.mark.parametrize(

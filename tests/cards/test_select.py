@@ -78,9 +78,9 @@ def test_requested_bindings_and_versions() -> None:
 
 def test_why_interfaces_cannot_be_used() -> None:
     assert unusable(CARD, known=KNOWN) == [
-        "QUEUE 1.0 q: the binding 'QUEUE' is unknown",
+        "QUEUE 1.0 q: its protocolBinding 'QUEUE' is unknown",
         "GRPC 0.1 old: version 0.1 has no GRPC",
-        "JSONRPC 7.0 odd: the version '7.0' is unknown",
+        "JSONRPC 7.0 odd: its protocolVersion '7.0' is unknown",
     ]
 
 

@@ -197,7 +197,11 @@ async def test_unusable_interfaces_of_a_card_are_skipped_with_a_warning(probe: P
                 assert (await peer.send("hi")).text == "hello"
             gateway.signal()
             done = await gateway.ended()
-    for text in ("version 0.1 has no GRPC", "the binding 'QUEUE' is unknown", "the version '7.0' is unknown"):
+    for text in (
+        "version 0.1 has no GRPC",
+        "its protocolBinding 'QUEUE' is unknown",
+        "its protocolVersion '7.0' is unknown",
+    ):
         assert text in done.err
         assert text in rejected.err
     assert "Traceback" not in done.err + rejected.err

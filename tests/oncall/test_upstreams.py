@@ -167,7 +167,7 @@ STARTS = [
     Mistake("a certificate for another name", "gateway {upstream} {any} --cacert {authority}", ("is for other names than this host's",), "use a name that is in it", code=3, prepare=tls_agent(address="127.0.0.2")),
     Mistake("the agent's certificate has expired", "gateway {upstream} {any} --cacert {authority}", ("has expired",), "renew it", code=3, prepare=tls_agent(begins=-3, ends=-2)),
     Mistake("a card without a signature", "gateway {upstream} {any} --card-keys {keys} --require-signed-card", ("is not signed",), "--card-keys", code=1, prepare=trusting),
-    Mistake("an interface that nobody speaks", "gateway {upstream} {any}", ("the binding 'QUEUE' is unknown",), "--binding", code=1, prepare=agent(supportedInterfaces=[{"url": "http://127.0.0.1:9/", "protocolBinding": "QUEUE", "protocolVersion": "1.0"}])),
+    Mistake("an interface that nobody speaks", "gateway {upstream} {any}", ("its protocolBinding 'QUEUE' is unknown",), "--card FILE", code=1, prepare=agent(supportedInterfaces=[{"url": "http://127.0.0.1:9/", "protocolBinding": "QUEUE", "protocolVersion": "1.0"}])),
 ]  # fmt: skip
 
 ROWS = [

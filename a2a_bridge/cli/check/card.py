@@ -213,7 +213,8 @@ def _fix(inspection: Inspection, locations: Sequence[str]) -> str:
             continue
         if found.status in (401, 403):
             return (
-                "serve the card without authentication, or give credentials: -H 'Authorization: Bearer TOKEN'"
+                "serve the card without authentication, name the URL of the card if it is elsewhere, or give"
+                " credentials: -H 'Authorization: Bearer TOKEN'"
             )
         if 300 <= found.status < 400:
             where = found.headers.get("location", "")

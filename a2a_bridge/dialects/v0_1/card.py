@@ -1,9 +1,9 @@
 """The agent card of 0.1 ↔ the card of 0.3, which `v0_3.card` reads and writes. It fetches nothing.
 
 Rules:
-1. A card of 0.1 names no version. It is recognised by `authentication`, which no later version has, and by the
-   absence of members that later versions introduced. The absence of others says nothing: many cards of later
-   versions lack required members.
+1. A card of 0.1 names no version. It is recognised by `authentication`, which no later version has, and by
+   the absence of members that later versions introduced. The absence of others says nothing: many cards of
+   later versions lack required members.
 2. Members that became required later get defaults on conversion to 0.3: description "", tags [], modes
    ["text"].
 3. For an agent that also speaks other versions of 0.x there is one document for all: theirs, with

@@ -76,14 +76,14 @@ _OBJECTS: dict[str, Any] = {
     "provider": {},
     "additionalInterfaces": {},
     "securitySchemes": {
-        _ANY: {"flows": dict.fromkeys(("authorizationCode", "clientCredentials", "implicit", "password"), {})}
+        _ANY: {"flows": {"authorizationCode": {}, "clientCredentials": {}, "implicit": {}, "password": {}}}
     },
 }
 
 
 def with_standard_names(tree: Json, below: Any = _OBJECTS) -> Any:
-    """A card whose members in snake_case have the names of the specification. Names of others stay, and so does
-    one beside the standard one.
+    """A card whose members in snake_case have the names of the specification. Names of others stay, and so
+    does one beside the standard one.
     """
     if type(tree) is list:
         return [with_standard_names(one, below) for one in tree]

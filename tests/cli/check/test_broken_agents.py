@@ -374,7 +374,10 @@ async def test_a_grpc_address(make: Callable[[Any], str]) -> None:
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ({"protocolVersion": None}, "0.2.5 is assumed, because a card without protocolVersion counts as that"),
+        (
+            {"protocolVersion": None},
+            "0.2.5 is assumed, because a card without protocolVersion counts as that",
+        ),
         (
             {"protocolVersion": None, "preferredTransport": None, "authentication": {"schemes": []}},
             "0.1.0 is assumed, because the card has `authentication` and no protocolVersion",
