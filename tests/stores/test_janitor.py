@@ -186,3 +186,21 @@ def test_nothing_is_left_out() -> None:
     of_tasks = {"tasks", "bodies", "segments", "push_configs", "outbox", "task_counts"}
     of_their_own = {"sends", "replicas", "messages", "settings"}
     assert set(metadata.tables) == of_tasks | of_their_own
+
+
+@pytest.mark.parametrize("after", [0, 2, 3])
+async def test_the_events_of_a_task_that_another_replica_has_deleted_are_a_gap(
+    postgres_url: str, after: int
+) -> None:
+    """Also for a reader of all of them: the task is known here, and nothing will ever follow."""
+    options = StoreOptions(tasks_kept=HOUR)
+    async with open_sql_store(postgres_url, options) as store, open_sql_store(postgres_url, options) as other:
+        await _scene(store, 1)
+        known = await found(other, "ended0")
+        assert known.last == 3
+        await janitor(store, options, 2 * HOUR).round()
+        reader = other.subscribe("ended0", after)
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(GapError):
+                await reader.take()
+        reader.close()

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event_log import EventLog, LogReader, LogRules, Pace
+from a2a_bridge.core.event_log import EventLog, GapError, LogReader, LogRules, Pace
 from a2a_bridge.hosting.stores.lease import Pending
 from a2a_bridge.hosting.stores.records import Position, SharedRecords
 from a2a_bridge.hosting.stores.segments import Segment, unpack
@@ -184,6 +184,8 @@ class _StoredLog(EventLog[hub.StreamResponse]):
 
     async def older(self, after: int, /) -> Sequence[hub.StreamResponse]:
         position, segments = await self._logs.read(self.task_id, after)
+        if position is None and self._logs.last_written(self.task_id) is None:
+            raise GapError(after)  # another process has deleted the task since it was found
         if position is not None:
             self.skip_to(position.last)
             if position.ended:
