@@ -66,6 +66,8 @@ class Agents:
         #: the listener for operators; None without `ServeOptions.admin`
         self.admin: ListenAddress | None = None
         self._members: dict[str, Member] = {}
+        #: agents that are being opened, and are not listed yet
+        self._coming: set[Member] = set()
         self._application = host
         self._listening = asyncio.Event()
         self._drained = False
@@ -137,12 +139,16 @@ class Agents:
                 member.task.add_done_callback(partial(_log_failure, name))
 
     async def add(self, entry: AgentEntry) -> None:
-        """Serves one more agent. Raises ValueError for a name that is taken, and the errors of `open`."""
-        member = self._enter(entry)
+        """Serves one more agent, and lists it then. Raises ValueError for a taken name, and the errors of
+        `open`.
+        """
+        self._require_free(entry.name)
+        member = self._begin(entry)
         try:
             await _until(member, member.served)
+            self._list(member)
         except BaseException:
-            await self.remove(entry.name, 0.0)
+            await self._end(member, 0.0)
             raise
 
     async def replace(self, entry: AgentEntry, grace: float) -> None:
@@ -160,8 +166,8 @@ class Agents:
             await self._end(new, 0.0)
             raise
         old.site.close()
-        new.site.open()
-        self._members[entry.name] = new
+        del self._members[entry.name]
+        self._list(new)
         await self._end(old, grace)
 
     async def remove(self, name: str, grace: float) -> None:
@@ -175,6 +181,7 @@ class Agents:
     async def _end(self, member: Member, grace: float) -> None:
         """Ends the task of an agent."""
         name = member.entry.name
+        self._coming.discard(member)
         member.grace = grace
         member.leaving.set()
         if member.task is not None:
@@ -192,7 +199,8 @@ class Agents:
         end = monotonic() + grace
         await asyncio.gather(*(host.drain(grace) for host in self._own_hosts()))
         rest = max(0.0, end - monotonic())
-        await asyncio.gather(*(self.remove(name, rest) for name in list(self._members)))
+        coming = [self._end(one, 0.0) for one in self._coming]
+        await asyncio.gather(*coming, *(self.remove(name, rest) for name in list(self._members)))
 
     def _own_hosts(self) -> list[Host]:
         """The listeners; none for an application."""
@@ -202,17 +210,27 @@ class Agents:
 
     def _enter(self, entry: AgentEntry) -> Member:
         """Begins to open one more agent at its address."""
-        if entry.name in self._members:
-            raise ValueError(f"there are two agents {entry.name!r}")
+        self._require_free(entry.name)
         member = self._begin(entry)
         try:
-            member.site.open()
+            self._list(member)
         except ValueError:
+            self._coming.discard(member)
             if member.task is not None:
                 member.task.cancel()
             raise
-        self._members[entry.name] = member
         return member
+
+    def _require_free(self, name: str) -> None:
+        if name in self._members:
+            raise ValueError(f"there are two agents {name!r}")
+
+    def _list(self, member: Member) -> None:
+        """Adds an agent to the hosts and to the catalogue. Raises ValueError for a name that is taken."""
+        self._require_free(member.entry.name)
+        member.site.open()
+        self._members[member.entry.name] = member
+        self._coming.discard(member)
 
     def _begin(self, entry: AgentEntry) -> Member:
         """Begins to open an agent."""
@@ -229,6 +247,7 @@ class Agents:
             self._http, self._http.options, path, entry.names, started, at_root=entry.at_root
         )
         member.task = asyncio.create_task(self._live(member), name=f"agent {entry.name}")
+        self._coming.add(member)
         return member
 
     def _part(self, member: Member, family: str, address: ListenAddress, options: HostOptions) -> Host | None:

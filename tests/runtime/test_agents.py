@@ -231,6 +231,56 @@ async def test_agents_come_and_go_without_touching_others() -> None:
             await server.remove("red", 0)
 
 
+async def test_an_agent_is_listed_once_it_is_served() -> None:
+    begun, may_open = asyncio.Event(), asyncio.Event()
+    quick = entry("late")
+
+    @asynccontextmanager
+    async def opening(shared: Shared) -> AsyncIterator[Any]:
+        begun.set()
+        await may_open.wait()
+        async with quick.opening(shared) as server:
+            yield server
+
+    late = AgentEntry("late", opening)
+    async with (
+        serve_agents([entry("red")]) as server,
+        httpx.AsyncClient(base_url=base(server)) as http,
+        asyncio.timeout(PATIENCE),
+    ):
+        adding = asyncio.create_task(server.add(late))
+        await begun.wait()
+        assert [one["name"] for one in (await http.get("/agents")).json()["agents"]] == ["red"]
+        assert (await http.get("/agents/late/.well-known/agent-card.json")).status_code == 404
+        with pytest.raises(A2AError) as failed:
+            await text_of(interface("GRPC", str(server.grpc), tenant="late"))
+        assert failed.value.reason is Reason.INVALID_PARAMS
+        may_open.set()
+        await adding
+        assert (await http.get("/agents/late/.well-known/agent-card.json")).status_code == 200
+        assert await text_of(interface("GRPC", str(server.grpc), tenant="late")) == "late::hi"
+
+
+async def test_an_agent_that_comes_while_the_server_stops_leaves_with_it() -> None:
+    begun, left = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def opening(_: Shared) -> AsyncIterator[Any]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+            yield None
+        finally:
+            left.set()
+
+    async with serve_agents([entry("red")]) as server, asyncio.timeout(PATIENCE):
+        adding = asyncio.create_task(server.add(AgentEntry("late", opening)))
+        await begun.wait()
+    assert left.is_set()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+
+
 async def test_an_agent_is_replaced_without_a_gap() -> None:
     slow = Naming("old")
     async with serve_agents([entry("red", slow)]) as server:
