@@ -16,13 +16,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
-from ipaddress import ip_address
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
 from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.listen_address import ListenAddress as ListenAddress  # noqa: PLC0414  a part of this interface
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import GRPC, KNOWN, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -30,25 +30,6 @@ from a2a_bridge.peers import UNKNOWN, Files, Profile
 from a2a_bridge.peers import find_profile as named_peer
 
 MIB = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ListenAddress:
-    """A host and a TCP port. Port 0 asks the system for a free one."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_local(self) -> bool:
-        """True if only this machine can reach it."""
-        try:
-            return self.host == "localhost" or ip_address(self.host).is_loopback
-        except ValueError:
-            return False
 
 
 @dataclass(slots=True, eq=False)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from a2a_bridge.bindings import ListenAddress
 from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import EdgeFlags, ServerFlags, ServerKind
 from a2a_bridge.cli.options import Exit, listen_address
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.upstream_flags import TaskAccess, UpstreamAuth
 from a2a_bridge.cli.workers import Worker
+from a2a_bridge.core.listen_address import ListenAddress
 
 if TYPE_CHECKING:
     from a2a_bridge.auth import Authentication, Method

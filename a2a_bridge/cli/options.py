@@ -55,13 +55,15 @@ def parse_binding(text: str, flag: str = "--binding") -> str:
     """The installed binding that a user means: `GRPC` of `grpc`, `HTTP+JSON` of `rest`; empty for an empty
     text. Raises typer.BadParameter.
     """
-    from a2a_bridge.bindings import names  # loads protobuf, which --version does not need
+    if not text:
+        return ""
+    from a2a_bridge.bindings import names  # loads protobuf, which --version and supervisors do not need
 
     known = names()
     wanted = re.sub(r"[^a-z0-9]", "", text.lower())
     wanted = _BINDINGS.get(wanted, text).lower().replace("-", "")
     found = next((name for name in known if name.lower() == wanted), "")
-    if text and not found:
+    if not found:
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint=flag)
     return found
 
