@@ -231,12 +231,12 @@ class _Slot:
 
 
 class _NotReadyError(Exception):
-    """A worker ended before it was ready, or could not be started. code: its exit code. reason: of the
-    system, if it could not be started.
+    """A worker ended before it was ready, or could not be started. code: its exit code; negative: a signal.
+    reason: of the system, if it could not be started.
     """
 
     def __init__(self, code: int, reason: str = "") -> None:
-        super().__init__(reason or f"exit code {code}")
+        super().__init__(reason or _exit_code(code))
         self.code = code
         self.reason = reason
 
@@ -334,7 +334,8 @@ class _Supervisor:
                 data(line)
                 await stop
         except _NotReadyError as error:
-            if error.reason:
+            # A worker that ends by itself says why.
+            if error.reason or error.code < 0:
                 logger.error("no worker can be started: %s", error)  # noqa: TRY400  a trace adds nothing
             self._on_stop(signal.SIGTERM)
             return await self._wait_ended(error.code)
@@ -410,7 +411,7 @@ class _Supervisor:
             part = await asyncio.get_running_loop().sock_recv(ours, 4096)
             if not part:
                 code = await self._reap(worker)
-                raise _NotReadyError(code if code > 0 else 1)
+                raise _NotReadyError(code or 1)
             line += part
         worker.line = line.decode().rstrip("\n")
         return worker
@@ -421,10 +422,10 @@ class _Supervisor:
         if self._stopped is not None or slot.current is not worker:
             return
         logger.warning(
-            "worker %d (pid %d) ended with exit code %d; another one is started",
+            "worker %d (pid %d) ended with %s; another one is started",
             slot.number,
             worker.process.pid,
-            code,
+            _exit_code(code),
         )
         wait = _BACKOFF
         if time.monotonic() - worker.since < _SOON:
@@ -502,6 +503,16 @@ class _Supervisor:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _exit_code(code: int) -> str:
+    """An exit code for the log; with the signal that has ended the process, if one has."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"exit code {code}, {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal
+        return f"exit code {code}, signal {-code}"
 
 
 def _bound(address: str, flag: str, *, shared: bool = False) -> socket.socket:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from a2a_bridge import connect
@@ -136,7 +137,21 @@ async def test_a_killed_worker_is_replaced(target: str) -> None:
         running.signal(signal.SIGINT)
         done = await running.ended()
     assert done.code == 0
-    assert f"(pid {killed}) ended with exit code -9" in done.err
+    assert f"(pid {killed}) ended with exit code -9, SIGKILL" in done.err
+
+
+async def test_a_worker_that_is_killed_while_it_starts_is_told_with_the_signal(tmp_path: Path) -> None:
+    fifo, target = tmp_path / "fifo", tmp_path / "slow.py"
+    os.mkfifo(fifo)
+    target.write_text(f"open({str(fifo)!r}).read()\n")
+    process = await spawn("serve", str(target), *ANY_PORT, "--workers", "2")
+    async with asyncio.timeout(PATIENCE):
+        with await asyncio.to_thread(fifo.open, "w"):  # until a worker imports the agent
+            (worker,) = psutil.Process(process.pid).children()
+            worker.kill()
+            done = await ended(process)
+    assert (done.code, done.out) == (128 + signal.SIGKILL, "")
+    assert "no worker can be started: exit code -9, SIGKILL" in done.err
 
 
 async def test_a_worker_is_replaced_although_its_process_could_not_be_started_once(

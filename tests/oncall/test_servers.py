@@ -380,7 +380,7 @@ ROWS = [
     Fault("a disk that is full", "--store sqlite:///{own}/tasks.db", disk_full, (503, "UNAVAILABLE"), ("the store cannot be written", "the store works again"), "a2a-bridge db check", metric=("a2a_bridge_store_available", {}), value=1.0, traceback=True),
     Fault("a store of a newer version", "", newer_store, (0, ""), ("newer",), "a newer a2a-bridge"),
     # ---------------------------------------------------------------- processes
-    Fault("a worker that is killed", "--workers 2 --store memory://", worker_killed, (200, "OK"), ("ended with exit code -9; another one is started",), "--max-memory", metric=("a2a_bridge_ready", {"worker": "1"}), value=1.0),
+    Fault("a worker that is killed", "--workers 2 --store memory://", worker_killed, (200, "OK"), ("ended with exit code -9, SIGKILL; another one is started",), "--max-memory", metric=("a2a_bridge_ready", {"worker": "1"}), value=1.0),
     Fault("a port of Envoy that is taken", "", envoy_taken, (0, ""), ("cannot listen",), "--listen"),
     # ---------------------------------------------------------------- notifications
     Fault("a receiver that is not there", "--push-allow 127.0.0.1", pushed, (200, ""), ("a push notification of task", "failed"), "a2a-bridge push list", metric=("a2a_bridge_outbox_notifications", {}), prepare=no_receiver, command="serve {folder}/agents.py:pushing"),
