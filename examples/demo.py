@@ -17,7 +17,7 @@ started again.
 Then it prints whether all results are equal. Ids and times differ from run to run by nature and are not
 compared.
 
-Ends with 0 if everything is equal, with 1 if not, with 2 if something could not be started.
+Ends with 0 if everything is equal, with 1 if not, with 2 if something could not be started or is too slow.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ from demo_clients import Rejected, official, ours
 from demo_oddities import ODDITIES, at, there_and_back, written
 from demo_steps import all_steps, in_words, unlike
 from demo_survival import Story, kill_in_mid_stream
+from demo_waits import TooSlow, together, within
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 VERSIONS = ("1.0", "0.3", "0.2.5")
 CLIENTS = {"official": official, "our": ours}
 #: clients that talk to an agent at the same time
 AT_ONCE = 6
-SECONDS = 90.0
+#: seconds for the start of a program, and for all calls of one client. There is no limit of the whole: a
+#: machine with other work needs many times as long
+START, CALLS = 180.0, 300.0
 HERE = Path(__file__).parent
 AGENT = (sys.executable, str(HERE / "sdk_agent.py"), "0")
 GATEWAY = (sys.executable, "-m", "a2a_bridge", "gateway", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
@@ -91,10 +94,8 @@ async def program(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
 async def addresses(title: str, process: asyncio.subprocess.Process) -> dict[str, str]:
     """The addresses in the `ready` line of a program. Raises NotStarted."""
     assert process.stdout is not None  # noqa: S101  a pipe, as requested
-    try:
-        line = (await asyncio.wait_for(process.stdout.readline(), 40)).decode()
-    except TimeoutError:
-        line = ""
+    async with within(START, f"the start of the {title}"):
+        line = (await process.stdout.readline()).decode()
     if not line.startswith("ready "):
         raise NotStarted(f"the {title} did not start")
     return dict(item.split("=", 1) for item in line.split()[1:])
@@ -102,7 +103,7 @@ async def addresses(title: str, process: asyncio.subprocess.Process) -> dict[str
 
 async def directly(agent: str, version: str) -> Results:
     """The responses of the agent without a gateway."""
-    async with official(agent, "JSONRPC") as client:
+    async with within(CALLS, "the calls of the agent itself"), official(agent, "JSONRPC") as client:
         return await all_steps(client, version)
 
 
@@ -111,11 +112,16 @@ async def through(gateway: str, version: str) -> dict[Front, Results]:
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(front: Front) -> Results:
-        async with slots, CLIENTS[front.client](gateway, front.binding, front.version) as client:
+        step = f"the calls of {front.client} client over {front.binding} in {front.version}"
+        async with (
+            slots,
+            within(CALLS, step),
+            CLIENTS[front.client](gateway, front.binding, front.version) as client,
+        ):
             # They sort in the same order as texts.
             return await all_steps(client, min(version, front.version))
 
-    return dict(zip(FRONTS, await asyncio.gather(*map(one, FRONTS)), strict=True))
+    return dict(zip(FRONTS, await together(map(one, FRONTS)), strict=True))
 
 
 async def demo() -> bool:
@@ -137,7 +143,8 @@ async def demo() -> bool:
                 report.operations(direct, bridged)
             report.versions(direct, bridged, version)
         report.begins(2, *cells[2], agents[2], gateways[2])
-        report.oddities(*await there_and_back(gateways[2]["http"]))
+        async with within(CALLS, "the message that comes back"):
+            report.oddities(*await there_and_back(gateways[2]["http"]))
     with tempfile.TemporaryDirectory() as folder:
         report.survival(await kill_in_mid_stream(program, addresses, folder, BINDINGS))
     return report.ends(time.monotonic() - started)
@@ -242,23 +249,19 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: int) -
         print("  ".join(texts + marks).rstrip())
 
 
-async def in_time() -> bool:
-    async with asyncio.timeout(SECONDS):
-        return await demo()
-
-
 def main() -> int:
     # In the last part an agent is unreachable for a while; nine warnings about it are not useful.
     logging.getLogger("a2a_bridge").setLevel(logging.ERROR)
     try:
-        return 0 if asyncio.run(in_time()) else 1
+        return 0 if asyncio.run(demo()) else 1
     except Rejected as error:
         print(f"✗ {error}")
         return 1
     except NotStarted as error:
         print(f"demo: {error}", file=sys.stderr)
-    except TimeoutError:
-        print(f"demo: not done after {SECONDS:.0f} s", file=sys.stderr)
+    except TooSlow as error:
+        print(f"demo: {error.step} took longer than {error.seconds:g} s.", file=sys.stderr)
+        print("demo: a machine with other work may need longer: START and CALLS in demo.py.", file=sys.stderr)
     return 2
 
 

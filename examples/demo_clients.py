@@ -92,7 +92,7 @@ def _theirs(message: Any) -> Any:
 
 @asynccontextmanager
 async def official(url: str, binding: str, _version: str = "1.0") -> AsyncIterator[Caller]:
-    async with httpx.AsyncClient(timeout=20) as http:
+    async with httpx.AsyncClient(timeout=300) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         unary, streaming = (
             ClientFactory(

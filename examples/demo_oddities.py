@@ -40,7 +40,7 @@ _NUMBER = "number "
 
 async def there_and_back(gateway: str) -> tuple[Any, Any]:
     """The message as it was sent and as it came back; see `read`."""
-    async with httpx.AsyncClient(timeout=20) as http:
+    async with httpx.AsyncClient(timeout=300) as http:
 
         async def ask(method: str, params: str) -> Any:
             body = f'{{"jsonrpc": "2.0", "id": 1, "method": "{method}", "params": {params}}}'

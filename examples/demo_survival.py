@@ -15,10 +15,14 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from demo_waits import ended, together, within
+
 from a2a_bridge import connect
 from a2a_bridge.ext import request_of
 
 COUNT = 30
+#: seconds for the streams of all callers
+SECONDS = 180.0
 #: the number of events that a caller has seen when the agent is killed
 ENOUGH = 12
 AGENT = str(Path(__file__).parent / "counting_agent.py")
@@ -56,7 +60,7 @@ class Callers:
         self.at_the_kill: dict[str, int] = {}
 
     async def read(self) -> list[Story]:
-        return list(await asyncio.gather(*map(self._one, self._bindings)))
+        return await together(map(self._one, self._bindings))
 
     def killed(self) -> None:
         self.at_the_kill = dict(self._seen)
@@ -93,15 +97,17 @@ async def kill_in_mid_stream(
         callers = Callers(f"http://127.0.0.1:{http}", bindings)
         reading = asyncio.create_task(callers.read())
         try:
-            await asyncio.wait_for(callers.deep_enough.wait(), 20)
+            async with within(SECONDS, "the reading before the kill"):
+                await callers.deep_enough.wait()
             callers.killed()
             first.send_signal(signal.SIGKILL)
             await first.wait()
             async with start(*command) as second:
                 await ready("agent, started again,", second)
-                return await asyncio.wait_for(reading, 20)
+                async with within(SECONDS, "the reading after the kill"):
+                    return await reading
         finally:
-            reading.cancel()
+            await ended(reading)
 
 
 def free_port() -> int:

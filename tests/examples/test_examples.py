@@ -178,6 +178,23 @@ async def test_the_demo_finds_everything_equal() -> None:
     assert text.count("a stream over ") == 3
 
 
+async def test_a_slow_demo_names_the_step_that_waited() -> None:
+    """And nothing else: what was open is closed without a trace."""
+    code = "import sys, demo; demo.CALLS = 1.0; sys.exit(demo.main())"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-c", code),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(EXAMPLES)},
+    )
+    _, err = await asyncio.wait_for(process.communicate(), 2 * PATIENCE)
+    assert process.returncode == 2
+    lines = [one for one in err.decode().splitlines() if not one.startswith(("note: ", "upstream: "))]
+    assert len(lines) == 2, err.decode()
+    assert lines[0].startswith("demo: the calls of ")
+    assert lines[0].endswith(" took longer than 1 s.")
+
+
 def test_the_demo_sees_a_difference(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
