@@ -19,6 +19,7 @@ from typing import Protocol, cast
 from a2a_bridge.admin import Admin, announce
 from a2a_bridge.auth import authorise, describe_extended_card
 from a2a_bridge.auth.identified import reject_unidentified
+from a2a_bridge.auth.lasting import end_lapsed_streams
 from a2a_bridge.bindings import (
     ApplicationHost,
     Document,
@@ -194,6 +195,8 @@ def guard(
     rounded.on_first = log_rounding
     bounds = options.limits
     counted = () if options.usage is None else (usage(options.usage),)
+    identified = options.authentication
+    lasting = () if identified is None else (end_lapsed_streams(identified),)
     watched = server_middleware(options, options.name or card.name)
     older: tuple[Middleware, ...] = ()
     if older_versions(dialects):
@@ -208,6 +211,7 @@ def guard(
         access_log(agent=options.name or card.name),
         # Outside of the middleware that looks tasks up: a caller without access learns nothing of them.
         authorise(options.access_rules, options.name),
+        *lasting,
         deadline(),
         *older,
         validate(elsewhere=elsewhere),

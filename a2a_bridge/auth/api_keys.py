@@ -220,7 +220,13 @@ class ApiKeys:
         matches = hmac.compare_digest(_hash(salt, secret), expected)
         if record is None or not matches or not record.is_valid(self._now()):
             raise UnauthenticatedError("The API key is not valid", (self.challenge,))
-        return Principal(record.principal, {"key_id": record.id, "scope": " ".join(record.scopes)})
+        claims = {"key_id": record.id, "scope": " ".join(record.scopes)}
+        return Principal(record.principal, claims, self.scheme_name)
+
+    def counts(self, principal: Principal) -> bool:
+        """Whether the key of a caller is still valid."""
+        record = self._records().get(principal.claims["key_id"])
+        return record is not None and record.is_valid(self._now())
 
     def _records(self) -> dict[str, KeyRecord]:
         known = self._known

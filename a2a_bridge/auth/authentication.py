@@ -57,6 +57,15 @@ class Opens(Protocol):
         ...
 
 
+@runtime_checkable
+class Lapses(Protocol):
+    """A method whose callers may stop to count while a stream of theirs is open."""
+
+    def counts(self, principal: Principal) -> bool:
+        """Whether a caller whom this method has identified would be identified again."""
+        ...
+
+
 class UncheckedCredentialsError(ValueError):
     """A card demands credentials, and nothing of the server checks them: everybody would be let in.
 
@@ -84,6 +93,10 @@ class Authentication:
         self.parameters = frozenset(name for method in self._methods for name in method.parameters)
         challenges = tuple(dict.fromkeys(method.challenge for method in self._methods if method.challenge))
         self._challenges = challenges
+        self._lapsing: dict[str, list[Lapses]] = {}
+        for method in self._methods:
+            if isinstance(method, Lapses):
+                self._lapsing.setdefault(method.scheme_name, []).append(method)
 
     async def __call__(self, presented: Presented) -> Principal:
         """The caller of a request. Raises UNAUTHENTICATED, and UNAVAILABLE while it cannot be decided."""
@@ -92,6 +105,17 @@ class Authentication:
             if principal is not None:
                 return principal
         raise UnauthenticatedError("", self._challenges)
+
+    def can_lapse(self, principal: Principal) -> bool:
+        """Whether a caller may stop to count."""
+        return principal.method in self._lapsing
+
+    def lapsed(self, principal: Principal) -> UnauthenticatedError | None:
+        """The error of a caller who no longer counts; None for any other."""
+        methods = self._lapsing.get(principal.method, ())
+        if not methods or any(one.counts(principal) for one in methods):
+            return None
+        return UnauthenticatedError("The credentials of this stream are no longer valid", self._challenges)
 
     async def open(self) -> None:
         """Reads what methods need, such as the keys of an identity provider, before the first call."""

@@ -61,7 +61,8 @@ class BearerTokens:
 
     issuer: the exact `iss`. audience: one of the token's `aud` has to be one of these. algorithms: of
     `ALGORITHMS`. claim: the claim that names the principal. discovery: whether `issuer` has a discovery
-    document, for the card. now: seconds since the epoch. Raises ValueError for missing or unknown values,
+    document, for the card. streams_outlive: whether open streams go on after their token has expired. now:
+    seconds since the epoch. Raises ValueError for missing or unknown values,
     MissingExtraError without joserfc.
     """
 
@@ -79,6 +80,7 @@ class BearerTokens:
         algorithms: Collection[str] = ALGORITHMS,
         claim: str = "sub",
         discovery: bool = True,
+        streams_outlive: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         if not issuer or not audience or not all(audience):
@@ -94,6 +96,7 @@ class BearerTokens:
         self._algorithms = frozenset(algorithms)
         self._claim = claim
         self._discovery = discovery
+        self._streams_outlive = streams_outlive
         self._now = now
         self._claims = jwt.JWTClaimsRegistry(
             now=lambda: int(now()),
@@ -141,6 +144,10 @@ class BearerTokens:
             raise self._rejection("it is bound to a client certificate that this connection has not")
         return known.principal
 
+    def counts(self, principal: Principal) -> bool:
+        """Whether the token of a caller has not expired, or streams outlive it."""
+        return self._streams_outlive or self._now() < float(principal.claims["exp"]) + LEEWAY
+
     async def _verify(self, token: str) -> _Verified:
         """A token that is valid on a connection with its certificate. Raises UNAUTHENTICATED, UNAVAILABLE."""
         try:
@@ -164,7 +171,7 @@ class BearerTokens:
         subject = claims.get(self._claim)
         if not isinstance(subject, str) or not subject:
             raise self._rejection(f"it has no {self._claim}")
-        principal = Principal(f"{self._issuer}#{subject}", claims)
+        principal = Principal(f"{self._issuer}#{subject}", claims, self.scheme_name)
         return _Verified(principal, expires, self._bound_to(claims), self._keys.generation)
 
     def _bound_to(self, claims: Mapping[str, Any]) -> str:

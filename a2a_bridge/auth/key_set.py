@@ -32,8 +32,8 @@ REFRESH = 300.0
 UNKNOWN_INTERVAL = 60.0
 #: seconds between two attempts while the keys cannot be read
 _RETRY = 2.0
-#: keys of one set
-_MOST_KEYS = 100
+#: usable keys of one set
+_MOST_KEYS = 1000
 
 
 class KeySetSource:
@@ -161,7 +161,15 @@ class KeySetSource:
         rows = json_object(raw).get("keys")
         if not isinstance(rows, list):
             raise ValueError("it is no JWKS: it has no array `keys`")  # noqa: TRY004  a document is at fault
-        keys = [key for row in rows[:_MOST_KEYS] if (key := self._key(row)) is not None]
+        keys: list[Any] = []
+        for number, row in enumerate(rows):
+            if len(keys) == _MOST_KEYS:
+                text = "%d of %d keys of %s are not used: at most %d count; clients with these are rejected"
+                _log.warning(text, len(rows) - number, len(rows), self._issuer, _MOST_KEYS)
+                break
+            key = self._key(row)
+            if key is not None:
+                keys.append(key)
         if not keys:
             raise ValueError("it has no key that verifies signatures")
         return tuple(keys)

@@ -155,6 +155,7 @@ def _tokens(flags: ServerFlags) -> list[Method]:
             "--jwt-jwks": flags.jwt_jwks,
             "--jwt-algorithms": flags.jwt_algorithms,
             "--jwt-cacert": flags.jwt_cacert,
+            "--streams-outlive-tokens": flags.streams_outlive_tokens,
         }
         for flag, value in needs.items():
             if value:
@@ -179,6 +180,7 @@ def _tokens(flags: ServerFlags) -> list[Method]:
                 algorithms=names or ALGORITHMS,
                 claim=flags.jwt_claim,
                 discovery=not flags.jwt_jwks,
+                streams_outlive=flags.streams_outlive_tokens,
             )
         ]
     except ValueError as error:

@@ -258,6 +258,9 @@ class EdgeFlags:
         "FILE",
         group="Security",
     )
+    streams_outlive_tokens: bool = flag(
+        False, "Open streams go on after the JWT of their caller has expired.", group="Security"
+    )
     proxy_user_header: str = flag(
         "",
         "Identify callers by this header of the proxies in --forwarded-allow-ips.",

@@ -103,6 +103,8 @@ class Principal:
     name: str
     #: further data of the authenticator, such as the claims of a token
     claims: Mapping[str, Any] = field(default_factory=_no_parameters)
+    #: the scheme name of the method that has identified it; empty if unknown
+    method: str = field(default="", compare=False)
 
     @property
     def scopes(self) -> frozenset[str]:

@@ -86,6 +86,8 @@ class Connections:
             self._retries = Retries(upstream.retries, budget)
         self._affinity = Affinity() if upstream.is_apart else None
         self._circuits = circuits(upstream.trip, upstream.pause, upstream.longest_pause)
+        #: why interfaces of the card are not used, as it was logged last
+        self._unusable: list[str] = []
         self._closing: dict[asyncio.Task[None], Callable[[], Coroutine[Any, Any, None]]] = {}
         #: called when the agent may have another card by now
         self.on_doubt: Callable[[], None] = _nothing
@@ -166,7 +168,7 @@ class Connections:
             on_doubt=self._doubt,
         )
         try:
-            await failover.open()
+            self._unusable = await failover.open(self._unusable)
         except BaseException:
             await failover.aclose()
             raise

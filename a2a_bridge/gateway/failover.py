@@ -145,12 +145,17 @@ class Failover:
             return await self._repeat(call, _open, self._count_failure(upstream, failure), failure)
         return await self._repeat(call, _open, {})
 
-    async def open(self) -> None:
-        """Removes the interfaces that cannot be dialled at all, and logs why.
+    async def open(self, told: Collection[str] = ()) -> list[str]:
+        """Removes the interfaces that cannot be dialled at all. Returns the reasons, and logs those that are
+        not in `told`.
 
         Raises UNSUPPORTED_OPERATION if none is left.
         """
-        self.upstreams = await _dialable(self.upstreams)
+        self.upstreams, reasons = await _dialable(self.upstreams)
+        for text in reasons:
+            if text not in told:
+                logger.warning("%s", text)
+        return reasons
 
     async def replace(self, upstreams: Sequence[Upstream]) -> list[Upstream]:
         """Uses other interfaces from now on; the same ones stay connected. Returns those that are no longer
@@ -164,7 +169,7 @@ class Failover:
             kept = known.get(one.candidate.identity, one)
             kept.rank = one.rank
             wanted.append(kept)
-        before, self.upstreams = self.upstreams, await _dialable(wanted)
+        before, (self.upstreams, _) = self.upstreams, await _dialable(wanted)
         gone = [one for one in before if one not in self.upstreams]
         self._lost.difference_update(gone)
         return gone
@@ -353,21 +358,21 @@ def _is_down(health: Health, now: float) -> bool:
     return health.reachable is False and now - health.since < COOL_DOWN
 
 
-async def _dialable(upstreams: Sequence[Upstream]) -> tuple[Upstream, ...]:
-    """Those that can be dialled; logs why others cannot. Raises UNSUPPORTED_OPERATION if none can be."""
-    usable, failures = [], []
+async def _dialable(upstreams: Sequence[Upstream]) -> tuple[tuple[Upstream, ...], list[str]]:
+    """Those that can be dialled, and why others cannot. Raises UNSUPPORTED_OPERATION if none can be."""
+    usable, failures, reasons = [], [], []
     for upstream in upstreams:
         try:
             await upstream.open()
         except A2AError as error:
             failures.append(f"{upstream!r}: {error.message}")
-            logger.warning("%r is not used: %s", upstream, error.message)
+            reasons.append(f"{upstream!r} is not used: {error.message}")
         else:
             usable.append(upstream)
     if not usable:
         text = f"no interface of the agent can be used: {'; '.join(failures)}"
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
-    return tuple(usable)
+    return tuple(usable), reasons
 
 
 @asynccontextmanager

@@ -232,6 +232,25 @@ async def test_rotation(provider: Provider) -> None:
     assert await is_rejected(tokens, before)
 
 
+@pytest.mark.parametrize("count", [150, 1100])
+async def test_every_key_of_a_large_set_counts(
+    provider: Provider, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Up to a limit, which the log tells. Keys for other uses take no room."""
+    good = provider.keys[0]
+    row = good.as_dict(private=False)
+    others = [{"kty": "oct", "k": "AAAA"}] * 10 + [
+        {**row, "kid": f"k{number}"} for number in range(count - 11)
+    ]
+    for place, is_used in ((0, True), (len(others), count < 1000)):
+        rows = [*others[:place], row, *others[place:]]
+        provider.answers["/keys"] = 200, json.dumps({"keys": rows}).encode()
+        assert await is_rejected(tokens_of(provider), provider.token()) is not is_used
+    texts = [one.getMessage() for one in caplog.records if "are not used" in one.getMessage()]
+    told = f"90 of {count} keys of {provider.issuer} are not used: at most 1000 count"
+    assert [told in text for text in texts] == ([] if count < 1000 else [True, True])
+
+
 async def test_a_remembered_token_ends_with_its_key_without_other_callers(provider: Provider) -> None:
     clock = Clock()
     tokens = tokens_of(provider, clock)

@@ -16,7 +16,7 @@ import pytest
 
 from a2a_bridge import connect, interface
 from a2a_bridge.bindings import DialOptions
-from a2a_bridge.cards.select import select
+from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -379,3 +379,30 @@ async def test_a_call_that_finds_nobody_has_the_card_read_again(monkeypatch: pyt
                 await peer.send("hi")
             await shows(server, "new")
             assert (await peer.send("hi")).text == "new"
+
+
+async def test_an_interface_that_cannot_be_used_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Not one at each change of the card; but again once it could be used meanwhile."""
+
+    @asynccontextmanager
+    async def dial(candidate: Candidate, options: DialOptions) -> AsyncIterator[Any]:
+        if candidate.interface.url == "http://bad":
+            raise ValueError("nonsense")
+        yield Probe()
+
+    connections = Connections(
+        DialOptions(), UpstreamOptions(), ReplayOptions(), dial=dial, memory=MemoryAccount()
+    )
+    good, bad = ([interface("JSONRPC", f"http://{host}")] for host in ("good", "bad"))
+    both = select(card(supported_interfaces=[*good, *bad]), known=BINDINGS)
+    await connections.open(both, resumes=False)
+    for version in range(3):
+        other = [interface("HTTP+JSON", f"http://other{version}")]
+        offered = card(supported_interfaces=[*good, *bad, *other])
+        await connections.replace(select(offered, known=BINDINGS), resumes=False)
+    text = "is not used: this interface cannot be used: nonsense"
+    assert [line.endswith(text) for line in lines(caplog)] == [True]
+    await connections.replace(select(card(supported_interfaces=good), known=BINDINGS), resumes=False)
+    await connections.replace(both, resumes=False)
+    assert [line.endswith(text) for line in lines(caplog)] == [True, True]
+    await connections.aclose()
