@@ -3,7 +3,8 @@
 Rules:
 1. It shows what the public card says, and nothing else. Everything of the card is escaped, and shell words in
    the examples are quoted.
-2. It has no script and loads nothing: `CSP` allows its own style only.
+2. It loads nothing: `CSP` allows its own style and its own script only. The script adds buttons that copy the
+   examples; without it, they are text.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.operations import SEND_MESSAGE
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, BindingKind, Dialect, by_version
+from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.dialects.v1_0.card import WELL_KNOWN_PATH
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -26,28 +28,45 @@ _STYLE = (
     "background:#fff}code,pre{font:14px/1.4 ui-monospace,monospace}pre{background:#f3f3f3;padding:.7rem;"
     "white-space:pre-wrap;overflow-wrap:anywhere}th,td{text-align:left;padding:.2rem 1rem .2rem 0;"
     "overflow-wrap:anywhere}a{color:#0550ae}@media(prefers-color-scheme:dark){body{color:#ddd;"
-    "background:#181818}pre{background:#262626}a{color:#7ab7ff}}"
+    "background:#181818}pre{background:#262626}a{color:#7ab7ff}}summary{cursor:pointer;font-weight:600}"
+    "button{font:inherit;margin:.3rem 0 1rem}pre{margin-bottom:0}code{overflow-wrap:anywhere}"
+    "@media(max-width:40rem){body{margin:1rem auto}tr{display:block;padding:.3rem 0}th{display:none}"
+    "td{display:inline-block;padding:0 .6rem 0 0}td:last-child{display:block}}"
 )
-_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+# The clipboard is closed to pages without TLS, but for this machine; there the text is selected.
+_SCRIPT = (
+    "for(const pre of document.querySelectorAll('pre')){const b=document.createElement('button');"
+    "b.type='button';b.textContent='Copy';b.onclick=async()=>{try{await navigator.clipboard.writeText("
+    "pre.textContent);b.textContent='Copied'}catch{getSelection().selectAllChildren(pre);"
+    "b.textContent='Selected'}setTimeout(()=>b.textContent='Copy',1500)};pre.after(b)}"
+)
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
 #: the header Content-Security-Policy for the page
 CSP = (
-    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'"
+    f"default-src 'none'; style-src 'sha256-{_hash(_STYLE)}'; script-src 'sha256-{_hash(_SCRIPT)}';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _TEXT = "hello"
 
 
 def agent_page(card: hub.AgentCard, base_url: str) -> bytes:
     """The page of an agent, as HTML in UTF-8."""
-    parts = [f"<p>{escape(card.description)}</p>", _skills(card.skills), _addresses(card)]
-    calls = [_call(one) for one in card.supported_interfaces]
-    shown = [f"<h3>{escape(title)}</h3><pre>{escape(command)}</pre>" for title, command in calls if command]
+    newest = [one for one in card.supported_interfaces if not is_old(one)]
+    older = [one for one in card.supported_interfaces if is_old(one)]
+    first, folded = (newest, older) if newest else (older, [])
+    parts = [f"<p>{escape(card.description)}</p>", _skills(card.skills), "<h2>Addresses</h2>"]
+    parts += [_addresses(first), _folded(folded, _addresses(folded))]
     asked = ", ".join(sorted(card.security_schemes))
     if asked:
         parts.append(
             f"<p>It asks for credentials ({escape(asked)}), which the examples below do not have.</p>"
         )
-    parts += ["<h2>How to call it</h2>", *dict.fromkeys(shown)]
+    parts += ["<h2>How to call it</h2>", _examples(first), _folded(folded, _examples(folded))]
     card_url = f"{base_url}{WELL_KNOWN_PATH}"
     parts.append(
         f'<p>Its card: <a href="{escape(card_url)}">{escape(card_url)}</a>. What is wrong, if anything:'
@@ -70,7 +89,8 @@ def _document(title: str, heading: str, about: str, parts: Iterable[str]) -> byt
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
-        f"<body><main><h1>{escape(heading)}</h1><p>{about}</p>{''.join(parts)}</main></body></html>\n"
+        f"<body><main><h1>{escape(heading)}</h1><p>{about}</p>{''.join(parts)}</main>"
+        f"<script>{_SCRIPT}</script></body></html>\n"
     )
     return text.encode("utf-8", "replace")
 
@@ -87,14 +107,28 @@ def _skills(skills: Iterable[hub.AgentSkill]) -> str:
     return f"<h2>Skills</h2><ul>{''.join(rows)}</ul>" if rows else ""
 
 
-def _addresses(card: hub.AgentCard) -> str:
+def _addresses(interfaces: Iterable[hub.AgentInterface]) -> str:
     rows = [
         f"<tr><td>{escape(one.protocol_binding)}</td><td>{escape(one.protocol_version)}</td>"
         f"<td><code>{escape(one.url)}</code></td></tr>"
-        for one in card.supported_interfaces
+        for one in interfaces
     ]
     head = "<tr><th>binding</th><th>version</th><th>address</th></tr>"
-    return f"<h2>Addresses</h2><table>{head}{''.join(rows)}</table>" if rows else ""
+    return f"<table>{head}{''.join(rows)}</table>" if rows else ""
+
+
+def _folded(interfaces: Sequence[hub.AgentInterface], content: str) -> str:
+    """Content about older versions, which opens at a click."""
+    versions = ", ".join(dict.fromkeys(one.protocol_version for one in interfaces))
+    summary = f"<summary>Older versions: {escape(versions)}</summary>"
+    return f"<details>{summary}{content}</details>" if content else ""
+
+
+def _examples(interfaces: Iterable[hub.AgentInterface]) -> str:
+    """A command for each interface; equal ones once."""
+    calls = [_call(one) for one in interfaces]
+    shown = [f"<h3>{escape(title)}</h3><pre>{escape(command)}</pre>" for title, command in calls if command]
+    return "".join(dict.fromkeys(shown))
 
 
 def _call(one: hub.AgentInterface) -> tuple[str, str]:

@@ -57,7 +57,21 @@ async def test_a_browser_sees_the_agent() -> None:
     policy = headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'")
     assert f"style-src 'sha256-{known}'" in policy
-    assert "<script" not in page
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{known}'" in policy
+    # The newest version is open, the older ones are folded.
+    folded = "".join(re.findall(r"<details>(.*?)</details>", page, re.DOTALL))
+    assert "<h3>JSONRPC 1.0</h3>" not in folded
+    assert "<h3>JSONRPC 0.3</h3>" in folded
+    assert folded.count("<summary>Older versions: 0.3, 0.2.5</summary>") == 2
+
+
+async def test_without_a_newer_version_nothing_is_folded() -> None:
+    async with serve(echo, [interface("JSONRPC", version="0.3")]) as server:
+        _, _, page = await got(f"http://{server.http}", **BROWSER)
+    assert "<h3>JSONRPC 0.3</h3>" in page
+    assert "<details>" not in page
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "text/event-stream", ""])
@@ -170,7 +184,8 @@ def test_everything_of_a_card_is_escaped() -> None:
     card.supported_interfaces.add(url=evil, protocol_binding=evil, protocol_version=evil)
     card.supported_interfaces.add(url=f"$(reboot) {evil}", protocol_binding="GRPC", protocol_version="1.0")
     page = agent_page(card, f"http://{evil}").decode()
-    assert "<script" not in page
+    assert page.count("<script") == 1  # the one of the page itself
+    assert "<script>alert" not in page
     assert "alert(1)" in page
     (command,) = (one for one in commands(page) if one.startswith("grpcurl"))
     assert "'$(reboot)" in command
