@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -17,6 +18,7 @@ from tests.playground.browser import TABS, View, browser, program, show
 __all__ = ["browser", "show"]
 
 AGENT = Path(__file__).with_name("talkative_agent.py")
+EXAMPLES = Path(__file__).parents[2] / "examples"
 CURRENT = ("JSONRPC 1.0", "HTTP+JSON 1.0", "GRPC 1.0")
 DELIVER_HERE = ("--push-allow", "127.0.0.0/8")
 
@@ -32,12 +34,58 @@ def ui(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 @pytest.fixture
 def view(show: Callable[..., View], ui: str) -> View:
-    return show(ui)
+    return show(ui, f"cells={quote(','.join(CURRENT))}")
+
+
+def test_the_first_view_says_what_will_be_shown(show: Callable[..., View], ui: str) -> None:
+    view = show(ui)
+    assert all(box.is_checked() for box in view.get("cell").all())
+    expect(view.get("intro")).to_contain_text("It makes 9 calls")
+    view.cells("GRPC 1.0")
+    expect(view.get("intro")).to_contain_text("It makes one call")
+    view.get("send-example").click()
+    expect(view.get("status")).to_have_text("SendMessage: 1 interface done")
+    expect(view.get("text")).to_have_value("count 3")
+    expect(view.get("intro")).to_have_count(0)
+
+
+def test_recent_tasks_are_in_the_tab_of_tasks(view: View) -> None:
+    view.tab("task")
+    expect(view.get("no-tasks")).to_be_visible()
+    view.send("hello")
+    view.tab("task")
+    expect(view.get("recent-task")).to_have_count(3)
+    expect(view.get("recent-task").first).to_contain_text("JSONRPC 1.0")
+    view.get("recent-open").nth(2).click()
+    expect(view.get("task-cell")).to_have_value("GRPC 1.0")
+    expect(view.get("task")).to_contain_text("completed")
+
+
+def test_an_agent_without_notifications_has_no_form_for_them(show: Callable[..., View]) -> None:
+    with program("serve", str(EXAMPLES / "weather.py"), *ANY_PORT, "--ui") as addresses:
+        view = show(addresses["ui"])
+        view.tab("webhooks")
+        expect(view.get("no-push")).to_contain_text("declares no push notifications")
+        expect(view.get("webhook-register")).to_have_count(0)
+
+
+def test_nothing_is_cut_on_a_phone(show: Callable[..., View], ui: str) -> None:
+    view = show(ui, viewport={"width": 390, "height": 800})
+    view.send("hello")
+    # All tabs stand in one row.
+    assert len({view.get(f"tab-{name}").bounding_box()["y"] for name in TABS}) == 1  # type: ignore[index]
+    # The bindings of a version stand in one row.
+    rows = {box.get_attribute("data-cell"): box.bounding_box() for box in view.get("cell").all()}
+    assert len({rows[cell]["y"] for cell in CURRENT}) == 1  # type: ignore[index]
+    view.tab("history")
+    region = view.page.get_by_role("region", name="Calls")
+    assert region.evaluate("one => one.scrollWidth <= one.clientWidth")
+    expect(view.get("history-open").first).to_be_in_viewport()
 
 
 def test_a_message_over_three_bindings(view: View) -> None:
     view.send("tck-stream-chunked", stream=True)
-    expect(view.get("status")).to_have_text("SendStreamingMessage: 3 cells done, all equal")
+    expect(view.get("status")).to_have_text("SendStreamingMessage: 3 interfaces done, all equal")
     expect(view.get("column")).to_have_count(3)
     assert [one.get_attribute("data-cell") for one in view.get("column").all()] == list(CURRENT)
     for cell in CURRENT:
@@ -50,7 +98,7 @@ def test_a_message_over_three_bindings(view: View) -> None:
         ], cell
         expect(column).to_contain_text(re.compile(r"first byte [\d.]+ ms.*end [\d.]+ ms"))
     marks = view.get("mark")
-    expect(marks).to_have_text(["reference", "= same", "= same"])
+    expect(marks).to_have_text(["first", "= same", "= same"])
     tracks = [one.get_attribute("aria-label") for one in view.get("track").all()]
     assert [one.split(":")[0] for one in tracks] == list(CURRENT)
     assert all("6 events" in one and one.endswith("completed") for one in tracks), tracks
@@ -131,7 +179,7 @@ def test_text_parts_and_json_are_one_request(view: View, tmp_path: Path) -> None
     written["message"]["parts"].reverse()
     view.get("json").fill(json.dumps(written))
     view.get("send").click()
-    expect(view.get("status")).to_have_text("SendMessage: 3 cells done, all equal")
+    expect(view.get("status")).to_have_text("SendMessage: 3 interfaces done, all equal")
     expect(view.column("GRPC 1.0").get_by_test_id("result")).to_contain_text("small.txt: 5 bytes")
 
 
@@ -196,7 +244,7 @@ def test_a_task_is_opened_followed_and_cancelled(view: View) -> None:
     expect(view.get("task-cell")).to_have_value("GRPC 1.0")
     view.get("task-after").fill("2")
     view.get("task-go-on").click()
-    expect(view.get("status")).to_have_text("SubscribeToTask: 1 cell done")
+    expect(view.get("status")).to_have_text("SubscribeToTask: 1 interface done")
     assert [one.get_attribute("data-id") for one in view.get("event").all()] == [*"3456"]
     expect(view.get("task-after")).to_have_value("6")
     view.get("task-list").click()
@@ -289,7 +337,7 @@ def test_history_is_exported_cleared_imported_and_sent_again(view: View, tmp_pat
     view.get("history-replay").click()
     expect(view.get("text")).to_have_value("remember me")
     view.get("send").click()
-    expect(view.get("status")).to_have_text("SendMessage: 3 cells done, all equal")
+    expect(view.get("status")).to_have_text("SendMessage: 3 interfaces done, all equal")
 
 
 def test_the_record_of_a_command_is_shown(view: View, tmp_path: Path) -> None:
@@ -406,7 +454,7 @@ def test_everything_without_a_mouse(view: View) -> None:
     press("ControlOrMeta+a")
     view.page.keyboard.type("by keyboard")
     press("Control+Enter")
-    expect(view.get("status")).to_have_text("SendMessage: 3 cells done, all equal")
+    expect(view.get("status")).to_have_text("SendMessage: 3 interfaces done, all equal")
     expect(view.column("GRPC 1.0").get_by_test_id("result")).to_contain_text("by keyboard")
     for _ in range(60):
         press("Tab")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -38,14 +39,14 @@ def gateway(
 
 @pytest.fixture
 def view(show: Callable[..., View], gateway: dict[str, str]) -> View:
-    view = show(gateway["ui"], "agent=old")
+    view = show(gateway["ui"], f"agent=old&cells={quote('JSONRPC 1.0,HTTP+JSON 1.0,GRPC 1.0')}")
     expect(view.get("agent")).to_have_value("old")
     return view
 
 
 def test_what_the_gateway_says_to_its_agent(view: View) -> None:
     view.send("script:work;chunk one;last two;done", stream=True)
-    expect(view.get("status")).to_have_text("SendStreamingMessage: 3 cells done, all equal")
+    expect(view.get("status")).to_have_text("SendStreamingMessage: 3 interfaces done, all equal")
     expect(view.get("column")).to_have_count(4)
     upstream = view.column("JSONRPC 1.0", "upstream")
     expect(upstream.get_by_test_id("state")).to_have_text("completed")
@@ -133,7 +134,7 @@ def test_an_agent_elsewhere_that_goes_away(show: Callable[..., View]) -> None:
         view = show(stack.enter_context(program("ui", weather["http"]))["ui"])
         expect(view.get("agent-name")).to_have_text("weather")
         view.send("Oslo", stream=True)
-        expect(view.get("status")).to_have_text("SendStreamingMessage: 3 cells done, all equal")
+        expect(view.get("status")).to_have_text("SendStreamingMessage: 9 interfaces done, all equal")
         expect(view.column("GRPC 1.0").get_by_test_id("result")).to_contain_text("Oslo: 21 °C")
         agent.close()
         view.get("send").click()

@@ -41,17 +41,13 @@ def tree(target: str, findings: Sequence[Finding]) -> dict[str, Any]:
         "ok": is_ok(findings),
         "warnings": count_warnings(findings),
         "target": target,
-        "steps": [
-            {
-                "name": one.name,
-                "ok": one.ok,
-                "warning": one.warns,
-                "detail": one.detail,
-                "fix": one.fix,
-            }
-            for one in findings
-        ],
+        "steps": [step(one) for one in findings],
     }
+
+
+def step(one: Finding) -> dict[str, Any]:
+    """A finding as JSON."""
+    return {"name": one.name, "ok": one.ok, "warning": one.warns, "detail": one.detail, "fix": one.fix}
 
 
 def is_ok(findings: Sequence[Finding]) -> bool:

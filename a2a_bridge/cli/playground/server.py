@@ -25,6 +25,7 @@ import typer
 from aiohttp import web
 
 from a2a_bridge.bindings import DialOptions, ListenAddress, http_fetch
+from a2a_bridge.cli.check import report
 from a2a_bridge.cli.check.inspection import Inspection
 from a2a_bridge.cli.check.table import inspect
 from a2a_bridge.cli.client.equivalents import format_request, request_of_call
@@ -336,22 +337,24 @@ async def _run(asked: Asked, exchange: Exchange) -> AsyncGenerator[bytes, None]:
 
 
 async def _findings(subject: Subject, text: str) -> AsyncGenerator[bytes, None]:
-    ok = True
+    findings = []
     inspection = Inspection(subject.target, subject.options, text, _CHECK)
     async with aclosing(inspect(inspection)) as found:
         async for one in found:
-            ok = ok and one.ok
-            yield dumps({"name": one.name, "ok": one.ok, "detail": one.detail, "fix": one.fix})
-    yield dumps({"ok": ok})
+            findings.append(one)
+            yield dumps(report.step(one))
+    yield dumps({"ok": report.is_ok(findings), "warnings": report.count_warnings(findings)})
 
 
 async def _stream(request: web.Request, lines: AsyncGenerator[bytes, None]) -> web.StreamResponse:
     response = web.StreamResponse(headers={**HEADERS, "Content-Type": "application/x-ndjson"})
     await response.prepare(request)
-    async with aclosing(lines):
-        async for line in lines:
-            await response.write(line + b"\n")
-    await response.write_eof()
+    # A page that is closed is no fault of this program.
+    with suppress(ConnectionResetError):
+        async with aclosing(lines):
+            async for line in lines:
+                await response.write(line + b"\n")
+        await response.write_eof()
     return response
 
 

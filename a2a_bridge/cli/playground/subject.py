@@ -43,7 +43,6 @@ class Cell:
             "binding": one.protocol_binding,
             "version": one.protocol_version,
             "url": one.url,
-            "current": one.protocol_version.partition(".")[0] != "0",
         }
 
 

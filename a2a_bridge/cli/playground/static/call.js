@@ -155,7 +155,7 @@ export class Call extends EventTarget {
 
 /** [word, sign, tone, text]: what a comparison means, without the need of colour */
 const VERDICTS = {
-  first: ["reference", "reference", "plain", "the others are compared with it"],
+  first: ["first", "first", "plain", "the others are compared with this"],
   identical: ["equal", "= same", "good", "equal to the first"],
   generated: ["equal", "= same", "good", "equal but for generated ids and times"],
   explained: ["explained", "≈ explained", "warn", "what differs cannot be expressed in this version"],

@@ -7,7 +7,9 @@ import "./results.js";
 import "./tabs.js";
 import "./timeline.js";
 import { verdict } from "./call.js";
+import { describe, outcome } from "./content.js";
 import { Component, counted, h, present, problem } from "./dom.js";
+import { session } from "./session.js";
 
 const DETAILS = [
   ["timeline", "Timeline", "pg-timeline"],
@@ -35,9 +37,10 @@ class CallView extends Component {
     this.tabs.hidden = false;
     this.results.show(call);
     const { call: operation, cells } = call.head;
-    this.status.textContent = operation && `${operation}: sent over ${counted(cells.length, "cell")} …`;
+    this.status.textContent = operation && `${operation}: sent over ${counted(cells.length, "interface")} …`;
     call.addEventListener("change", () => this.call === call && this.update());
     call.addEventListener("end", () => this.call === call && (this.status.textContent = summary(call)));
+    call.addEventListener("end", () => noteTasks(call));
     this.update();
   }
 
@@ -55,16 +58,24 @@ class CallView extends Component {
   }
 }
 
+function noteTasks(call) {
+  if (call.head.agent !== session.agentName) return;
+  for (const lane of call.ordered().filter((one) => !one.isUpstream).reverse()) {
+    const { task } = outcome(lane.events);
+    if (task) session.noteTask({ id: task.id, cell: lane.cell, state: describe({ task }).state });
+  }
+}
+
 function summary(call) {
   const lanes = call.ordered().filter((lane) => !lane.isUpstream);
   if (call.error) return `${call.head.call}: not done`;
   if (call.stopped) return `${call.head.call}: stopped`;
   const failed = lanes.filter((lane) => lane.end?.error).length;
   const words = lanes.filter((lane) => lane.comparison).map((lane) => verdict(lane).word);
-  const equal = words.length > 1 && words.every((word) => word === "equal" || word === "reference");
+  const equal = words.length > 1 && words.every((word) => word === "equal" || word === "first");
   const lost = words.filter((word) => word === "lost").length;
   return present([
-    `${call.head.call}: ${counted(lanes.length, "cell")} done`,
+    `${call.head.call}: ${counted(lanes.length, "interface")} done`,
     failed > 0 && `${failed} failed`,
     equal && "all equal",
     lost > 0 && `${lost} different`,

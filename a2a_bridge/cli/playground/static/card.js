@@ -1,7 +1,7 @@
 // The tab Card: the card as people read it and as JSON, beside that of the upstream, and findings of a check.
 
 import { askLines, withQuery } from "./api.js";
-import { Component, button, h, jsonText, pairs, present, problem, row, table } from "./dom.js";
+import { Component, button, counted, h, jsonText, pairs, present, problem, row, table } from "./dom.js";
 import { session } from "./session.js";
 
 class Card extends Component {
@@ -34,7 +34,7 @@ class Card extends Component {
     try {
       for await (const line of askLines(withQuery("/api/check", { agent: session.agentName, send }))) {
         if (line.name) this.findings.append(finding(line));
-        else this.outcome.textContent = line.ok ? "✓ All is well." : "✗ There is something to change.";
+        else this.outcome.textContent = line.ok ? allRight(line.warnings) : "✗ There is something to change.";
       }
     } catch (error) {
       this.outcome.replaceChildren(problem(error));
@@ -42,10 +42,14 @@ class Card extends Component {
   }
 }
 
-function finding({ name, ok, detail, fix }) {
+function finding({ name, ok, warning, detail, fix }) {
+  const [tone, mark] = warning ? ["warn", "!"] : ok ? ["good", "✓"] : ["bad", "✗"];
   return h("li", { testid: "finding", "data-ok": String(ok) },
-    h(`b.${ok ? "good" : "bad"}`, `${ok ? "✓" : "✗"} ${name}`), ` ${detail}`,
-    !ok && fix && h("p.fix", `Fix: ${fix}`));
+    h(`b.${tone}`, `${mark} ${name}`), ` ${detail}`, fix && h("p.fix", `Fix: ${fix}`));
+}
+
+function allRight(warnings) {
+  return warnings ? `✓ All is well, with ${counted(warnings, "warning")}.` : "✓ All is well.";
 }
 
 function readable({ card, description, url, skills, cells, upstream }) {

@@ -25,7 +25,8 @@ class Compose extends Component {
     this.send = button("Send", "send", () => this.start(), { kind: "primary", title: "Ctrl+Enter" });
     this.stop = button("Stop", "stop", () => this.call.stop());
     this.fault = h("div");
-    this.view = h("pg-call");
+    this.view = h("pg-call", { hidden: true });
+    this.intro = h("section.panel", { "aria-label": "What Send does", testid: "intro" });
     this.append(
       h("form.panel", { "aria-label": "Request", onsubmit: (event) => event.preventDefault() },
         field("Operation", this.operation, "operation"), this.streamLabel,
@@ -33,7 +34,7 @@ class Compose extends Component {
         h("details", h("summary", "Headers"), field("Headers", this.headers, "headers", HEADERS_HINT)),
         this.fault,
         h("div.row", this.send, this.stop, h("small", h("kbd", "Ctrl"), "+", h("kbd", "Enter")))),
-      this.view);
+      this.intro, this.view);
     this.onkeydown = (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.start();
     };
@@ -41,6 +42,7 @@ class Compose extends Component {
     if (text && this.editor.request.message) this.setText(text);
     session.watch(["agent"], () => this.showExamples());
     session.watch(["agent", "cells"], () => this.updateButtons());
+    session.watch(["agent", "cells"], () => this.introduce());
     session.addEventListener("compose", ({ detail }) => this.take(detail));
   }
 
@@ -66,6 +68,26 @@ class Compose extends Component {
     const texts = skills.flatMap((skill) => skill.examples).slice(0, 8);
     const chip = (text) => button(text, "example", () => this.setText(text), { kind: "chip" });
     this.examples.replaceChildren(...texts.map(chip));
+  }
+
+  /** What Send will show, until there is something. */
+  introduce() {
+    const count = session.chosenCells().length;
+    const example = session.agent?.skills.flatMap((skill) => skill.examples)[0] ?? "hello";
+    const start = () => {
+      this.setOperation(MESSAGES[Number(this.stream.checked)]);
+      this.setText(example);
+      this.start();
+    };
+    const calls = count === 1 ? "one call, over the chosen interface"
+      : `${count} calls, one over each chosen interface`;
+    this.intro.replaceChildren(
+      h("h2", "What Send does"),
+      h("p", `It makes ${calls}. Here you will see a column for each: the state, the times, the result, the events, and`
+        + " whether the result equals that of the first column."),
+      h("p", "Below the columns: when everything was sent and received, the frames as they were on the wire, the"
+        + " differences, and the call as a command."),
+      h("div.row", button(`Send “${example}”`, "send-example", start, { disabled: count === 0 })));
   }
 
   updateLink() {
@@ -97,6 +119,8 @@ class Compose extends Component {
       this.fault.replaceChildren(problem(error));
       return;
     }
+    this.intro.hidden = true;
+    this.view.hidden = false;
     this.view.show(this.call);
     this.updateButtons();
     await this.call.end();

@@ -3,9 +3,9 @@
 import { verdict } from "./call.js";
 import { Component, h, row, table } from "./dom.js";
 
-const LEGEND = "equal: nothing differs but generated ids and times · " +
+const LEGEND = "first: the others are compared with this · equal: nothing differs but generated ids and times · " +
   "explained: the version cannot hold it · lost: it differs, and should not";
-const COLUMNS = ["Lane", "Result", "Path", "First", "This lane", "Rule"];
+const COLUMNS = ["Interface", "Result", "Path", "First", "Here", "Rule"];
 
 class Diff extends Component {
   build() {

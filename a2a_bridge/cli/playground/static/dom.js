@@ -68,13 +68,15 @@ export function setOptions(element, options) {
   element.replaceChildren(...made);
 }
 
-/** A set of radio buttons that looks like one control; the first one is chosen. */
+/** A set of radio buttons that looks like one control, with one per string, or per [value, label]; the first
+ * one is chosen. */
 export function segments(name, options, onchange) {
   const group = `segments-${++ids}`;
-  const buttons = options.map((value, place) => {
+  const buttons = options.map((option, place) => {
+    const [value, label] = Array.isArray(option) ? option : [option, option];
     const testid = `${name}-${value}`.toLowerCase();
     const radio = { type: "radio", name: group, value, checked: place === 0, testid };
-    return h("label", h("input", { ...radio, onchange: () => onchange(value) }), h("span", value));
+    return h("label", h("input", { ...radio, onchange: () => onchange(value) }), h("span", label));
   });
   return h("fieldset.segments", h("legend.hidden", name), buttons);
 }
@@ -96,8 +98,12 @@ export function jsonText(value) {
   return longText(JSON.stringify(value, null, 2));
 }
 
-/** A table in a region that scrolls by itself, so that the page never does. */
+/** A table in a region that scrolls by itself, so that the page never does. On a narrow screen, each row is a
+ * block whose cells have the names of their columns. */
 export function table(name, columns, rows) {
+  for (const one of rows) {
+    [...one.children].forEach((cell, place) => cell.setAttribute("data-column", columns[place]));
+  }
   const heads = columns.map((column) => h("th", { scope: "col" }, column));
   return h("div.scroll", { role: "region", "aria-label": name, tabIndex: 0 },
     h("table", h("thead", h("tr", heads)), h("tbody", rows)));

@@ -9,7 +9,7 @@ class Equivalent extends Component {
     this.cell = select([], { onchange: () => this.update() });
     this.content = h("div");
     this.append(
-      h("div.row", field("As", this.kind, "copy-kind"), field("Cell", this.cell, "copy-cell")), this.content);
+      h("div.row", field("As", this.kind, "copy-kind"), field("Interface", this.cell, "copy-cell")), this.content);
   }
 
   show(call) {

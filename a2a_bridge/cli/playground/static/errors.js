@@ -4,7 +4,7 @@
 import "./cells.js";
 import { Call } from "./call.js";
 import { Component, button, field, h, problem, segments, select } from "./dom.js";
-import { laneFrames } from "./frames.js";
+import { VIEWS, aboutView, laneFrames } from "./frames.js";
 import { session } from "./session.js";
 
 const id = "no-such-task";
@@ -30,14 +30,18 @@ class Errors extends Component {
     this.input = select(INPUTS.map(([name], place) => [String(place), name]));
     this.meaning = h("p.status", { role: "status", testid: "meaning" });
     this.columns = h("div.columns");
-    const views = segments("Show", ["decoded", "wire", "core"], (view) => {
+    const [wire, decoded, core] = VIEWS;
+    this.about = h("p.legend", aboutView(this.view));
+    const views = segments("Show", [decoded, wire, core], (view) => {
       this.view = view;
+      this.about.textContent = aboutView(view);
       this.update();
     });
     this.append(
       h("form.panel", { "aria-label": "Bad input", onsubmit: (event) => event.preventDefault() },
         field("Input", this.input, "error-input"), h("pg-cells"),
-        h("div.row", button("Send", "error-send", () => this.run(), { kind: "primary" }), views)),
+        h("div.row", button("Send", "error-send", () => this.run(), { kind: "primary" }), views),
+        this.about),
       h("h2.hidden", "Results"), this.meaning, this.columns);
   }
 

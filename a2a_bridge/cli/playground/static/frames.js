@@ -4,17 +4,31 @@
 import { Component, duration, field, h, jsonText, longText, pairs, present, segments, select,
   setOptions } from "./dom.js";
 
+/** The views, and what each shows. */
+export const VIEWS = [
+  ["wire", "On the wire", "The bytes that were sent and received, as text."],
+  ["decoded", "As JSON", "The same as JSON, in the shapes of the version of this interface."],
+  ["core", "In A2A 1.0", "What the bridge made of it: the messages of A2A 1.0, into which every version is translated."],
+];
+
+/** What a view shows. */
+export function aboutView(view) {
+  return VIEWS.find(([value]) => value === view)[2];
+}
+
 /** The frames of a call; one lane at a time. */
 class Frames extends Component {
   build() {
     this.view = "wire";
     this.lane = select([], { onchange: () => this.update() });
-    const views = segments("View", ["wire", "decoded", "core"], (view) => {
+    this.about = h("p.legend", { testid: "about-view" }, aboutView(this.view));
+    const views = segments("View", VIEWS, (view) => {
       this.view = view;
+      this.about.textContent = aboutView(view);
       this.update();
     });
     this.list = h("div.frames");
-    this.append(h("div.row", field("Lane", this.lane, "frames-lane"), views), this.list);
+    this.append(h("div.row", field("Interface", this.lane, "frames-lane"), views), this.about, this.list);
   }
 
   show(call) {

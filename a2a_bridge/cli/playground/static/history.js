@@ -6,7 +6,7 @@ import { Call } from "./call.js";
 import { Component, button, download, field, h, problem, row, table } from "./dom.js";
 import { session } from "./session.js";
 
-const COLUMNS = ["No.", "Time", "Operation", "Summary", "Cells", "Outcome", "Bytes", "Actions"];
+const COLUMNS = ["No.", "Time", "Operation", "Summary", "Interfaces", "Outcome", "Bytes", "Actions"];
 
 class History extends Component {
   build() {

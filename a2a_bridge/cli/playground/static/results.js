@@ -9,7 +9,7 @@ class Results extends Component {
   build() {
     this.columns = new Map();
     this.every = h("input", { type: "checkbox", onchange: () => this.update(), testid: "every-upstream" });
-    this.everyLabel = h("label.check", { hidden: true }, this.every, "the upstream hop of every cell");
+    this.everyLabel = h("label.check", { hidden: true }, this.every, "the call to the agent behind the gateway, for every interface");
     this.grid = h("div.columns");
     this.append(this.everyLabel, this.grid);
   }

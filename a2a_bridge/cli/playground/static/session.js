@@ -2,12 +2,14 @@
 //
 // A cell is one version over one binding, such as "JSONRPC 1.0".
 // Events: "agent" (another one, or read anew), "cells" (another choice), "compose" and "task" (open that tab
-// with the detail of the event), "tab" (show the tab that `detail` names).
+// with the detail of the event), "tab" (show the tab that `detail` names), "tasks" (calls have shown a task).
 
 import { askJson, withQuery } from "./api.js";
 
 /** Characters of a text that a link can hold without trouble. */
 const LONGEST_TEXT = 2000;
+/** Tasks that are remembered. */
+const RECENT = 20;
 
 class Session extends EventTarget {
   /** `/api/state` */
@@ -15,6 +17,8 @@ class Session extends EventTarget {
   /** `/api/agent` of the chosen agent; null while it cannot be read */
   agent = null;
   agentName = "";
+  /** the tasks that calls of this page have shown, the newest first: {id, cell, state} */
+  tasks = [];
   /** ids of the chosen cells */
   cells = new Set();
   /** the members of the deep link */
@@ -30,11 +34,11 @@ class Session extends EventTarget {
     const known = this.program.agents.map((agent) => agent.name);
     this.agentName = known.includes(name) ? name : (known[0] ?? "");
     this.agent = null;
+    this.tasks = [];
     try {
       this.agent = await askJson(withQuery("/api/agent", { agent: this.agentName }));
       const linked = (this.link.get("cells") ?? "").split(",").filter((id) => this.allCells().includes(id));
-      const current = this.agent.cells.filter((cell) => cell.current).map((cell) => cell.id);
-      this.cells = new Set([linked, current, this.allCells()].find((ids) => ids.length));
+      this.cells = new Set(linked.length ? linked : this.allCells());
     } finally {
       this.setLink({ agent: this.agentName });
       this.announce("agent");
@@ -54,6 +58,12 @@ class Session extends EventTarget {
 
   allCells() {
     return (this.agent?.cells ?? []).map((cell) => cell.id);
+  }
+
+  /** Remembers a task that a call has shown. */
+  noteTask(task) {
+    this.tasks = [task, ...this.tasks.filter((one) => one.id !== task.id)].slice(0, RECENT);
+    this.announce("tasks");
   }
 
   operation(name) {

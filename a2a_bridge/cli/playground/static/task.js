@@ -1,4 +1,4 @@
-// The tab Task: one task over one cell, as it is and as it goes on; and the list of tasks.
+// The tab Task: one task over one interface, as it is and as it goes on; recent tasks, and the agent's list.
 
 import "./callview.js";
 import { Call } from "./call.js";
@@ -13,6 +13,7 @@ class Task extends Component {
     this.task.oninput = () => session.setLink({ task: this.taskId });
     this.cell = select([]);
     this.after = h("input", { size: 16, ...text });
+    this.recent = h("div");
     this.found = h("div");
     this.view = h("pg-call");
     const about = (operation) => () => this.run(operation, { id: this.taskId });
@@ -23,16 +24,17 @@ class Task extends Component {
     };
     this.append(
       h("form.panel", { "aria-label": "Task", onsubmit },
-        h("div.row", field("Task id", this.task, "task-id"), field("Cell", this.cell, "task-cell")),
+        h("div.row", field("Task id", this.task, "task-id"), field("Interface", this.cell, "task-cell")),
         h("div.row",
           h("button.primary", { type: "submit", testid: "task-get" }, "Get"),
           button("Subscribe", "task-subscribe", about("SubscribeToTask")),
           button("Cancel the task", "task-cancel", about("CancelTask")),
-          button("List tasks", "task-list", () => this.run("ListTasks", { pageSize: 50 })),
+          button("List the agent's tasks", "task-list", () => this.run("ListTasks", { pageSize: 50 })),
           button("Stop", "task-stop", () => this.call?.stop())),
-        h("div.row", field("After event", this.after, "task-after"),
-          button("Go on from there", "task-go-on", goOn))),
-      this.found, this.view);
+        h("div.row", field("Last event seen", this.after, "task-after"),
+          button("Resume the stream after it", "task-go-on", goOn))),
+      this.recent, this.found, this.view);
+    session.watch(["agent", "tasks"], () => this.showRecent());
     session.watch(["agent"], () => setOptions(this.cell, session.allCells()));
     session.addEventListener("task", ({ detail }) => this.open(detail));
   }
@@ -63,6 +65,18 @@ class Task extends Component {
     const { task } = outcome(events);
     this.after.value = events.findLast((event) => event.id)?.id ?? this.after.value;
     this.found.replaceChildren(...(tasks ? [this.listView(tasks)] : task ? [summaryOf(task)] : []));
+  }
+
+  /** The tasks that calls of this page have shown. */
+  showRecent() {
+    const rows = session.tasks.map(({ id, cell, state }) => {
+      const label = { kind: "quiet", "aria-label": `Open task ${id}` };
+      return row("recent-task", h("code", id),
+        [stateBadge(state), cell, button("Open", "recent-open", () => this.open({ id, cell }), label)]);
+    });
+    const none = h("p", { testid: "no-tasks" }, "The tasks that you start in Compose appear here.");
+    this.recent.replaceChildren(h("h2", "Recent tasks"),
+      rows.length ? table("Recent tasks", ["Task", "State", "Interface", "Action"], rows) : none);
   }
 
   listView(tasks) {

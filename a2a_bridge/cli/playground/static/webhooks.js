@@ -25,16 +25,25 @@ class Webhooks extends Component {
     const register = button("Register for this task", "webhook-register", () => this.register(url));
     const use = () => session.announce("compose", { webhook: url });
     const useHint = { title: "The message that is sent registers it for its own task" };
-    this.append(
+    const none = "The card of this agent declares no push notifications (capabilities.pushNotifications).";
+    this.without = h("p", { testid: "no-push" }, none);
+    this.form = h("div");
+    this.append(this.without, this.form);
+    this.form.append(
       h("section.panel", { "aria-label": "Receiver" },
         h("p", "Notifications that an agent sends to this URL appear below."),
         h("div.row", h("code", { testid: "webhook-url" }, url), copyButton(url, "webhook-copy"),
           button("Use it in Compose", "webhook-compose", use, useHint)),
         h("div.row",
-          field("Task id", this.task, "webhook-task"), field("Cell", this.cell, "webhook-cell"), register),
+          field("Task id", this.task, "webhook-task"), field("Interface", this.cell, "webhook-cell"), register),
         this.outcome),
       h("h2", "Deliveries"), this.count, this.list);
-    session.watch(["agent"], () => setOptions(this.cell, session.allCells()));
+    session.watch(["agent"], () => {
+      setOptions(this.cell, session.allCells());
+      const pushes = Boolean(session.agent?.card.capabilities?.pushNotifications);
+      this.form.hidden = !pushes;
+      this.without.hidden = pushes || !session.agent;
+    });
     this.follow();
   }
 
@@ -76,7 +85,7 @@ function deliveryView({ number, time, headers, body, event }) {
   const clock = new Date(time).toLocaleTimeString("en-GB");
   return h("li", { testid: "delivery", "data-number": number },
     h("details", eventSummary(event, h("span.time", clock)), pairs("headers", headers), longText(body),
-      event && h("details", h("summary", "As the core sees it"), jsonText(event))));
+      event && h("details", h("summary", "In A2A 1.0"), jsonText(event))));
 }
 
 customElements.define("pg-webhooks", Webhooks);
