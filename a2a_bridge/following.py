@@ -3,7 +3,8 @@
 Rules:
 1. A broken stream is resumed with SubscribeToTask and the id of the last seen event. Without ids the agent's
    snapshot comes first, and for a task that has ended meanwhile the task itself.
-2. A stream that ends although its task is not at rest counts as broken, unless resuming it brings no event.
+2. A stream that ends although its task is not at rest counts as broken, unless resuming it brings no event:
+   without an id its task is looked at then, and what broke the stream before is the error.
 3. Attempts without a new event are limited in number, with exponential backoff and jitter between them.
 4. Only errors of an outage lead to an attempt. A stream that fails before its task is known is not resumed.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -36,12 +38,14 @@ class Following:
 
     attempts: most attempts in a row without a new event. first: seconds before the first one; each further
     one waits twice as long, up to `most`, and as long as the agent requests within that. Each wait is
-    shortened at random, by half of it at most.
+    shortened at random, by half of it at most. on_break: is called with the error of a stream when it breaks,
+    before the first attempt; None for one that ended.
     """
 
     attempts: int = 8
     first: float = 0.1
     most: float = 10.0
+    on_break: Callable[[A2AError | None], None] | None = None
 
     def wait(self, attempt: int, retry_after: float | None = None) -> float:
         """Seconds before an attempt, counted from 1. retry_after: the seconds that the agent requested."""
@@ -61,6 +65,7 @@ async def follow_stream(
     attempts = 0
     following_up = False
     current = call
+    broken: A2AError | None = None
     while True:
         failure: A2AError | None = None
         news = False
@@ -81,11 +86,22 @@ async def follow_stream(
                     yield last
                     return
                 raise
-            failure = error
+            failure = broken = error
         else:
             looked = following_up or call.operation is ops.SUBSCRIBE_TO_TASK
-            if not seen.task_id or seen.state in _RESTING or (looked and not news):
+            if not seen.task_id or seen.state in _RESTING:
                 return
+            if looked and not news:
+                # Nothing after an id means that the task has ended.
+                if not following_up or resume_id(current.context):
+                    return
+                if (last := await _fetch_ended(service, seen, call)) is not None:
+                    yield last
+                elif broken is not None:
+                    raise broken
+                return
+        if following.on_break is not None and not attempts:
+            following.on_break(failure)
         attempts += 1
         if attempts > following.attempts:
             raise failure or A2AError(Reason.UNAVAILABLE, "the stream keeps ending early", blame=Blame.PEER)

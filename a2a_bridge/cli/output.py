@@ -66,9 +66,12 @@ def document(tree: Any) -> None:
 
 
 def _write(text: str) -> None:
+    global _in_line  # noqa: PLW0603  stdout is global, too
     progress("")
     sys.stdout.write(text)
     sys.stdout.flush()
+    if text and sys.stdout.isatty():
+        _in_line = not text.endswith("\n")
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -79,6 +82,8 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+#: whether the last line on a terminal has not ended: what comes on stderr would stand in it
+_in_line = False
 #: characters of the line of progress that is on the terminal
 _progress = 0
 
@@ -93,7 +98,7 @@ def progress(text: str) -> None:
     is no terminal.
     """
     global _progress  # noqa: PLW0603  stderr is global, too
-    if not (text or _progress) or not on_terminal():
+    if not (text or _progress) or not on_terminal() or (text and _in_line):
         return
     # A terminal that does not say how wide it is has 0 columns.
     width = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
@@ -112,7 +117,11 @@ def print_as(formatter: logging.Formatter | None) -> None:
 
 def print_message(text: str, style: str = "") -> None:
     """Prints a message on stderr."""
+    global _in_line  # noqa: PLW0603  stdout is global, too
     progress("")
+    if _in_line and on_terminal():
+        sys.stderr.write("\n")
+        _in_line = False
     if _formatter is not None:
         level = _LEVELS.get(text.partition(":")[0], logging.INFO)
         record = logging.LogRecord("a2a_bridge.cli", level, "", 0, text.strip(), None, None)

@@ -238,7 +238,7 @@ async def test_a_stream_is_printed_as_it_comes(probe: Probe, binding: str) -> No
     async with agent(probe) as server:
         text = await send(server, "hi", "--stream", "--transport", binding)
         lines = await send(server, "hi", "--stream", "--transport", binding, "-o", "json")
-    assert (text.code, text.text) == (0, "one\n two\nthree")
+    assert (text.code, text.text) == (0, "one two\nthree")
     tail = text.out.rstrip().splitlines()[-4:]
     assert [line.partition(":")[0] for line in tail] == ["Task", "Context", "State", "Next"]
     assert [next(iter(event)) for event in lines.lines] == [

@@ -68,7 +68,7 @@ async def test_weather_is_served_by_the_command() -> None:
         # Three versions over three bindings; the first has nothing to be compared with.
         assert done.out.count("identical") == 3 * 3 - 1
         streamed = await command("send", "-a", f"grpc://{server.grpc}", "Oslo", "--stream")
-        assert streamed.text == "looking… \nOslo: 21 °C"
+        assert streamed.text == "looking… Oslo: 21 °C"
         card = (await command("card", "get", "-a", server.http, "-o", "json")).json
     assert (card["name"], card["description"]) == ("weather", "Tells the weather of a city.")
 

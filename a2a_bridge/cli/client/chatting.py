@@ -46,7 +46,7 @@ async def _talk(session: Session, *, flags: ContinueFlags) -> None:
         request = request_with([hub.Part(text=text)], flags)
         request.message.context_id, request.message.task_id = context_id, task_id
         session.task = None
-        events = send_and_wait(session, request, flags.poll_interval, streamed=True)
+        events = send_and_wait(session, request, flags, streamed=True)
         try:
             last = await show_events(session, events, flags, live=True)
         except A2AError as error:

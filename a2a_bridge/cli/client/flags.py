@@ -150,7 +150,21 @@ class WaitFlags(ClientFlags):
     """The flags of commands that wait for a task."""
 
     poll_interval: float = official(
-        "poll_interval", 2.0, "Longest time between two looks at a task.", "SECONDS", group="Task", least=0.05
+        "poll_interval",
+        2.0,
+        "Longest time between two looks at a task; of one that does not change it grows to 30 s.",
+        "SECONDS",
+        group="Task",
+        least=0.05,
+    )
+    silence_timeout: float = flag(
+        600.0,
+        "Time without a change of the task after which the command ends, unless an unbroken stream shows that"
+        " the agent is there. 0 for ever.",
+        "SECONDS",
+        variable="",
+        least=0,
+        group="Task",
     )
 
 

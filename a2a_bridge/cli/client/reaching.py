@@ -32,6 +32,7 @@ from a2a_bridge.cli.client.equivalents import CapturedCallError, Capturing, form
 from a2a_bridge.cli.client.flags import ClientFlags, EquivalentKind
 from a2a_bridge.cli.client.records import HOP, Recorded, add_observer, record_to
 from a2a_bridge.cli.client.reference import reference
+from a2a_bridge.cli.client.text import state_name
 from a2a_bridge.cli.connect import (
     dial_options,
     found_at,
@@ -76,6 +77,17 @@ class OlderVersionError(A2AError):
         text = f"the agent speaks {offered} only, and versions below 1.0 are used only when asked for"
         super().__init__(Reason.VERSION_NOT_SUPPORTED, text, blame=Blame.PEER)
         self.hint = f"--a2a-version {newest}"
+
+
+class SilentTaskError(A2AError):
+    """DEADLINE_EXCEEDED: nothing of a task has changed for too long. cause: what broke its stream, if it
+    did.
+    """
+
+    def __init__(self, seconds: float, cause: A2AError | None) -> None:
+        why = f" since its stream broke ({cause.message})" if cause is not None else ""
+        text = f"nothing of the task has changed for {seconds:g} s{why}"
+        super().__init__(Reason.DEADLINE_EXCEEDED, text, blame=Blame.PEER)
 
 
 @dataclass(slots=True)
@@ -223,7 +235,10 @@ def report_errors(
                 if known is None or getattr(error, "reason", _LATE) is not _LATE:
                     raise
                 hint = session[-1].command("task get", known.id, "--wait")
-                late = Failure(f"{ERROR}TIMEOUT", f"the time is up; task {known.id} goes on", hint)
+                text = f"the time is up; task {known.id} goes on"
+                if isinstance(error, SilentTaskError):
+                    text = f"{error.message}; task {known.id} is still {state_name(known.status.state)}"
+                late = Failure(f"{ERROR}TIMEOUT", text, hint)
                 raise fail(Exit.TIMEOUT, "", error=late) from None
     except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
         raise

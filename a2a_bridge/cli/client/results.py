@@ -16,6 +16,7 @@ from typing import Any
 
 from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.flags import ClientFlags, StreamFlags
+from a2a_bridge.cli.client.flowing import TextFlow
 from a2a_bridge.cli.client.parts import file_name, files_of, save
 from a2a_bridge.cli.client.progress import count_steps
 from a2a_bridge.cli.client.reaching import Session
@@ -34,35 +35,49 @@ _encode_answer = encoder(hub.SendMessageResponse)
 async def show_events(
     session: Session, events: AsyncGenerator[hub.StreamResponse, None], flags: StreamFlags, *, live: bool
 ) -> hub.StreamResponse | None:
-    """Prints events as they arrive, or only the last one. Returns that one."""
+    """Prints events as they arrive, or only messages, of which none repeats another. Returns the last one."""
     last: hub.StreamResponse | None = None
-    shown = False
-    async with aclosing(events):
-        async for event in events:
-            last = event
-            if not live:
-                continue
-            if flags.save_fileparts is not None and event.WhichOneof("payload") != "task":
-                save_files(session, event, flags.save_fileparts)
-            if flags.output is Output.JSON:
-                document(_encode_event(event))
-            else:
-                if shown:
-                    data("")
-                data("".join(text.event(event, verbose=flags.verbose)).rstrip("\n"))
-                shown = True
+    flow = TextFlow(verbose=flags.verbose)
+    try:
+        async with aclosing(events):
+            async for event in events:
+                last = event
+                if live or event.HasField("message"):
+                    _show_event(session, event, flags, flow if live else None)
+    finally:
+        flow.end()
     if last is None:
         return None
-    if not live and flags.save_fileparts is not None:
+    if not live and flags.save_fileparts is not None and not last.HasField("message"):
         save_files(session, last, flags.save_fileparts)
-    if live and flags.output is Output.TEXT and session.task is not None:
-        if last.WhichOneof("payload") == "artifact_update":
-            task = session.task
-            data("".join(text.identity(task.id, task.context_id, task.status.state)), end="")
-        go_on(session, session.task, flags)
-    if session.task is not None and last.WhichOneof("payload") != "message":
+    if session.task is not None:
+        if live and flags.output is Output.TEXT:
+            flow.rest(session.task)
+            go_on(session, session.task, flags)
         warn(session.task)
     return last
+
+
+def _show_event(
+    session: Session, event: hub.StreamResponse, flags: StreamFlags, flow: TextFlow | None
+) -> None:
+    """Prints an event. flow: of live text."""
+    if flags.save_fileparts is not None and event.WhichOneof("payload") != "task":
+        save_files(session, event, flags.save_fileparts)
+    if flow is None:
+        show_answer(session, event, flags)
+    elif flags.output is Output.JSON:
+        document(_encode_event(event))
+    else:
+        flow.event(event)
+
+
+def show_end(session: Session, last: hub.StreamResponse, flags: ClientFlags) -> None:
+    """Prints the result of `send` after its events: the task, if there is one. Messages have been printed."""
+    if not last.HasField("message"):
+        show_answer(session, last, flags)
+    elif session.task is not None:
+        show_answer(session, hub.StreamResponse(task=session.task), flags)
 
 
 def show_answer(session: Session, last: hub.StreamResponse, flags: ClientFlags) -> None:

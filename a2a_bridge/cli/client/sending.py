@@ -10,7 +10,7 @@ from a2a_bridge.cli.client.flags import ContinueFlags, SendFlags
 from a2a_bridge.cli.client.parts import json_object, parts_of
 from a2a_bridge.cli.client.progress import show_waiting
 from a2a_bridge.cli.client.reaching import Session, run
-from a2a_bridge.cli.client.results import show_answer, show_events
+from a2a_bridge.cli.client.results import show_answer, show_end, show_events
 from a2a_bridge.cli.client.waiting import remember, send_and_wait
 from a2a_bridge.cli.environment import Environment
 from a2a_bridge.codec import DecodeError, decoder
@@ -57,8 +57,8 @@ async def _sent(session: Session, *, request: hub.SendMessageRequest, flags: Sen
         else:
             show_answer(session, hub.StreamResponse(message=answer.message), flags)
         return
-    events = send_and_wait(session, request, flags.poll_interval, streamed=flags.stream)
+    events = send_and_wait(session, request, flags, streamed=flags.stream)
     async with show_waiting(session, request):
         last = await show_events(session, events, flags, live=flags.stream)
     if last is not None and not flags.stream:
-        show_answer(session, last, flags)
+        show_end(session, last, flags)

@@ -44,7 +44,7 @@ async def _get(session: Session, *, task_id: str, flags: TaskGetFlags) -> None:
         request.history_length = min(flags.history, _MOST)
     task = session.task = await session.peer.get_task(request, session.context)
     if flags.wait:
-        looking = poll(session, task, flags.poll_interval, request)
+        looking = poll(session, task, flags, request)
         async with show_waiting(session), aclosing(looking) as looks:
             async for task in looks:
                 print_message(f"task {task.id}: {text.state_name(task.status.state)}", "dim")
@@ -122,7 +122,7 @@ def subscribe_to_task(context: typer.Context, task_id: str, flags: StreamFlags) 
 
 async def _subscribe(session: Session, *, task_id: str, flags: StreamFlags) -> None:
     live = flags.stream or flags.output is Output.TEXT
-    events = subscribe_and_wait(session, task_id, flags.poll_interval, streamed=live)
+    events = subscribe_and_wait(session, task_id, flags, streamed=live)
     async with show_waiting(session):
         last = await show_events(session, events, flags, live=live)
     if last is not None and not live:

@@ -1,0 +1,265 @@
+"""What a command shows of a stream, and how long it waits for a task that does not change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_bridge import connect
+from a2a_bridge.cli.client import waiting
+from a2a_bridge.cli.client.flags import WaitFlags
+from a2a_bridge.cli.client.reaching import Session
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.following import Following
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import request_of
+from a2a_bridge.testing.probe import Probe, answering, yielding
+from tests.cli.client.live import theirs
+from tests.cli.commands import ANY_PORT, agent, card, command, serving
+
+req = pytest.mark.requirement
+WORKING, COMPLETED = hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED
+
+
+def message(text: str) -> hub.StreamResponse:
+    said = hub.Message(message_id=f"m-{text}", role=hub.ROLE_AGENT, parts=[hub.Part(text=text)])
+    return hub.StreamResponse(message=said)
+
+
+def begun() -> hub.StreamResponse:
+    return hub.StreamResponse(task=hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=WORKING)))
+
+
+def status(state: hub.TaskState) -> hub.StreamResponse:
+    update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus(state=state))
+    return hub.StreamResponse(status_update=update)
+
+
+def chunk(artifact: str, *parts: hub.Part | str, append: bool = True) -> hub.StreamResponse:
+    update = hub.TaskArtifactUpdateEvent(task_id="t", context_id="c", append=append)
+    update.artifact.artifact_id = artifact
+    update.artifact.parts.extend(hub.Part(text=one) if isinstance(one, str) else one for one in parts)
+    return hub.StreamResponse(artifact_update=update)
+
+
+SEVERAL = [message("one"), message("two"), message("three")]
+BOTH = [begun(), message("one"), message("two"), message("three"), status(COMPLETED)]
+LATE = [*BOTH[:3], status(COMPLETED), message("three")]
+
+
+@req("SEND_003")
+@pytest.mark.parametrize("events", [SEVERAL, BOTH, LATE], ids=["messages", "task", "late"])
+async def test_several_messages_in_one_stream(events: list[hub.StreamResponse]) -> None:
+    probe = Probe()
+    probe.on_stream = yielding(*events)
+    async with agent(probe, "JSONRPC") as server:
+        await _check(events is not SEVERAL, "send", "hi", "-a", f"http://{server.http}")
+
+
+@req("SEND_003")
+@pytest.mark.parametrize("version", ["0.3", "1.0"])
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_several_messages_through_a_gateway(version: str, binding: str) -> None:
+    probe = Probe()
+    probe.on_unary = answering(A2AError(Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED))
+    async with agent(probe, binding) as server:
+        place = f"http://{server.http}" if server.http is not None else str(server.grpc)
+        async with serving("gateway", place, *ANY_PORT) as gateway:
+            words = ("send", "hi", "-a", gateway.http, "--a2a-version", version, "--transport", binding)
+            for events in (SEVERAL, BOTH):
+                probe.on_stream = yielding(*events)
+                await _check(events is BOTH, *words)
+
+
+async def _check(has_task: bool, *words: str) -> None:
+    done = await command(*words)
+    assert (done.code, done.text) == (0, "one\ntwo\nthree"), done
+    assert done.fields.get("State") == ("completed" if has_task else None)
+    streamed = await command(*words, "--stream")
+    assert (streamed.code, streamed.text) == (0, "one\ntwo\nthree"), streamed
+    assert streamed.fields.get("State") == ("completed" if has_task else None)
+    lines = (await command(*words, "-o", "json")).lines
+    said = [line["message"]["parts"][0]["text"] for line in lines if "message" in line]
+    assert said == ["one", "two", "three"]
+    assert [line["task"]["status"]["state"] for line in lines[3:]] == ["TASK_STATE_COMPLETED"] * has_task
+    lines = (await command(*words, "-o", "json", "--stream")).lines
+    assert [next(iter(line)) for line in lines if "message" in line] == ["message"] * 3
+
+
+async def test_an_agent_that_leaves_its_stream_of_messages_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing more is waited for than a further message within a limit."""
+    monkeypatch.setattr(waiting, "_FURTHER", 0.05)
+    probe = Probe()
+    probe.on_stream = _spoken_and_open
+    async with agent(probe, "JSONRPC") as server, connect(f"http://{server.http}") as peer:
+        session = Session(peer, peer.card, ())
+        request = request_of(("hi",))
+        found = [one async for one in waiting.send_and_wait(session, request, WaitFlags(), streamed=True)]
+    assert found == SEVERAL[:1]
+
+
+async def _spoken_and_open(_call: Any) -> Any:
+    yield SEVERAL[0]
+    await waiting.asyncio.Event().wait()
+
+
+@req("OUT_003")
+async def test_the_text_of_an_artifact_flows() -> None:
+    probe = Probe()
+    probe.on_stream = yielding(
+        begun(),
+        chunk("a-1", "The weather", append=False),
+        status(WORKING),
+        chunk("a-1", " in Oslo"),
+        chunk("a-1", " is fine.\nIt", " stays so."),
+        chunk("a-1", hub.Part(raw=b"x", filename="map.png", media_type="image/png")),
+        chunk("a-2", "Sources", append=False),
+        chunk("a-2", " follow\n"),
+        chunk("a-2", "anew", append=False),
+        status(COMPLETED),
+    )
+    async with agent(probe) as server:
+        done = await command("send", "hi", "--stream", "-a", f"http://{server.http}")
+    shown, _, last = done.out.partition("Next:")
+    assert shown == (
+        "Text:\nThe weather in Oslo is fine.\nIt stays so.\n\n"
+        "File: map.png image/png 1 bytes\n\n"
+        "Text:\nSources follow\n\n"
+        "Text:\nanew\n\n"
+        "Task: t\nContext: c\nState: completed\n"
+    )
+    assert "--context-id c" in last
+    assert [line for line in done.err.splitlines() if line.startswith("artifact ")] == [
+        "artifact a-1",
+        "artifact a-2",
+        "artifact a-2",
+    ]
+    assert done.err.count("working") == 2  # when it began, and once on the way
+
+
+@req("OUT_003")
+async def test_an_error_ends_the_line_of_a_text() -> None:
+    probe = Probe()
+    probe.on_stream = yielding(
+        begun(), chunk("a", "half", append=False), A2AError(Reason.INVALID_PARAMS, "no")
+    )
+    async with agent(probe) as server:
+        done = await command("send", "hi", "--stream", "-a", f"http://{server.http}")
+    assert (done.code, done.out) == (1, "Text:\nhalf\n")
+
+
+@req("TASK_POLL_004")
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("flags", [(), ("--stream",)], ids=["", "stream"])
+async def test_an_agent_that_fails_and_leaves_its_task(
+    peer_agents: Any, binding: str, flags: tuple[str, ...]
+) -> None:
+    """a2a-sdk 0.3.26 breaks the stream and keeps the task as it was, for ever."""
+    live = theirs(peer_agents("0.3.26"), binding)
+    words = ("--a2a-version", "0.3", "--silence-timeout", "2", "--timeout", "60", "-o", "json")
+    done = await live.run("send", "script: open; work; crash", *words, *flags)
+    assert done.code == 5, done
+    error = done.lines[-1]["error"]
+    assert error["code"] == "A2ACLI_ERR_TIMEOUT"
+    assert "nothing of the task has changed for 2 s" in error["message"]
+    assert "is still " in error["message"]
+    assert error["hint"].endswith("--wait")
+    assert error["hint"].split()[-2] in done.err.splitlines()[0]
+    assert "note: the stream broke" in done.err
+
+
+@req("TASK_POLL_004")
+@pytest.mark.parametrize("words", [("send", "hi"), ("send", "hi", "--stream"), ("task", "subscribe", "t")])
+async def test_a_break_is_said_at_once_with_its_cause(words: tuple[str, ...]) -> None:
+    probe = Probe()
+    cut = A2AError(Reason.UNAVAILABLE, "the pipe burst", blame=Blame.PEER)
+    streams: list[Any] = []
+
+    async def on_stream(call: Any) -> Any:
+        streams.append(call)
+        yield begun()
+        if len(streams) == 1:
+            raise cut
+        await waiting.asyncio.Event().wait()  # the stream that resumes brings nothing
+
+    probe.on_stream = on_stream
+    probe.on_unary = answering(begun().task)
+    async with agent(probe, "JSONRPC") as server:
+        flags = ("-a", f"http://{server.http}", "--silence-timeout", "1", "--timeout", "60")
+        done = await command(*words, *flags)
+    assert done.code == 5, done
+    first, *_, last = [line for line in done.err.splitlines() if line.startswith(("note:", "error:"))]
+    assert first == "note: the stream broke (the pipe burst); it is resumed"
+    assert "nothing of the task has changed for 1 s since its stream broke (the pipe burst)" in last
+    assert len(streams) == 2
+
+
+@req("TASK_POLL_001")
+async def test_an_unbroken_stream_may_be_silent() -> None:
+    probe = Probe()
+    paused: list[float] = []
+
+    async def on_stream(_: Any) -> Any:
+        yield begun()
+        started = waiting.monotonic()
+        await waiting.asyncio.wait({waiting.asyncio.ensure_future(waiting.asyncio.sleep(0.5))})
+        paused.append(waiting.monotonic() - started)
+        yield status(COMPLETED)
+
+    probe.on_stream = on_stream
+    async with agent(probe, "JSONRPC") as server:
+        done = await command("send", "hi", "-a", f"http://{server.http}", "--silence-timeout", "0.1")
+    assert (done.code, done.fields["State"]) == (0, "completed"), done.err
+
+
+async def test_looks_at_a_task_that_does_not_change_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, pauses = 0.0, []
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        pauses.append(seconds)
+
+    class Unchanging:
+        looks = 0
+
+        async def get_task(self, request: Any, context: CallContext) -> hub.Task:
+            self.looks += 1
+            return status_task(COMPLETED if now > 3600 else WORKING)
+
+    def status_task(state: hub.TaskState) -> hub.Task:
+        return hub.Task(id="t", status=hub.TaskStatus(state=state))
+
+    monkeypatch.setattr(waiting.asyncio, "sleep", sleep)
+    monkeypatch.setattr(waiting, "monotonic", lambda: now)
+    peer: Any = Unchanging()
+    flags = WaitFlags(silence_timeout=0)
+    looks = [one async for one in waiting.poll(Session(peer, card(), ()), status_task(WORKING), flags)]
+    assert [one.status.state for one in looks] == [COMPLETED]
+    assert pauses[:5] == [0.1, 0.2, 0.4, 0.8, 1.6]
+    assert pauses[5] == 2.0
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 30.0
+    assert peer.looks < 200  # every two seconds it would be 1800
+
+
+async def test_a_stream_that_is_resumed_without_an_event_ends_with_what_broke_it() -> None:
+    probe = Probe()
+    cut = A2AError(Reason.UNAVAILABLE, "the pipe burst", blame=Blame.PEER)
+    probe.on_stream = yielding(begun(), cut)
+    probe.on_unary = answering(begun().task)
+    broken: list[Any] = []
+
+    def note(error: A2AError | None) -> None:
+        broken.append(error)
+        probe.on_stream = yielding()
+
+    following = Following(first=0.0, on_break=note)
+    plain = card(capabilities=hub.AgentCapabilities(streaming=True))
+    async with agent(probe, "JSONRPC", shown=plain) as server, connect(f"http://{server.http}") as peer:
+        with pytest.raises(A2AError, match="the pipe burst"):
+            async for _ in peer.stream("hi", follow=following):
+                pass
+    assert [one.message for one in broken] == ["the pipe burst"]
