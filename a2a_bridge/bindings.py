@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
 from a2a_bridge.core.authentication import Authenticate
 from a2a_bridge.core.call import SIDE_CHANNEL
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.listen_address import ListenAddress as ListenAddress  # noqa: PLC0414  a part of this interface
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import GRPC, KNOWN, BindingKind, Dialect
@@ -147,6 +147,29 @@ IMPERSONAL = frozenset({"a2a-extensions", "traceparent", "tracestate", "baggage"
 CheckCard = Callable[[bytes, str], Awaitable[bytes]]
 
 
+_UNCONNECTED = "the call ended before its connection was made"
+
+
+def mark_unconnected(error: BaseException) -> None:
+    """Says of the cancellation of a call that nothing of the call was sent, because it had no connection."""
+    error.add_note(_UNCONNECTED)
+
+
+def is_unconnected(error: BaseException | None) -> bool:
+    """Whether the cancellation of a call says that."""
+    return _UNCONNECTED in getattr(error, "__notes__", ())
+
+
+def unconnected_error(text: str = _UNCONNECTED, reason: Reason = Reason.UNAVAILABLE) -> A2AError:
+    """The error of such a call: another interface may get it. reason: DEADLINE_EXCEEDED if its time is up."""
+    return A2AError(
+        reason,
+        f"no connection to the agent: {text}",
+        metadata={"phase": "connect"},
+        blame=Blame.PEER,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class DialOptions:
     """Options of a client side. Sizes in bytes, times in seconds."""
@@ -155,6 +178,10 @@ class DialOptions:
     timeout: float | None = 60.0
     #: time limit for connecting
     connect_timeout: float = 10.0
+    #: time, and at most a quarter of the call's own, after which a call that waits for its connection fails,
+    #: because there is another interface to try. The connection is made all the same, for later calls. None:
+    #: calls wait as long as it takes
+    connect_patience: float | None = None
     #: silence on a stream after which the peer counts as dead; keep-alives are not silence
     idle_timeout: float = 120.0
     #: time without a response or event after which a call is DEADLINE_EXCEEDED; keep-alives do not count. 0:

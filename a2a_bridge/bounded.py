@@ -41,21 +41,25 @@ async def fetch_task(
         raise A2AError(Reason.UNAVAILABLE, "the agent does not answer", blame=Blame.PEER) from None
 
 
-async def bound_result(answer: Awaitable[T], bound: asyncio.Timeout, late: Callable[[], A2AError]) -> T:
-    """The result of an awaitable. Raises `late()` if the bound passes first."""
+async def bound_result(
+    answer: Awaitable[T], bound: asyncio.Timeout, late: Callable[[BaseException], A2AError]
+) -> T:
+    """The result of an awaitable. Raises `late(…)` of its cancellation if the bound passes first."""
     try:
         async with bound:
             return await answer
-    except TimeoutError:
+    except TimeoutError as error:
         if bound.expired():
-            raise late() from None
+            raise late(error.__cause__ or error) from None
         raise
 
 
 async def bound_stream(
-    events: AsyncGenerator[T, None], bound: Callable[[], asyncio.Timeout], late: Callable[[], A2AError]
+    events: AsyncGenerator[T, None],
+    bound: Callable[[], asyncio.Timeout],
+    late: Callable[[BaseException], A2AError],
 ) -> AsyncGenerator[T, None]:
-    """The events of a stream, each awaited within a new `bound()`. Raises `late()` when one has passed."""
+    """The events of a stream, each awaited within a new `bound()`. Raises `late(…)` when one has passed."""
     async with aclosing(events):
         while True:
             # A timeout around the yield would cancel the reader.
@@ -65,8 +69,8 @@ async def bound_stream(
                     event = await anext(events)
             except StopAsyncIteration:
                 return
-            except TimeoutError:
+            except TimeoutError as error:
                 if limit.expired():
-                    raise late() from None
+                    raise late(error.__cause__ or error) from None
                 raise
             yield event

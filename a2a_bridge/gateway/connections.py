@@ -26,7 +26,7 @@ from a2a_bridge.dialects.annotation import finality
 from a2a_bridge.gateway.affinity import Affinity
 from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.gateway.endpoints import with_endpoints
-from a2a_bridge.gateway.failover import Failover, circuits
+from a2a_bridge.gateway.failover import Failover, circuits, with_patience
 from a2a_bridge.gateway.index import scopes_by
 from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.gateway.replay_log import ReplayOptions
@@ -155,10 +155,9 @@ class Connections:
 
     async def _open(self, candidates: Sequence[Candidate]) -> Failover:
         """Connections to those that can be dialled at all. Raises UNSUPPORTED_OPERATION, ValueError."""
-        upstreams = [
-            Upstream(candidate, self._options, dial=self._dial, rank=rank)
-            for rank, candidate in with_endpoints(candidates, self._upstream.endpoints)
-        ]
+        ranked = with_endpoints(candidates, self._upstream.endpoints)
+        options = with_patience(self._options, len(ranked))
+        upstreams = [Upstream(candidate, options, dial=self._dial, rank=rank) for rank, candidate in ranked]
         failover = Failover(
             upstreams,
             discreet=True,

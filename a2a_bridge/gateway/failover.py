@@ -21,11 +21,13 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings import DialOptions, is_unconnected, unconnected_error
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.circuit import Circuits
 from a2a_bridge.core.call import Call
@@ -40,9 +42,13 @@ logger = logging.getLogger(__name__)
 
 #: seconds during which an interface that refused a connection is tried after the others
 COOL_DOWN = 5.0
+#: seconds that a call waits for a connection before it goes to the next interface
+_PATIENCE = 1.0
 
 #: the reasons of an agent that are a sign of another version than its card says
 _VERSIONS = frozenset({Reason.VERSION_NOT_SUPPORTED, Reason.METHOD_NOT_FOUND})
+
+_NONE: Mapping[Upstream, A2AError] = MappingProxyType({})
 
 T = TypeVar("T")
 _Attempt = Callable[[Upstream, Call[Any, Any]], Awaitable[T]]
@@ -127,6 +133,9 @@ class Failover:
                 return await upstream.unary(call)
             except A2AError as error:
                 failure = error
+            except asyncio.CancelledError as error:
+                self._note_cancelled(upstream, error)
+                raise
             return await self._repeat(call, _unary, self._count_failure(upstream, failure), failure)
         return await self._repeat(call, _unary, {})
 
@@ -142,6 +151,9 @@ class Failover:
                 return await open_stream(upstream.stream(call))
             except A2AError as error:
                 failure = error
+            except asyncio.CancelledError as error:
+                self._note_cancelled(upstream, error)
+                raise
             return await self._repeat(call, _open, self._count_failure(upstream, failure), failure)
         return await self._repeat(call, _open, {})
 
@@ -219,6 +231,9 @@ class Failover:
         for upstream in self._order(home, failures):
             try:
                 result = await self._try(upstream, call, attempt)
+            except asyncio.CancelledError as error:
+                self._note_cancelled(upstream, error, failures)
+                raise
             except A2AError as error:
                 if is_connect_failure(error):
                     failures[upstream] = error
@@ -271,6 +286,14 @@ class Failover:
             self._circuits.end(repr(upstream), target_works=False)
         return {upstream: error}
 
+    def _note_cancelled(
+        self, upstream: Upstream, error: BaseException, failures: Mapping[Upstream, A2AError] = _NONE
+    ) -> None:
+        """A call that ended before it had a connection counts as one that could not connect."""
+        found = self._count_failure(upstream, unconnected_error()) if is_unconnected(error) else {}
+        if failures or found:
+            self._log(None, {**failures, **found})
+
     def _order(self, home: Upstream | None, failures: Collection[Upstream]) -> Sequence[Upstream]:
         """The upstreams to try; see the rules."""
         # Also of a single one: a failure may be that of an interface that has been replaced.
@@ -298,7 +321,9 @@ class Failover:
         causes = "; ".join(f"{upstream!r}: {cause_of(error)}" for upstream, error in lost.items())
         self._lost.update(lost)
         if answered is None:
-            if not was_gone and causes:
+            if causes and not self.is_gone:
+                logger.warning("an interface cannot be reached: %s", causes)
+            elif causes and not was_gone:
                 url = next(iter(lost)).candidate.interface.url
                 logger.warning(
                     "the agent cannot be reached: %s; a2a-bridge card get -a %s asks it", causes, url
@@ -328,6 +353,16 @@ class Failover:
             metadata=failures[0].metadata,
             blame=failures[0].blame,
         )
+
+
+def with_patience(options: DialOptions, interfaces: int) -> DialOptions:
+    """The options for one of so many interfaces of an agent: a call does not wait for long where it can go to
+    another one.
+    """
+    if interfaces < 2:
+        return options
+    silence = options.silence_timeout / 4 or _PATIENCE
+    return replace(options, connect_patience=min(_PATIENCE, silence))
 
 
 async def _unary(upstream: Upstream, call: Call[Any, Any]) -> Any:
@@ -380,6 +415,7 @@ async def dial_failover(
     candidates: Sequence[Candidate], options: DialOptions, *, dial: Dial = dial
 ) -> AsyncIterator[Failover]:
     """A service for the interfaces of one agent; the first that accepts a connection answers."""
+    options = with_patience(options, len(candidates))
     upstreams = Failover(
         [Upstream(candidate, options, dial=dial, rank=rank) for rank, candidate in enumerate(candidates)]
     )

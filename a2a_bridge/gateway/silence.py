@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 
+from a2a_bridge.bindings import is_unconnected, unconnected_error
 from a2a_bridge.bounded import bound_result, bound_stream
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -40,6 +41,8 @@ class SilenceLimit:
     def _bound(self) -> asyncio.Timeout:
         return asyncio.timeout(self._limit)
 
-    def _silent(self) -> A2AError:
+    def _silent(self, ended: BaseException) -> A2AError:
+        if is_unconnected(ended):
+            return unconnected_error()  # the agent had nothing to answer
         text = f"the agent said nothing for {self._limit:g} seconds; the task may go on, see GetTask"
         return A2AError(Reason.DEADLINE_EXCEEDED, text, metadata={"phase": SILENCE}, blame=Blame.PEER)

@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -21,7 +22,7 @@ from time import monotonic
 from typing import Any
 from weakref import ref
 
-from a2a_bridge.bindings import IMPERSONAL, DialOptions, find
+from a2a_bridge.bindings import IMPERSONAL, DialOptions, find, is_unconnected, unconnected_error
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
@@ -35,6 +36,9 @@ logger = logging.getLogger(__name__)
 QUIET = 10.0
 #: answers of a working agent never have these reasons; callers get them without the cause
 _FAULTS = frozenset({Reason.INTERNAL_ERROR, Reason.INVALID_AGENT_RESPONSE, Reason.UNAVAILABLE})
+
+#: reasons of calls that failed for want of a connection
+_UNSENT = frozenset({Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED})
 
 #: the value of `phase` in the metadata of an error for want of credentials
 CREDENTIALS = "credentials"
@@ -74,7 +78,7 @@ async def _wrap(
 
 def is_connect_failure(error: A2AError) -> bool:
     """True if a call failed before it reached any agent, so that another interface may be tried."""
-    return error.reason is Reason.UNAVAILABLE and error.metadata.get("phase") == "connect"
+    return error.reason in _UNSENT and error.metadata.get("phase") == "connect"
 
 
 def was_asked(error: A2AError) -> bool:
@@ -154,6 +158,9 @@ class Upstream:
         except A2AError as error:
             self._note(error, call)
             raise
+        except asyncio.CancelledError as error:
+            self._note_cancelled(error)
+            raise
         finally:
             self._running -= 1
         if self.health.reachable is not True:
@@ -173,6 +180,9 @@ class Upstream:
             stream = await open_stream(service.stream(call))
         except A2AError as error:
             self._note(error, call)
+            raise
+        except asyncio.CancelledError as error:
+            self._note_cancelled(error)
             raise
         finally:
             self._running -= 1
@@ -230,6 +240,11 @@ class Upstream:
         if (reachable and self.health.reachable) or (error is not None and not was_asked(error)):
             return
         self.health = Health(reachable, self._clock())
+
+    def _note_cancelled(self, error: BaseException) -> None:
+        """A call that ended before it had a connection shows that none can be made in its time."""
+        if is_unconnected(error):
+            self._note(unconnected_error())
 
     def _report(self, error: A2AError, call: Call[Any, Any]) -> None:
         """Logs a response that shows a fault of the agent."""

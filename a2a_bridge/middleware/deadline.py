@@ -52,5 +52,5 @@ def _until(limit: float) -> asyncio.Timeout:
     return asyncio.timeout(left)
 
 
-def _exceeded_error() -> A2AError:
+def _exceeded_error(_: BaseException | None = None) -> A2AError:
     return A2AError(Reason.DEADLINE_EXCEEDED)

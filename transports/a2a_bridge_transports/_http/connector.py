@@ -4,6 +4,7 @@ to. It knows no calls.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
-from a2a_bridge.bindings import Resolve
+from a2a_bridge.bindings import Resolve, mark_unconnected
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 
@@ -28,12 +29,65 @@ class _Connection(ResponseHandler):
 
 
 class Connector(aiohttp.TCPConnector):
-    """Makes such connections. options: of aiohttp.TCPConnector."""
+    """Makes such connections. patience: see `DialOptions.connect_patience`. options: of aiohttp.TCPConnector.
 
-    def __init__(self, **options: Any) -> None:
+    A connection does not depend on the time of the call that asked for it: one is made to its end for each
+    place, and kept for later calls. Otherwise callers with little time would never have one.
+    """
+
+    def __init__(self, *, patience: float | None = None, **options: Any) -> None:
         super().__init__(**options)
         kind: type[ResponseHandler] = _Connection
         self._factory = partial(kind, loop=self._loop)
+        self._patience = patience
+        #: connections that are made although the call that asked for them has ended
+        self._apart: dict[Any, asyncio.Task[ResponseHandler]] = {}
+
+    async def _create_connection(
+        self,
+        req: Any,
+        traces: Any,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  the name in aiohttp
+    ) -> ResponseHandler:
+        making = asyncio.create_task(super()._create_connection(req, traces, timeout))
+        patience = self._patience
+        if patience is not None and timeout.total:
+            patience = min(patience, timeout.total / 4)
+        limit = asyncio.timeout(patience)
+        try:
+            async with limit:
+                return await asyncio.shield(making)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._finish_apart(req.connection_key, making)
+            raise aiohttp.ConnectionTimeoutError(f"none within {patience:g} s") from None
+        except asyncio.CancelledError as error:
+            mark_unconnected(error)
+            self._finish_apart(req.connection_key, making)
+            raise
+
+    def _finish_apart(self, key: Any, making: asyncio.Task[ResponseHandler]) -> None:
+        if key in self._apart or self.closed:
+            making.cancel()
+        else:
+            self._apart[key] = making
+        making.add_done_callback(partial(self._keep, key))
+
+    def _keep(self, key: Any, making: asyncio.Task[ResponseHandler]) -> None:
+        if self._apart.get(key) is making:
+            del self._apart[key]
+        if making.cancelled() or making.exception() is not None:
+            return
+        if self.closed:
+            making.result().close()
+        else:
+            self._release(key, making.result())
+
+    async def close(self, *, abort_ssl: bool = False) -> None:
+        for making in self._apart.values():
+            making.cancel()
+        await super().close(abort_ssl=abort_ssl)
 
 
 class Checked(AbstractResolver):

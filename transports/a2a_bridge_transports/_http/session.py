@@ -26,7 +26,18 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
-from a2a_bridge.bindings import DialOptions, Exchange, Fetch, Fetched, Frame, Post, Resolve, TlsFiles
+from a2a_bridge.bindings import (
+    DialOptions,
+    Exchange,
+    Fetch,
+    Fetched,
+    Frame,
+    Post,
+    Resolve,
+    TlsFiles,
+    is_unconnected,
+    unconnected_error,
+)
 from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.memory import Arriving
@@ -99,6 +110,7 @@ async def open_exchanger(
     instead of the system's.
     """
     connector = Connector(
+        patience=options.connect_patience,
         limit=0,
         keepalive_timeout=KEEP_CONNECTION,
         resolver=resolver,
@@ -523,6 +535,8 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
         raise unavailable(f"no connection to the agent{through}: {error}", "connect") from error
     if isinstance(error, aiohttp.SocketTimeoutError):
         raise unavailable("the agent has been silent for too long", phase) from error
+    if isinstance(error, TimeoutError) and is_unconnected(error.__cause__):
+        raise unconnected_error(reason=Reason.DEADLINE_EXCEEDED) from error
     if isinstance(error, TimeoutError):
         raise A2AError(Reason.DEADLINE_EXCEEDED) from error
     if isinstance(error, aiohttp.ClientResponseError) and _HTTP_2.search(error.message):

@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from a2a_bridge.bindings import DialOptions, TlsFiles
+from a2a_bridge.bindings import DialOptions, TlsFiles, mark_unconnected, unconnected_error
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
@@ -71,6 +71,11 @@ from a2a_bridge_transports.grpc.wire import (
 log = logging.getLogger("a2a_bridge.grpc")
 
 _MAX_METADATA = 64 * 1024
+
+_STATE = grpc.ChannelConnectivity
+_CONNECTING = frozenset({_STATE.IDLE, _STATE.CONNECTING})
+#: a channel that loses its connection is idle
+_UNCONNECTED = frozenset({_STATE.CONNECTING, _STATE.TRANSIENT_FAILURE})
 
 
 def dial(
@@ -168,6 +173,8 @@ class _Client:
             name for name in dict.fromkeys((*options.forward, EXTENSIONS_PARAMETER)) if name not in own
         )
         self._closed = False
+        #: whether the last call had a response, so that there is a connection
+        self._has_answered = False
         #: calls and streams that have not ended, and who waits for their end
         self._running = 0
         self._idle: asyncio.Event | None = None
@@ -202,10 +209,14 @@ class _Client:
         try:
             rpc, row = await self._start(call, self._options.timeout)
             answer = await rpc
+            self._has_answered = True
             received = await rpc.initial_metadata()
         except grpc.aio.AioRpcError as error:
             raise self._error_of(error, call) from None
         except asyncio.CancelledError as error:
+            self._has_answered = False
+            if self._is_connecting():
+                mark_unconnected(error)
             _pass_cancellation()
             raise self._cut_off(error, rpc) from None
         finally:
@@ -233,6 +244,7 @@ class _Client:
             decode, read = row.decode_response, rpc.read
             keepalive.watch(rpc)
             answer = await read()
+            self._has_answered = True
             received = await rpc.initial_metadata()
             if answer is eof and not received:
                 received = (
@@ -264,6 +276,9 @@ class _Client:
         except grpc.aio.AioRpcError as error:
             raise self._error_of(error, call) from None
         except asyncio.CancelledError as error:
+            self._has_answered = False
+            if self._is_connecting():
+                mark_unconnected(error)
             _pass_cancellation()
             raise self._cut_off(error, rpc) from None
         finally:
@@ -299,6 +314,8 @@ class _Client:
         # grpcio converts pairs in any other form, which takes longer.
         metadata = self._unchanged if pairs is self._constant else grpc.aio.Metadata(*pairs)
         timeout = limit if call.context.deadline is None else _remaining_time(call.context.deadline)
+        if not self._has_answered and self._options.connect_patience is not None:
+            await self._wait_connected(self._options.connect_patience, timeout)
         return method.start(wire, timeout=timeout, metadata=metadata), row
 
     def _metadata(self, call: Call[Any, Any]) -> Pairs:
@@ -323,6 +340,7 @@ class _Client:
         traceback of an error references the variables of its functions. So neither has the call.
         """
         error.__traceback__ = None
+        self._has_answered = False
         for metadata in (error.initial_metadata(), error.trailing_metadata()):
             take_parameters(call, reply_parameters(metadata, self._dialect), log)
         number: int = error.code().value[0]
@@ -334,8 +352,26 @@ class _Client:
             if self._place.proxy:
                 words += f" (through the proxy {self._place.proxy}, which the environment names)"
             return A2AError(Reason.UNAVAILABLE, words, metadata={"phase": "connect"}, blame=Blame.PEER)
+        if number == GrpcStatus.DEADLINE_EXCEEDED and self._is_connecting():
+            return unconnected_error(reason=Reason.DEADLINE_EXCEEDED)
         row = self._methods[call.operation].row
         return too_large(reply) or broken_error(reply) or row.decode_names(self._form.decode_error(reply))
+
+    async def _wait_connected(self, patience: float, limit: float | None) -> None:
+        """Waits until the channel has a connection or fails. Raises UNAVAILABLE (phase=connect)."""
+        patience = patience if limit is None else min(patience, limit / 4)
+        try:
+            async with asyncio.timeout(patience):
+                state = self._channel.get_state(try_to_connect=True)
+                while state in _CONNECTING:
+                    await self._channel.wait_for_state_change(state)
+                    state = self._channel.get_state(try_to_connect=True)
+        except TimeoutError:
+            raise unconnected_error(f"none to {self._place.target} within {patience:g} s") from None
+
+    def _is_connecting(self) -> bool:
+        """Whether a connection is being made, so that a call that has ended was not sent."""
+        return self._channel.get_state() in _UNCONNECTED
 
     def _is_connected(self) -> bool:
         return bool(self._channel.get_state() is grpc.ChannelConnectivity.READY)
