@@ -62,6 +62,8 @@ class Quirks:
     #: a card with an interface that is no HTTP URL of the card's own origin is rejected as a whole. `check`
     #: says so; requests for cards do not show which of the programs on an SDK sent them
     http_cards: bool = False
+    #: a card of 1.0 that has members of another version is rejected as a whole. `check` says so
+    exact_cards: bool = False
 
 
 NEUTRAL = Quirks()

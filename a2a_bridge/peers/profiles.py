@@ -120,6 +120,17 @@ PROFILES: tuple[Profile, ...] = (
         },
     ),
     Profile(
+        # Its requests look like those of 0.3, also those for the card: the same headers in the same order.
+        "a2a-java-1-alpha",
+        "a2a-java 1.0.0.Alpha3 (io.github.a2asdk), which sends no A2A-Version",
+        quirks=Quirks(exact_cards=True),
+        evidence={
+            "exact_cards": Evidence(
+                "1.0.0.Alpha3, observed: A2A.getAgentCard fails for `protocolVersion` in AgentCard"
+            )
+        },
+    ),
+    Profile(
         "a2a-java-0.3",
         "a2a-java 0.3 (io.github.a2asdk)",
         callers=_callers("Java-http-client", "grpc-java", declares=False),

@@ -66,8 +66,11 @@ def test_callers_are_recognised(agent: str | None, declared: str | None, name: s
 
 
 def test_every_profile_is_recognised_or_can_be_named() -> None:
-    # Google ADK calls as the SDK below it does, and is named by `check`.
-    assert [one.name for one in PROFILES if not (one.callers or one.agents)] == ["google-adk-2"]
+    # These call as others do, and are named by `check`.
+    assert [one.name for one in PROFILES if not (one.callers or one.agents)] == [
+        "google-adk-2",
+        "a2a-java-1-alpha",
+    ]
     assert [find_profile(one.name) for one in PROFILES] == list(PROFILES)
     assert find_profile("") is UNKNOWN
     with pytest.raises(LookupError, match=r"'nobody'; known: .*a2a-bridge, a2a-go-2"):

@@ -34,6 +34,12 @@ _HTTP_FIX = (
 )
 
 
+_EXACT_FIX = (
+    "give such a client a card of 1.0 (serve and gateway: /.well-known/agent-card.json?version=1.0 for one"
+    " client, --card-versions 1.0 for all); one that sends no A2A-Version needs --lenient-versions, too"
+)
+
+
 async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     """One finding for each way in which SDKs stumble."""
     tree = inspection.tree
@@ -57,8 +63,18 @@ async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
         names = ", ".join(one.name for one in rejecting)
         detail = f"reject the whole card, because not every interface is an HTTP URL of its origin: {names}"
         yield Finding("SDKs of HTTP", True, detail, await _http_fix(inspection))
-    if not undialled and not unread and not rejecting:
+    exact = [one for one in known if one.quirks.exact_cards and _is_mixed(tree)]
+    if exact:
+        names = ", ".join(one.name for one in exact)
+        detail = f"reject the whole card, because members of 0.x are beside those of 1.0: {names}"
+        yield Finding("SDKs of 1.0 only", True, detail, _EXACT_FIX)
+    if not undialled and not unread and not rejecting and not exact:
         yield Finding("SDKs", True, f"all {len(known)} known SDKs can read this card")
+
+
+def _is_mixed(tree: Mapping[str, Any]) -> bool:
+    """Whether a card of 1.0 has the members of 0.x, too."""
+    return "supportedInterfaces" in tree and ("protocolVersion" in tree or "url" in tree)
 
 
 def _declares(profile: Profile) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from a2a_bridge import agent, serve
-from a2a_bridge.ext import ServeOptions
+from tests.cli.check.scripted import Script, scripted
 from tests.cli.check.test_broken_agents import findings, wrong
 from tests.peers.processes import AGENTS, Agent, peer_agents
 
@@ -47,11 +47,15 @@ async def test_our_own_agent() -> None:
     # The server has a card for readers that reject gRPC, and the advice is to ask for it.
     assert "google-adk-2" in found["SDKs of HTTP"].detail
     assert "?binding=JSONRPC&binding=HTTP%2BJSON" in found["SDKs of HTTP"].fix
-    assert [name for name, one in found.items() if one.fix] == ["SDKs of HTTP"]
+    # So it has for readers that reject the members of 0.x.
+    assert "a2a-java-1-alpha" in found["SDKs of 1.0 only"].detail
+    assert "?version=1.0" in found["SDKs of 1.0 only"].fix
+    assert [name for name, one in found.items() if one.fix] == ["SDKs of HTTP", "SDKs of 1.0 only"]
 
 
-async def test_our_own_agent_without_grpc() -> None:
-    async with serve(echo, options=ServeOptions(advertise=("JSONRPC", "HTTP+JSON"))) as server:
-        found = {one.name: one for one in await findings(f"http://{server.http}")}
+async def test_a_card_that_every_sdk_reads() -> None:
+    paths = {"/.well-known/agent-card.json": {}, "/.well-known/agent.json": {}}
+    async with scripted(Script(version="0.3.0", wire=("0.3",), cards=paths)) as base:
+        found = {one.name: one for one in await findings(base)}
     assert "can read this card" in found["SDKs"].detail
-    assert not [one for one in found.values() if one.fix]
+    assert not [name for name in found if name.startswith("SDKs of")]
