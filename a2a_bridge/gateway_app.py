@@ -100,7 +100,7 @@ async def gateway_app(
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
-        ownership = _ownership(options, store) if owning else None
+        ownership = _ownership(options, store, memory) if owning else None
         if options.push_relay:
             relay, documents, close = await _relay(
                 stack,
@@ -168,11 +168,12 @@ async def _cancel(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _ownership(options: ServeOptions, store: Store | None) -> Ownership:
-    owners: Owners = MemoryOwners()
+def _ownership(options: ServeOptions, store: Store | None, memory: MemoryAccount) -> Ownership:
+    owners: Owners = MemoryOwners(memory=memory)
     if store is not None and store.durable:
-        owners = StoredOwners(store.push_configs, options.name)
-    return Ownership(owners, unowned=options.task_access == "unowned", remembered=options.list_tasks_memory)
+        owners = StoredOwners(store.push_configs, options.name, memory)
+    unowned = options.task_access == "unowned"
+    return Ownership(owners, unowned=unowned, remembered=options.list_tasks_memory, memory=memory)
 
 
 async def _relay(

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any
 from weakref import ReferenceType, ref
 
-from cachetools import LRUCache
-
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.messages import context_id_of, read_task_id, task_id_of
+from a2a_bridge.gateway.tasks import Table, Tables, size_of
 from a2a_bridge.gateway.upstream import Upstream
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: tasks, and contexts, whose endpoints are remembered
@@ -23,11 +23,12 @@ MOST = 20_000
 
 
 class Affinity:
-    """See above."""
+    """See above. memory: the account of what is remembered."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._tasks: LRUCache[tuple[str, str], ReferenceType[Upstream]] = LRUCache(most)
-        self._contexts: LRUCache[tuple[str, str], ReferenceType[Upstream]] = LRUCache(most)
+    def __init__(self, most: int = MOST, memory: MemoryAccount | None = None) -> None:
+        tables = Tables.of(memory)
+        self._tasks: Table[tuple[str, str], ReferenceType[Upstream]] = Table(most, tables)
+        self._contexts: Table[tuple[str, str], ReferenceType[Upstream]] = Table(most, tables)
 
     def home(self, call: Call[Any, Any]) -> tuple[Upstream | None, bool]:
         """The endpoint to ask, None if any may be; and whether it has the task of the call."""
@@ -45,6 +46,6 @@ class Affinity:
         task_id, context_id = task_id_of(answer), context_id_of(answer)
         tenant, place = call.request.tenant, ref(upstream)
         if task_id:
-            self._tasks[tenant, task_id] = place
+            self._tasks.put((tenant, task_id), place, size_of(tenant, task_id))
         if context_id:
-            self._contexts[tenant, context_id] = place
+            self._contexts.put((tenant, context_id), place, size_of(tenant, context_id))

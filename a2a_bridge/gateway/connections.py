@@ -84,7 +84,7 @@ class Connections:
         if upstream.retries:
             budget = RetryBudget(upstream.retry_share, upstream.retry_burst)
             self._retries = Retries(upstream.retries, budget)
-        self._affinity = Affinity() if upstream.is_apart else None
+        self._affinity = Affinity(memory=memory) if upstream.is_apart else None
         self._circuits = circuits(upstream.trip, upstream.pause, upstream.longest_pause)
         #: why interfaces of the card are not used, as it was logged last
         self._unusable: list[str] = []
@@ -187,7 +187,7 @@ class Connections:
             resumes=shape.resumes,
             memory=self._memory,
         )
-        service: Service = Contexts(sharing, scoped=scopes_by(self._options.forward))
+        service: Service = Contexts(sharing, scoped=scopes_by(self._options.forward), memory=self._memory)
         if shape.tenant:
             service = Router(Route(service, shape.tenant))
         return _Generation(shape, failover, sharing, service)

@@ -2,7 +2,7 @@
 
 A follow-up may leave out the context id (A2A 1.0, 3.4.3), and servers made with a2a-sdk fail on it. Rules:
 1. The context id of a task that has not ended is remembered by caller and task when the gateway first sees
-   it. At most `most` are kept, in LRU order.
+   it, in a table of `tasks.py`.
 2. For an unknown task the agent is asked with the caller's credentials. Without a response the message is
    sent unchanged.
 3. A message that has a context id, or no task id, passes by reference.
@@ -17,8 +17,6 @@ import logging
 from functools import partial
 from typing import Any
 
-from cachetools import LRUCache
-
 from a2a_bridge.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
@@ -29,6 +27,8 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, ScopeOf
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway.index import visible_to
+from a2a_bridge.gateway.tasks import Table, Tables, size_of
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
@@ -38,12 +38,21 @@ MOST = 10_000
 
 
 class Contexts:
-    """See above. most: how many tasks are remembered. scoped: the scope of a call."""
+    """See above. most: how many tasks are remembered. scoped: the scope of a call. memory: the account of
+    what is remembered.
+    """
 
-    def __init__(self, service: Service, most: int = MOST, *, scoped: ScopeOf = visible_to) -> None:
+    def __init__(
+        self,
+        service: Service,
+        most: int = MOST,
+        *,
+        scoped: ScopeOf = visible_to,
+        memory: MemoryAccount | None = None,
+    ) -> None:
         self._service = service
         self._scoped = scoped
-        self._known: LRUCache[tuple[Scope, str], str] = LRUCache(most)
+        self._known: Table[tuple[Scope, str], str] = Table(most, Tables.of(memory))
 
     def __len__(self) -> int:
         return len(self._known)
@@ -107,7 +116,8 @@ class Contexts:
     def _note(self, call: Call[Any, Any], task_id: str, context_id: str) -> None:
         if not context_id or call.request.message.context_id:
             return
-        self._known[self._scoped(call.request, call.context), task_id] = context_id
+        scope = self._scoped(call.request, call.context)
+        self._known.put((scope, task_id), context_id, size_of(scope, task_id, context_id))
 
 
 def _settle(request: Any, page: Any) -> None:

@@ -17,8 +17,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
-from cachetools import LRUCache
-
 from a2a_bridge.bindings import DialOptions
 from a2a_bridge.bounded import fetch_task
 from a2a_bridge.cards.select import Candidate
@@ -30,7 +28,9 @@ from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Service
+from a2a_bridge.gateway.tasks import Table, Tables, size_of
 from a2a_bridge.gateway.upstream import Dial
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 VERSION = "0.1"
@@ -45,7 +45,11 @@ def agents(dial: Dial) -> Dial:
     @asynccontextmanager
     async def dial_legacy(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
         async with dial(candidate, options) as service:
-            yield LegacyAgent(service) if candidate.dialect.version == VERSION else service
+            yield (
+                LegacyAgent(service, memory=options.memory)
+                if candidate.dialect.version == VERSION
+                else service
+            )
 
     return dial_legacy
 
@@ -57,10 +61,17 @@ def _new_id() -> str:
 class LegacyAgent:
     """The client side of an agent of 0.1. Implements Service."""
 
-    def __init__(self, service: Service, *, most: int = MOST, new_id: Callable[[], str] = _new_id) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        most: int = MOST,
+        new_id: Callable[[], str] = _new_id,
+        memory: MemoryAccount | None = None,
+    ) -> None:
         self._service = service
         self._new_id = new_id
-        self._contexts: LRUCache[tuple[Scope, str], str] = LRUCache(most)
+        self._contexts: Table[tuple[Scope, str], str] = Table(most, Tables.of(memory))
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation is ops.SEND_MESSAGE:
@@ -139,4 +150,4 @@ class LegacyAgent:
         return context_id
 
     def _keep(self, scope: Scope, task_id: str, context_id: str) -> None:
-        self._contexts[scope, task_id] = context_id
+        self._contexts.put((scope, task_id), context_id, size_of(scope, task_id, context_id))

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from cachetools import LRUCache
-
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import index_of
+from a2a_bridge.gateway.tasks import Table, size_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: tasks and artifacts that are remembered for one service
@@ -89,7 +88,7 @@ class IdentityTable:
         self._names: OrderedDict[tuple[Scope, str], Name] = OrderedDict()
         self._weights: dict[tuple[Scope, str], int] = {}
         self._by_task: dict[tuple[Scope, str], Name] = {}
-        self._contexts: LRUCache[tuple[Scope, str], str] = LRUCache(most_sessions)
+        self._contexts: Table[tuple[Scope, str], str] = Table(most_sessions)
         self._expected: dict[tuple[Scope, str], Expected] = {}
 
     def __len__(self) -> int:
@@ -151,13 +150,13 @@ class IdentityTable:
 
     def context(self, scope: Scope, session: str) -> str:
         """The agent's context id of a session; the session's name if the agent accepted it."""
-        return self._contexts.get((scope, session), session)
+        return self._contexts.get((scope, session)) or session
 
     def keep_session(self, scope: Scope, session: str, context_id: str) -> None:
         """Stores the context id by which the agent calls a session."""
         if session in ("", context_id) or not context_id:
             return
-        self._contexts[scope, session] = context_id
+        self._contexts.put((scope, session), context_id, size_of(scope, session, context_id))
 
     def _forget(self, key: tuple[Scope, str]) -> None:
         name = self._names.pop(key)

@@ -2,7 +2,7 @@
 tasks.
 
 Rules:
-1. An entry holds ids, a state and a time, a few hundred bytes. At most `most` are kept, in LRU order.
+1. An entry holds ids, a state and a time, in a table of `tasks.py`.
 2. A caller sees entries of its own scope only. Without authentication the scope is a digest of the
    credentials that the caller sends: a caller with other credentials sees none of them. Every
    forwarded parameter may be a credential.
@@ -11,7 +11,6 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,8 @@ from a2a_bridge.bindings import IMPERSONAL
 from a2a_bridge.core.call import CallContext, entries_of
 from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.scope import Scope, ScopeOf, scope_of
+from a2a_bridge.gateway.tasks import Table, Tables, size_of
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _AUTHORIZATION = "authorization"
@@ -44,30 +45,25 @@ class Seen:
 
 
 class TaskIndex:
-    """The tasks of one agent. now: nanoseconds since the epoch."""
+    """The tasks of one agent. now: nanoseconds since the epoch. memory: the account of what is remembered."""
 
-    def __init__(self, most: int, now: Callable[[], int]) -> None:
-        self._most = most
+    def __init__(self, most: int, now: Callable[[], int], memory: MemoryAccount | None = None) -> None:
         self._now = now
+        self._seen: Table[tuple[Scope, str], Seen] = Table(most, Tables.of(memory), on_drop=self._on_drop)
         self._tasks: dict[Scope, dict[str, Seen]] = {}
-        self._order: OrderedDict[tuple[Scope, str], None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._seen)
 
     def note(self, scope: Scope, task_id: str, context_id: str, status: hub.TaskStatus | None = None) -> Seen:
         """Remembers a task, with its status if that is known."""
-        tasks = self._tasks.setdefault(scope, {})
-        seen = tasks.get(task_id)
-        if seen is None:
-            seen = tasks[task_id] = Seen(task_id, context_id, hub.TASK_STATE_UNSPECIFIED, self._now())
-            self._order[scope, task_id] = None
-            if len(self._order) > self._most:
-                self.forget(*next(iter(self._order)))
-        else:
-            self._order.move_to_end((scope, task_id))
-        if context_id:
+        seen = self._seen.get((scope, task_id))
+        if seen is None or (context_id and seen.context_id != context_id):
+            if seen is None:
+                seen = Seen(task_id, context_id, hub.TASK_STATE_UNSPECIFIED, self._now())
             seen.context_id = context_id
+            self._tasks.setdefault(scope, {})[task_id] = seen
+            self._seen.put((scope, task_id), seen, size_of(scope, task_id, context_id))
         if status is not None:
             stamp = status.timestamp
             changed = seen.state != status.state
@@ -92,9 +88,12 @@ class TaskIndex:
 
     def forget(self, scope: Scope, task_id: str) -> None:
         """Forgets a task, if it is known."""
-        if (scope, task_id) not in self._order:
-            return
-        del self._order[scope, task_id]
+        seen = self._seen.pop((scope, task_id))
+        if seen is not None:
+            self._on_drop((scope, task_id), seen)
+
+    def _on_drop(self, key: tuple[Scope, str], _seen: Seen) -> None:
+        scope, task_id = key
         tasks = self._tasks[scope]
         del tasks[task_id]
         if not tasks:

@@ -2,7 +2,7 @@
 
 Rules:
 1. The first caller that a record is made for has it; nobody else gets it.
-2. Without a store, records are in memory, at most `most`, in LRU order. What is not known belongs to nobody.
+2. Without a store, records are in a table of `tasks.py`. What is not known belongs to nobody.
 3. With a durable store each record is written before a caller sees the name, for every gateway on that store
    and after a restart. They stay there: an agent does not say when it forgets a task.
 4. In a store, the newest tasks of a caller are listed in GROUPS groups, each of the size that a store allows.
@@ -19,11 +19,11 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from cachetools import LRUCache
-
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.gateway.relay_store import Configs, Groups
+from a2a_bridge.gateway.tasks import Table, Tables, size_of
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Registered
 
@@ -73,10 +73,10 @@ class Owners(Protocol):
 
 
 class MemoryOwners:
-    """Records of this process only."""
+    """Records of this process only. memory: their account."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._records: LRUCache[tuple[str, str], Owned] = LRUCache(most)
+    def __init__(self, most: int = MOST, memory: MemoryAccount | None = None) -> None:
+        self._records: Table[tuple[str, str], Owned] = Table(most, Tables.of(memory))
 
     async def of(self, kind: str, name: str, _asking: Scope, /) -> Owned | None:
         return self._records.get((kind, name))
@@ -84,7 +84,8 @@ class MemoryOwners:
     async def claim(self, kind: str, name: str, owned: Owned, /) -> Owned:
         found = self._records.get((kind, name))
         if found is None:
-            found = self._records[kind, name] = owned
+            found = owned
+            self._records.put((kind, name), owned, size_of(owned.scope, name, owned.name))
         return found
 
     async def tasks(self, _scope: Scope, /) -> Sequence[Begun]:
@@ -92,13 +93,15 @@ class MemoryOwners:
 
 
 class StoredOwners:
-    """Records in a store. agent: its name, where a server has several."""
+    """Records in a store. agent: its name, where a server has several. memory: the account of what is kept
+    beside the store.
+    """
 
-    def __init__(self, configs: Configs, agent: str = "") -> None:
+    def __init__(self, configs: Configs, agent: str = "", memory: MemoryAccount | None = None) -> None:
         self._configs = configs
         self._agent = agent
         self._groups = Groups(configs, _SCOPE)
-        self._own: LRUCache[tuple[Scope, str, str], Owned] = LRUCache(MOST)
+        self._own: Table[tuple[Scope, str, str], Owned] = Table(MOST, Tables.of(memory))
 
     async def of(self, kind: str, name: str, asking: Scope, /) -> Owned | None:
         known = self._own.get((asking, kind, name))
@@ -109,7 +112,7 @@ class StoredOwners:
             return None
         owned = _parse_owned(found)
         if owned.scope == asking:
-            self._own[asking, kind, name] = owned
+            self._keep(kind, name, owned)
         return owned
 
     async def claim(self, kind: str, name: str, owned: Owned, /) -> Owned:
@@ -125,7 +128,7 @@ class StoredOwners:
             if kind == TASK:
                 # Not together with the record: who is not the owner must not find the task in a list.
                 await self._list(name, owned)
-            self._own[owned.scope, kind, name] = counts
+            self._keep(kind, name, counts)
         return counts
 
     async def tasks(self, scope: Scope, /) -> Sequence[Begun]:
@@ -134,6 +137,9 @@ class StoredOwners:
         return [
             Begun(one.config.id, _parse_owned(one).name, int(one.version)) for page in pages for one in page
         ]
+
+    def _keep(self, kind: str, name: str, owned: Owned) -> None:
+        self._own.put((owned.scope, kind, name), owned, size_of(owned.scope, name, owned.name))
 
     async def _list(self, task_id: str, owned: Owned) -> None:
         """Adds a task to those of its owner, in place of the oldest one if there is no room."""

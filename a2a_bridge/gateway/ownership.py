@@ -31,6 +31,7 @@ from a2a_bridge.gateway.context_names import may_be_made_here, name_for, with_co
 from a2a_bridge.gateway.index import TaskIndex, visible_to
 from a2a_bridge.gateway.owners import CONTEXT, TASK, Owned, Owners
 from a2a_bridge.gateway.task_lists import TaskLists
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 M = TypeVar("M", bound=Message)
@@ -38,13 +39,20 @@ M = TypeVar("M", bound=Message)
 
 class Ownership:
     """See above. unowned: whether callers reach tasks without a known owner. remembered: how many tasks lists
-    are answered from; 0: ListTasks is UNSUPPORTED_OPERATION.
+    are answered from; 0: ListTasks is UNSUPPORTED_OPERATION. memory: the account of what is remembered.
     """
 
-    def __init__(self, owners: Owners, *, unowned: bool = False, remembered: int = 0) -> None:
+    def __init__(
+        self,
+        owners: Owners,
+        *,
+        unowned: bool = False,
+        remembered: int = 0,
+        memory: MemoryAccount | None = None,
+    ) -> None:
         self._owners = owners
         self._unowned = unowned
-        self._index = TaskIndex(remembered, time.time_ns) if remembered else None
+        self._index = TaskIndex(remembered, time.time_ns, memory) if remembered else None
 
     def wrap(self, service: Service) -> Service:
         """Middleware around an agent."""

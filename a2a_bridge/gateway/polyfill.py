@@ -50,17 +50,18 @@ def add_polyfill(*, remembered: int = REMEMBERED, dial: Dial = dial, apart: bool
     remembered: number of tasks from which ListTasks answers; 0 makes it UNSUPPORTED_OPERATION. apart: whether
     each interface has tasks of its own, as endpoints have that do not share them.
     """
+    shared: list[TaskIndex | None] = []
 
-    def new_index() -> TaskIndex | None:
-        return TaskIndex(remembered, time.time_ns) if remembered else None
-
-    index = new_index()
+    def index_for(options: DialOptions) -> TaskIndex | None:
+        if apart or not shared:
+            shared[:] = [TaskIndex(remembered, time.time_ns, options.memory) if remembered else None]
+        return shared[0]
 
     @asynccontextmanager
     async def dial_polyfilled(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
         async with dial(candidate, options) as service:
             scoped = scopes_by(options.forward)
-            yield polyfill(service, candidate, new_index() if apart else index, scoped)
+            yield polyfill(service, candidate, index_for(options), scoped)
 
     return dial_polyfilled
 

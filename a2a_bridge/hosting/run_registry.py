@@ -83,7 +83,11 @@ class RunRegistry:
         if self._engine.options.idempotent_sends and self._engine.store.remote is not None:
             # So the run is lost if this replica is declared dead: another one may take its message over.
             run.live.claim()
-        self._add(run)
+        # Not by `_add`: this is on the path of each new task.
+        tenant, owner = scope
+        self._of_callers[owner] = self._of_callers.get(owner, 0) + 1
+        self._of_tenants[tenant] = self._of_tenants.get(tenant, 0) + 1
+        self._live[task_id] = run
         return run
 
     def crowded(self, run: TaskRun) -> A2AError | None:
