@@ -10,7 +10,7 @@ from tests.peers.faults import AGENT, Fault, nothing
 from tests.sdks.programs import Sdk
 from tests.sdks.table import BEGIN, DIRECT, END, PAGE, SERVED, THROUGH, table, written
 
-SDK = Sdk("a2a-x 1", "x", "x", (), ("x",), (("1.0", (), ("JSONRPC", "GRPC")),))
+SDK = Sdk("a2a-x 1", "x", "x", "x", (), ("x",), (("1.0", (), ("JSONRPC", "GRPC")),))
 THEIRS = Side("a2a-x 1", "1.0", "JSONRPC")
 ALSO = Side("a2a-x 1", "1.0", "GRPC")
 MINE = Side(OURS, "1.0", "JSONRPC")

@@ -1,7 +1,7 @@
 """Clients and agents of other languages: directly, on `serve`, through gateways: `make sdks`.
 
 .venv/bin/python -m tests.sdks [--sdk PATTERN] [--client PATTERN] [--agent PATTERN] [--patience SECONDS]
-    [--lines N] [--table FILE]
+    [--lines N] [--table FILE] [--newest]
 
 Its last line is `CELLS cells, OPERATIONS operations, KNOWN known, FAILED failed`; the exit code is 0 only if
 none failed. A toolchain that is absent is said and skipped.
@@ -31,6 +31,7 @@ from tests.peers.processes import AGENTS, CLIENTS
 from tests.peers.processes import agents as peer_agents
 from tests.peers.processes import clients as peer_clients
 from tests.sdks.faults import FAULTS
+from tests.sdks.newest import report
 from tests.sdks.programs import HERE, SDKS, Sdk
 from tests.sdks.service import LineService
 from tests.sdks.table import DIRECT, PAGE, SERVED, THROUGH, table, written
@@ -119,7 +120,12 @@ def main() -> int:
     parser.add_argument(
         "--table", type=Path, help=f"page to write the tables into; {PAGE.name} after a whole run"
     )
+    parser.add_argument(
+        "--newest", action="store_true", help="only compare the pinned versions with the registries"
+    )
     arguments = parser.parse_args()
+    if arguments.newest:
+        return 1 if report() else 0
     # Some agents never end the stream of a failed run: each such stream costs this time.
     transcript.PATIENCE = arguments.patience
     sdks = [sdk for sdk in SDKS if fnmatchcase(sdk.name, arguments.sdk) and build(sdk)]

@@ -24,6 +24,8 @@ class Sdk:
     folder: str
     #: the tool without which it cannot be built
     toolchain: str
+    #: its name in the registry of that tool; the version is that in `name`
+    package: str
     #: commands that build it, run in its folder; {out} is where the results go
     build: tuple[tuple[str, ...], ...]
     #: the command that starts it, before `agent` or `client`; {out} as above
@@ -70,6 +72,7 @@ SDKS = (
         "a2a-go 2.4.0",
         "go2",
         "go",
+        "github.com/a2aproject/a2a-go/v2",
         (("go", "build", "-o", "{out}/go2", "."),),
         ("{out}/go2",),
         (("1.0", (), BINDINGS), ("0.3", ("--compat",), BINDINGS)),
@@ -78,6 +81,7 @@ SDKS = (
         "a2a-go 0.3.15",
         "go03",
         "go",
+        "github.com/a2aproject/a2a-go",
         (("go", "build", "-o", "{out}/go03", "."),),
         ("{out}/go03",),
         (("0.3", (), ("JSONRPC", "GRPC")),),
@@ -87,6 +91,7 @@ SDKS = (
         "a2a-rs 0.5.3",
         "rust",
         "cargo",
+        "a2a-server-lf",
         # Cargo leaves a lock file beside its manifest, with the address of a registry in it.
         (
             ("cp", "-R", "Cargo.toml", "src", "{out}"),
@@ -107,15 +112,26 @@ SDKS = (
         "a2a-js 1.3.0",
         "js",
         "npm",
+        "@a2a-js/sdk",
         _JS,
         ("node", "{out}/main.js", "1"),
         (("1.0", (), BINDINGS), ("0.3", ("--compat",), BINDINGS)),
     ),
-    Sdk("a2a-js 0.3.14", "js", "npm", _JS, ("node", "{out}/main.js", "0.3"), (("0.3", (), BINDINGS),), "0.3"),
+    Sdk(
+        "a2a-js 0.3.14",
+        "js",
+        "npm",
+        "@a2a-js/sdk",
+        _JS,
+        ("node", "{out}/main.js", "0.3"),
+        (("0.3", (), BINDINGS),),
+        "0.3",
+    ),
     Sdk(
         "a2a-java 0.3.3",
         "java",
         "mvn",
+        "io.github.a2asdk:a2a-java-sdk-client",
         (("mvn", "--batch-mode", "--quiet", "-Dstyle.color=never", "-Dout={out}", "compile"),),
         ("java", "-cp", "{out}/classes:{out}/lib/*", "Main"),
         (("0.3", (), BINDINGS),),
