@@ -18,6 +18,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service, reject, reject_stream
+from a2a_bridge.dialects import GRPC
 from a2a_bridge.dialects.detect import version_not_supported
 from a2a_bridge.gateway.router import without_tenant
 
@@ -57,9 +58,21 @@ class Directory:
             )
             raise invalid_params("tenant", text)
         if member.service is None:
+            if elsewhere := _own_address(member):
+                raise invalid_params(
+                    "tenant", f"names an agent that is not here over gRPC, but at {elsewhere}"
+                )
             raise A2AError(Reason.UNAVAILABLE, "the agent is not available", blame=Blame.SELF)
         if not any(one.version == origin.version for one in member.versions):
             raise version_not_supported(
                 f"this agent is not served in {origin.version} over gRPC", member.versions
             )
         return member.service, call
+
+
+def _own_address(member: Member) -> str:
+    """The gRPC address of an agent that is not on the common one; empty if it has none, or is not there."""
+    if member.server is None or member.is_common:
+        return ""
+    found = (one.url for one in member.server.card.supported_interfaces if one.protocol_binding == GRPC.name)
+    return next(found, "")

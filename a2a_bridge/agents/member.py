@@ -94,6 +94,8 @@ class Member:
     #: gRPC on the common address: the service, and its versions
     service: Service | None = None
     versions: tuple[Dialect, ...] = ()
+    #: whether it has been on the common address; else its gRPC, if it has any, is at an address of its own
+    is_common: bool = False
     #: why it does not take calls; see HostOptions.rejection
     rejection: Callable[[], A2AError | None] | None = None
     task: asyncio.Task[None] | None = None
@@ -126,6 +128,7 @@ class GrpcPart:
     def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
         """Serves an agent in the versions that have gRPC."""
         self._member.service = service
+        self._member.is_common = True
         self._member.versions = tuple(one for one in dialects if one.form(GRPC) is not None)
 
     async def start(self) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.flags import EdgeFlags, ServerFlags, ServerKind
+from a2a_bridge.cli.flags import ClientCertificate, EdgeFlags, ServerFlags, ServerKind
 from a2a_bridge.cli.options import Exit, listen_address
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.upstream_flags import TaskAccess, UpstreamAuth
@@ -123,7 +123,10 @@ def _methods(flags: ServerFlags) -> list[Method]:
     found += _tokens(flags)
     if flags.proxy_user_header:
         found.append(_proxy(flags))
-    if flags.ssl_ca_certs is not None and not found:
+    # A certificate that every connection has to have may be that of a proxy: beside another method it
+    # identifies nobody.
+    is_optional = flags.ssl_cert_reqs is ClientCertificate.OPTIONAL
+    if flags.ssl_ca_certs is not None and (is_optional or not found):
         from a2a_bridge.auth import ClientCertificates
 
         found.append(ClientCertificates())

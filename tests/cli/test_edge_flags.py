@@ -13,7 +13,7 @@ import typer
 
 from a2a_bridge import connect
 from a2a_bridge.auth import KeyFile
-from a2a_bridge.bindings import DialOptions, TlsFiles
+from a2a_bridge.bindings import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.cli.edge import note_task_owners
 from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.gateway_options import gateway_options
@@ -240,6 +240,41 @@ async def test_client_certificates_name_the_caller(folder: Path, server: str) ->
         )
         for binding in BINDINGS:
             assert await asked(running.http, options, binding) == "spiffe://example/ann"
+
+
+@pytest.mark.parametrize("reqs", ["optional", "required"])
+async def test_a_client_certificate_beside_keys(folder: Path, reqs: str) -> None:
+    """One that each connection needs may be that of a proxy, so it identifies nobody beside keys."""
+    mine, caller = new_identity(), new_identity(uri="spiffe://example/ann")
+    (certificate, key), (caller_certificate, caller_key) = (
+        mine.written(folder, "mine"),
+        caller.written(folder, "ann"),
+    )
+    file = KeyFile(folder / "more.json")
+    secret = file.create("ci").text
+    tls = ("--ssl-certfile", certificate, "--ssl-keyfile", key, "--ssl-ca-certs", caller_certificate)
+    flags = (*tls, "--ssl-cert-reqs", reqs, "--api-keys", str(file.path), "--no-grpc")
+    proved = TlsFiles(certificate, caller_certificate, caller_key)
+    is_optional = reqs == "optional"
+    async with serving(
+        "serve", f"{folder}/edge_agents.py:whoami", "--http", "127.0.0.1:0", *flags
+    ) as running:
+        for binding in BINDINGS[:2]:
+            both = DialOptions(tls=proved, parameters={"x-api-key": secret})
+            assert await asked(running.http, both, binding) == "ci"
+            with_certificate = DialOptions(tls=proved)
+            if is_optional:
+                assert await asked(running.http, with_certificate, binding) == "spiffe://example/ann"
+                with_key = DialOptions(tls=TlsFiles(certificate), parameters={"x-api-key": secret})
+                assert await asked(running.http, with_key, binding) == "ci"
+            nobody = DialOptions(tls=TlsFiles(certificate) if is_optional else proved)
+            with pytest.raises(A2AError) as caught:
+                await asked(running.http, nobody, binding)
+            assert caught.value.reason is Reason.UNAUTHENTICATED
+        async with http_fetch(DialOptions(tls=proved)) as fetch:
+            card = json.loads((await fetch(f"{running.http}/.well-known/agent-card.json", {})).body)
+    names = [name for one in card["securityRequirements"] for name in one["schemes"]]
+    assert names == (["apiKey", "mutualTLS"] if is_optional else ["apiKey"])
 
 
 @pytest.mark.parametrize(

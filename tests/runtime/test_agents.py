@@ -108,6 +108,17 @@ async def test_the_tenant_names_an_agent_over_grpc() -> None:
         assert failed.value.reason is Reason.INVALID_PARAMS
 
 
+async def test_an_agent_with_a_grpc_address_of_its_own_is_named_at_the_common_one() -> None:
+    own = [interface("JSONRPC"), interface("GRPC", "127.0.0.1:0")]
+    async with serve_agents([entry("red"), entry("blue", interfaces=own)]) as server:
+        there = next(one.url for one in server.cards["blue"].supported_interfaces if "GRPC" in str(one))
+        assert await text_of(interface("GRPC", there)) == "blue::hi"
+        assert there != str(server.grpc)
+        with pytest.raises(A2AError, match=f"tenant.* at {there}") as failed:
+            await text_of(interface("GRPC", str(server.grpc), tenant="blue"))
+        assert failed.value.reason is Reason.INVALID_PARAMS
+
+
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_clients_of_the_official_sdk(binding: str) -> None:
     async with serve_agents([entry("red"), entry("blue")]) as server:
