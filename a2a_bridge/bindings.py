@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
-from a2a_bridge.core.authentication import Authenticate
+from a2a_bridge.core.authentication import Authenticate, Permit
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.listen_address import ListenAddress as ListenAddress  # noqa: PLC0414  a part of this interface
@@ -89,6 +89,9 @@ class HostOptions:
     #: identifies the caller of each operation before its body is decoded; None: callers are not identified.
     #: Documents such as the card, probes and reflection are open to all
     authenticate: Authenticate | None = None
+    #: whether that caller may use an operation, before the body is decoded: errors of the body tell about the
+    #: operation; None: not checked here
+    permit: Permit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,10 +470,11 @@ def grpc_attach(
     reflection: bool,
     rejection: Callable[[], A2AError | None] | None = None,
     authenticate: Authenticate | None = None,
+    permit: Permit | None = None,
 ) -> None:
     """Adds the gRPC service of every known version to a grpc.aio server of the application.
 
-    rejection, authenticate: see HostOptions; `rejection` is for the health service.
+    rejection, authenticate, permit: see HostOptions; `rejection` is for the health service.
     """
     module = importlib.import_module(f"{PACKAGE}.grpc.host")
     dialects = [dialect for dialect in KNOWN if dialect.form(GRPC) is not None]
@@ -482,6 +486,7 @@ def grpc_attach(
         reflection=reflection,
         rejection=rejection,
         authenticate=authenticate,
+        permit=permit,
     )
 
 

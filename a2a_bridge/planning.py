@@ -11,6 +11,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from a2a_bridge.auth import Authentication, Rule
+from a2a_bridge.auth.rules import permit
 from a2a_bridge.bindings import HostOptions, ListenAddress, find
 from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.kinds import NUMBER, Kinds, check_kinds
@@ -155,6 +156,8 @@ class ServeOptions:
         host = self.host
         if self.authentication is not None and host.authenticate is None:
             host = replace(host, authenticate=self.authentication)
+        if self.access_rules and host.permit is None:
+            host = replace(host, permit=permit(self.access_rules, self.name))
         if family == "grpc" and self.grpc_tls is not None:
             return replace(host, tls=self.grpc_tls)
         return host if self.tls is None else replace(host, tls=self.tls)

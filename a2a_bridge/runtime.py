@@ -293,6 +293,7 @@ def add_to_server(
         reflection=reflection,
         rejection=host.rejection,
         authenticate=host.authenticate,
+        permit=host.permit,
     )
     return one.engine
 

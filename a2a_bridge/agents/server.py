@@ -73,12 +73,12 @@ class Agents:
         self._drained = False
         self._http: Any = host
         self._grpc: Any = host
-        http = replace(options.host_of("http"), rejection=self.rejection)
+        http = replace(options.host_of("http"), rejection=self.rejection, permit=None)
         if host is None:
             self._http = find("JSONRPC").host(options.http, http)
             self._grpc = None
             if grpc:
-                own = replace(options.host_of("grpc"), rejection=self.rejection)
+                own = replace(options.host_of("grpc"), rejection=self.rejection, permit=None)
                 self._grpc = find("GRPC").host(options.grpc, own)
         else:
             host.options = http
@@ -361,5 +361,10 @@ def asgi_agents(
             yield server
 
     lifetime = Lifetime(serve)
-    host = asgi_host(chosen.host_of("http"), startup=lifetime.start, close=lifetime.close, grace=chosen.grace)
+    host = asgi_host(
+        replace(chosen.host_of("http"), permit=None),
+        startup=lifetime.start,
+        close=lifetime.close,
+        grace=chosen.grace,
+    )
     return host

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.authentication import ScopeMissingError
+from a2a_bridge.core.authentication import Permit, ScopeMissingError
 from a2a_bridge.core.call import Call, Principal
 from a2a_bridge.core.service import Middleware, reject_if
 
@@ -76,8 +76,23 @@ def authorise(rules: Sequence[Rule], agent: str = "") -> Middleware:
     return reject_if(partial(_problem, own)) if rules else lambda service: service
 
 
+def permit(rules: Sequence[Rule], agent: str = "") -> Permit | None:
+    """The same for bindings, which know the caller before they decode a request; None without rules."""
+    own = [one for one in rules if not one.agents or _fits(agent, one.agents)]
+
+    def check(operation: str, principal: Principal | None) -> None:
+        problem = _denial(own, operation, principal)
+        if problem is not None:
+            raise problem
+
+    return check if rules else None
+
+
 def _problem(rules: Collection[Rule], call: Call[Any, Any]) -> ScopeMissingError | None:
-    name, principal = call.operation.name, call.context.principal
+    return _denial(rules, call.operation.name, call.context.principal)
+
+
+def _denial(rules: Collection[Rule], name: str, principal: Principal | None) -> ScopeMissingError | None:
     if any(rule.allows(name, principal) for rule in rules):
         return None
     wanted = {

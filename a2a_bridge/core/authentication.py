@@ -42,6 +42,10 @@ class Presented:
 Authenticate = Callable[[Presented], Awaitable[Principal]]
 
 
+#: checks whether a caller may use an operation, by its name. Raises PERMISSION_DENIED
+Permit = Callable[[str, Principal | None], None]
+
+
 class UnauthenticatedError(A2AError):
     """The caller is not known. challenges: values for the header WWW-Authenticate (RFC 9110, 11.6.1)."""
 

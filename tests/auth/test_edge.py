@@ -282,6 +282,34 @@ async def rejection(call: Any) -> A2AError:
     return failed.value
 
 
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_caller_without_rights_learns_nothing_of_an_operation(edge: Edge, binding: str) -> None:
+    """Not even what its requests look like: the errors of the body come later."""
+    options = replace(edge.options, access_rules=(Rule(("read",)), Rule(principals=("ann",))))
+    wrong: Any = {"SendMessage": {"message": {"parts": 7}}, "SubscribeToTask": {"id": {}}}
+    async with serve(agent(), options=options) as server, httpx.AsyncClient() as http:
+        for key, expected in ((edge.other, Reason.PERMISSION_DENIED), (edge.key, Reason.INVALID_PARAMS)):
+            head = {"X-API-Key": key, "A2A-Version": "1.0"}
+            if binding == "GRPC":
+                async with grpc.aio.insecure_channel(str(server.grpc)) as channel:
+                    call = channel.unary_unary("/lf.a2a.v1.A2AService/SendMessage")(
+                        b"\xff", metadata=[(name.lower(), value) for name, value in head.items()]
+                    )
+                    with pytest.raises(grpc.aio.AioRpcError) as failed:
+                        await call
+                    assert failed.value.code().name in expected.grpc.name, failed.value
+                continue
+            if binding == "JSONRPC":
+                body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": wrong["SendMessage"]}
+                answer = (await http.post(f"http://{server.http}/", json=body, headers=head)).json()
+                shown = json.dumps(answer["error"])
+            else:
+                url = f"http://{server.http}/message:send"
+                shown = (await http.post(url, json=wrong["SendMessage"], headers=head)).text
+            assert expected.name in shown
+            assert ("parts" in shown) == (expected is Reason.INVALID_PARAMS)
+
+
 async def test_a_missing_scope_is_named_to_http_callers(edge: Edge) -> None:
     options = replace(edge.options, access_rules=(Rule(("send",), scopes=("send",)),))
     async with serve(agent(), options=options) as server, httpx.AsyncClient() as http:

@@ -88,6 +88,7 @@ class ServerSide(Generic[Index]):
     ) -> None:
         self.service = service
         self.authenticate = options.authenticate
+        self.permit = options.permit
         self.max_values = options.max_values
         self.log = logging.getLogger(f"a2a_bridge.{kind.name.lower()}")
         self._kind = kind.name

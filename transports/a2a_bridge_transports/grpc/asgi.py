@@ -112,6 +112,7 @@ class GrpcCalls:
             max_values=self.options.max_values,
             running=self._running,
             authenticate=self.options.authenticate,
+            permit=self.options.permit,
         )
         taken = self._methods.keys() & handlers.methods.keys()
         if taken:

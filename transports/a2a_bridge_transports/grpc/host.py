@@ -15,7 +15,7 @@ import grpc.aio
 
 from a2a_bridge.bindings import MIB, HostOptions, ListenAddress
 from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.core.authentication import Authenticate
+from a2a_bridge.core.authentication import Authenticate, Permit
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
@@ -64,6 +64,7 @@ class GrpcHost:
             max_values=self._options.max_values,
             running=self._running,
             authenticate=self._options.authenticate,
+            permit=self._options.permit,
             left=_LEFT,
         )
         taken = [path for other in self._handlers for path in other.methods.keys() & handlers.methods.keys()]
@@ -123,19 +124,26 @@ def add_to_server(
     reflection: bool = False,
     rejection: Callable[[], A2AError | None] | None = None,
     authenticate: Authenticate | None = None,
+    permit: Permit | None = None,
 ) -> None:
     """Attaches the server side to a grpc.aio server that the caller owns, starts and stops.
 
     max_body: largest request in bytes; the server's own `grpc.max_receive_message_length` (4 MiB unless set)
     applies before it. max_values: see HostOptions. health, reflection: also serve these, for A2A alone; leave
-    them off if the server has its own. rejection, authenticate: see HostOptions. Raises TypeError for a
-    server that is not of grpc.aio.
+    them off if the server has its own. rejection, authenticate, permit: see HostOptions. Raises TypeError for
+    a server that is not of grpc.aio.
     """
     if not isinstance(server, grpc.aio.Server):
         name = f"{type(server).__module__}.{type(server).__qualname__}"
         raise TypeError(f"handlers are coroutines and need a server of grpc.aio.server(), not {name}")
     handlers = Handlers(
-        service, dialects, max_body=max_body, max_values=max_values, authenticate=authenticate, left=_LEFT
+        service,
+        dialects,
+        max_body=max_body,
+        max_values=max_values,
+        authenticate=authenticate,
+        permit=permit,
+        left=_LEFT,
     )
     methods = dict(handlers.methods)
     if health:

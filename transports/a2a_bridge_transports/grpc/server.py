@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.authentication import Authenticate, Presented
+from a2a_bridge.core.authentication import Authenticate, Permit, Presented
 from a2a_bridge.core.call import (
     EVENT_PARAMETER,
     NO_PARAMETERS,
@@ -153,6 +153,7 @@ class Handlers:
         max_values: int = REQUEST_VALUES,
         running: Running | None = None,
         authenticate: Authenticate | None = None,
+        permit: Permit | None = None,
         left: tuple[type[Exception], ...] = (),
     ) -> None:
         #: the operations by full path, such as `/lf.a2a.v1.A2AService/SendMessage`
@@ -165,7 +166,9 @@ class Handlers:
         offered = tuple(dialect for dialect, _ in forms)
         claims: dict[str, list[tuple[_Side, Row[str, bytes]]]] = {}
         for dialect, form in forms:
-            side = _Side(service, dialect, form, offered, max_body, max_values, running, authenticate, left)
+            side = _Side(
+                service, dialect, form, offered, max_body, max_values, running, authenticate, permit, left
+            )
             self._side = self._side or side
             for row in form.rows:
                 claims.setdefault(row.address, []).append((side, row))
@@ -243,6 +246,7 @@ class _Side:
     max_values: int
     running: Running
     authenticate: Authenticate | None
+    permit: Permit | None
     left: tuple[type[Exception], ...]
     variants: set[str | None] = field(default_factory=set)
 
@@ -399,6 +403,8 @@ class _Side:
                 reply = call_context.reply
                 if self.authenticate is not None:
                     call_context.principal = await self.authenticate(_read_presented(context, call_context))
+                if self.permit is not None:
+                    self.permit(row.operation.name, call_context.principal)
                 accepted = True
                 return await answer(wire, context, call_context)
             except A2AError as raised:

@@ -90,6 +90,8 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             match = _match_path(match, table, method, path)
             row = match.route.row
             name = row.operation.name
+            if self.permit is not None:
+                self.permit(name, principal)
             tree = wire.explode(match, request.query, tree)
             if row.extras.variant is not None:
                 row = row.extras.variant(tree, request.headers)

@@ -144,6 +144,8 @@ class JsonRpcServer(ServerSide[Rows]):
                 row = candidate.index.get(name)
             table = candidate
             row = _find_row(row, params, table, having)
+            if self.permit is not None:
+                self.permit(row.operation.name, principal)
             if row.extras.variant is not None:
                 row = row.extras.variant(params, request.headers)
             if apart:
