@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from a2a_bridge import connect
+from a2a_bridge.cli import output
 from a2a_bridge.cli.log_setup import TextFormat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cli.commands import command, serving
@@ -181,3 +184,28 @@ async def test_a_malformed_url_of_a_card_takes_no_other_interface_away() -> None
     async with hostile_agent(fails=False) as place, connect(place) as peer:
         page = await peer.list_tasks(hub.ListTasksRequest())
     assert page.tasks[0].metadata[HOSTILE] == HOSTILE
+
+
+def test_nothing_on_stderr_stands_in_a_line_that_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal both streams are on one screen."""
+    screen = Screen()
+    monkeypatch.setattr("sys.stdout", screen)
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    output.data("half a line", end="")
+    output.progress("task t: working, 1 s")
+    output.data(" and the rest", end="")
+    output.print_message("note: the stream broke")
+    output.progress("task t: working, 2 s")
+    output.data("done")
+    assert screen.getvalue() == (
+        f"half a line and the rest\nnote: the stream broke\n\rtask t: working, 2 s\r{' ' * 20}\rdone\n"
+    )
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 2
