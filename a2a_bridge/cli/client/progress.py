@@ -44,7 +44,7 @@ async def show_waiting(
             what = f"waiting for the agent{files}"
             if task is not None:
                 what = f"task {task.id}: {text.state_name(task.status.state)}"
-            leave = "; Ctrl-C leaves it running" if task is not None else ""
+            leave = "; Ctrl-C leaves it" if task is not None else ""
             progress(f"{what}, {time.monotonic() - started:.0f} s{leave}")
 
     ticking = asyncio.create_task(tick())
