@@ -63,13 +63,14 @@ class StoredLogs:
         self._rejected_since: float | None = None
         self._logs: dict[str, _StoredLog] = {}
 
-    def subscribe(self, task_id: str, after: int) -> LogReader[hub.StreamResponse]:
-        """A reader of the events after a number."""
+    def subscribe(self, task_id: str, after: int, *, exists: bool = False) -> LogReader[hub.StreamResponse]:
+        """A reader of the events after a number. exists: True if the task is known."""
         one = self._logs.get(task_id)
         if one is None:
             one = self._logs[task_id] = _StoredLog(self, task_id)
             if self._elsewhere is not None:
                 self._elsewhere.follow(task_id)
+        one.exists = one.exists or exists
         if self._watch is None:
             self._watch = asyncio.get_running_loop().call_later(_LOOK, self._look_at_store)
         if after > one.last and self.last_written(task_id) is None:
@@ -142,11 +143,13 @@ class StoredLogs:
 class _StoredLog(EventLog[hub.StreamResponse]):
     """The newest events of one task. It is stale until it is looked up, or begins here."""
 
-    __slots__ = ("_error", "_logs", "task_id")
+    __slots__ = ("_error", "_logs", "exists", "task_id")
 
     def __init__(self, logs: StoredLogs, task_id: str) -> None:
         super().__init__(logs.rules)
         self.stale = True
+        #: True once the task is known to exist; a reader may begin before it
+        self.exists = False
         self.task_id = task_id
         self._logs = logs
         self._error: A2AError | None = None
@@ -184,9 +187,10 @@ class _StoredLog(EventLog[hub.StreamResponse]):
 
     async def older(self, after: int, /) -> Sequence[hub.StreamResponse]:
         position, segments = await self._logs.read(self.task_id, after)
-        if position is None and self._logs.last_written(self.task_id) is None:
+        if position is None and self.exists:
             raise GapError(after)  # another process has deleted the task since it was found
         if position is not None:
+            self.exists = True
             self.skip_to(position.last)
             if position.ended:
                 self.end()

@@ -283,7 +283,7 @@ class StoreBase:
         return await _parse_by_size([present], lambda: _fold(scope, task_id, present))
 
     def subscribe(self, task_id: str, after: int, /) -> LogReader[hub.StreamResponse]:
-        return self._logs.subscribe(task_id, after)
+        return self._logs.subscribe(task_id, after, exists=task_id in self._ended)
 
     def end(self, task_id: str, error: A2AError, /) -> None:
         self._logs.end(task_id, error)

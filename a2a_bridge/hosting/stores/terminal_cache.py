@@ -64,6 +64,10 @@ class TerminalTaskCache:
             _, oldest = self._entries.popitem()
             self._memory.add(-_size_of(oldest))
 
+    def __contains__(self, task_id: str) -> bool:
+        """True if the task is cached, or was when it was read last."""
+        return task_id in self._entries
+
     def get(self, scope: Scope, task_id: str) -> Stored | None:
         """A copy of a task; None if it is not cached or belongs to another scope."""
         entry = self._entries.get(task_id)
