@@ -8,7 +8,9 @@ Rules:
 3. The server detects a client that vanished without closing its connection.
 4. Statements that write have no limit: PostgreSQL would apply one to a commit that waits for its standby, and
    report the commit as done.
-5. Settings that a server does not know are left out.
+5. After a pipeline the client has sent a Flush, with which PostgreSQL stops to measure how long it is idle.
+   So a transaction that writes has a limit of its own, which ends before its commit begins (PostgreSQL 17).
+6. Settings that a server does not know are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ REPLICA: Mapping[str, str] = {
     **_KEEPALIVE,
 }
 #: of the writing connection of a replica, in addition
-WRITER: Mapping[str, str] = {"statement_timeout": "0"}
+WRITER: Mapping[str, str] = {"statement_timeout": "0", "transaction_timeout": "10s"}
 #: of commands such as `db check`, which work on rows between their statements
 COMMAND: Mapping[str, str] = {"idle_in_transaction_session_timeout": "60s", **_KEEPALIVE}
 
