@@ -24,7 +24,6 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event
 
 T = TypeVar("T")
-M = TypeVar("M", bound=Message)
 
 SMALL = 16 * 1024
 """Largest document, in bytes, that is decoded on the loop without a count; it holds at most half as many
@@ -81,26 +80,20 @@ async def run(write: Callable[..., T], *arguments: Any) -> T:
 def encode(write: Callable[[Any], bytes], message: Message) -> bytes | Awaitable[bytes]:
     """The encoded message, or for a long one an awaitable of it. `write` may be started twice.
 
-    The worker gets a copy, because the message may change meanwhile.
+    Nobody changes the message meanwhile: see `core.service`.
     """
     METER.left = ALLOWANCE  # as `within_budget`, without another call for each event
     try:
         return write(message)
     except LengthyError:
-        return run_in_worker(write, _copy_of(message))
+        return run_in_worker(write, message)
     finally:
         METER.left = inf
 
 
 async def encode_in_worker(write: Callable[[Event], bytes], event: Event) -> bytes:
-    """The bytes of a long event. The worker gets a copy, because the message may change meanwhile."""
-    return await run_in_worker(write, Event(_copy_of(event.message), event.id, event.gap))
-
-
-def _copy_of(message: M) -> M:
-    copy = type(message)()
-    copy.CopyFrom(message)
-    return copy
+    """The bytes of a long event, which nobody changes."""
+    return await run_in_worker(write, event)
 
 
 def too_many_values(most: int) -> A2AError:

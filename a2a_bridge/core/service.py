@@ -7,6 +7,8 @@ Rules:
    everything below it. It is a generator and not any iterator so that closing is always possible.
 3. Both raise A2AError for errors that the caller should see. Any other exception is a defect and becomes
    INTERNAL where the call entered.
+4. Nobody changes a response that was given: a large one is encoded in another thread, and others may have the
+   same one. A middleware that changes it copies it first.
 """
 
 from __future__ import annotations

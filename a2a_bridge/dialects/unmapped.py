@@ -37,7 +37,7 @@ KIND, PROTO, HUB = "kind", "proto", "hub"
 #: beside the sources: the metadata that holds the text was empty before
 EMPTY = "empty"
 
-_KEY_BYTES = KEY.encode()
+KEY_BYTES = KEY.encode()
 #: bytes with a preserved text that count as one value while a message is encoded, so that megabytes of it are
 #: encoded in a thread
 BYTES_PER_VALUE = 256
@@ -222,7 +222,7 @@ def find_content(unit: Any, source: str) -> Any:
 def present(message: Message) -> bool:
     """Whether a message of the hub contains a text at any level."""
     # `find` and not `in`, which first tries its left side as a number and costs several times the search.
-    found = message.SerializeToString().find(_KEY_BYTES) >= 0
+    found = message.SerializeToString().find(KEY_BYTES) >= 0
     return found and any(_bears(unit) for unit in units(message))
 
 

@@ -189,6 +189,8 @@ class Engine:
         if answer is None:
             raise RuntimeError("a unary send was settled like a stream")
         if limit is not None and answer.HasField("task"):
+            whole, answer = answer, hub.SendMessageResponse()
+            answer.CopyFrom(whole)  # others may have the same response
             cut_history(answer.task, limit)
         return answer
 

@@ -58,6 +58,8 @@ class LiveTask:
     #: the number of the last event that left the task waiting for input; 0 if there was none in this process
     asked_at = 0
     _shut = False
+    #: the response whose task is the working copy, for a task that begins here
+    _response: hub.SendMessageResponse | None = None
     _last = 0
     _opening: asyncio.Task[None] | None = None
     _sends: tuple[PendingSend, ...] = ()
@@ -280,26 +282,34 @@ class LiveTask:
             raise RuntimeError("a task is created by a run")
         if self._shut:
             raise OwnershipLostError
-        task, message = hub.Task(), send.message
+        # The response of a task that ends is not copied from it: a copy of a large message takes long.
+        response = hub.SendMessageResponse()
+        task, message = response.task, send.message
         if first is not None:
             task.CopyFrom(first)
         own_task(task, self.task_id, self.context_id, self._clock)
+        change = hub.StreamResponse()
         for own in task.history[:]:
             if own.message_id == message.message_id:
                 if own == send.run.message:
                     own.CopyFrom(message)  # it may hold more than the agent was shown
+                own.task_id, own.context_id = self.task_id, self.context_id
+                change.task.CopyFrom(task)
                 break
         else:
-            own = task.history.add()
-            own.CopyFrom(message)
-        own.task_id, own.context_id = self.task_id, self.context_id
+            change.task.CopyFrom(task)
+            # Not CopyFrom, which takes six times as long for large maps: their entries come in the order of a
+            # hash table, and collide in the next one.
+            data = message.SerializeToString(deterministic=True)
+            for own in (task.history.add(), change.task.history.add()):
+                own.MergeFromString(data)
+                own.task_id, own.context_id = self.task_id, self.context_id
         writer = self.writer
         if writer is None:
             writer = self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
+        self._response = response
         self.task = task
         self.state = task.status.state
-        change = hub.StreamResponse()
-        change.task.CopyFrom(task)
         writer.append(change, task)
         for one in send.waiters or (send,):
             if one.wants is not Wants.OUTCOME:
@@ -409,15 +419,20 @@ class LiveTask:
             self.settle(send)
 
     def settle(self, send: PendingSend) -> None:
-        """Answers with the task as it is now, if the sender still waits."""
+        """Answers with the task as it is now, if the sender still waits.
+
+        One that has ended is the working copy itself, which cannot change any more.
+        """
         if send.decided or send.done:
             return
         if send.wants is Wants.STREAM:
             send.settle(None)  # the events are read from the store, so all of them are durable
             return
-        answer = hub.SendMessageResponse()
-        if self.task is not None:
-            answer.task.CopyFrom(self.task)
+        answer = self._response
+        if answer is None or self.state not in TERMINAL:
+            answer = hub.SendMessageResponse()
+            if self.task is not None:
+                answer.task.CopyFrom(self.task)
         writer = self.writer
         if writer is None or not writer.pending:
             send.settle(answer)  # at once in stores that are not durable

@@ -293,7 +293,8 @@ class TaskLease:
                 self._place = self._place._replace(context=before.context)
             ended = task.status.state in TERMINAL
             if self._amended or ended or self._event_bytes >= self._body_size:
-                body = task.SerializeToString()
+                # The order of maps matters to who parses it: see `LiveTask`.
+                body = task.SerializeToString(deterministic=True)
                 if self._key is None:
                     self._key = body_key(self.scope, self.task_id)
                 checksum = checksum_of(self._key, body)

@@ -48,7 +48,8 @@ class Entry:
         """Ends its lease."""
         if self.live is not None:
             self.look()
-            self.data = self.live.SerializeToString()
+            # The order of maps matters to who parses it: see `LiveTask`.
+            self.data = self.live.SerializeToString(deterministic=True)
             self.live = None
         self.held = False
 
