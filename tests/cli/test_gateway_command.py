@@ -20,6 +20,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import Server, connect
 from a2a_bridge.testing.probe import Probe, answering, yielding
+from tests.cli.check.scripted import Script, scripted
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
 from tests.patience import PATIENCE
 
@@ -455,3 +456,15 @@ async def test_versions_that_cannot_be_served_are_usage_errors(versions: str) ->
     done = await command("gateway", "127.0.0.1:1", *ANY_PORT, *without_http, "--versions", versions)
     assert done.code == 2
     assert "--versions" in done.err
+
+
+async def test_the_version_that_was_assumed_is_named_when_the_agent_does_not_know_it() -> None:
+    paths = {f"/.well-known/{name}.json": {"protocolVersion": None} for name in ("agent-card", "agent")}
+    async with (
+        scripted(Script(version="0.3.0", wire=("1.0",), cards=paths)) as agent,
+        serving("gateway", agent, *ANY_PORT) as running,
+    ):
+        running.signal()
+        err = (await running.ended()).err
+    assert "0.2.5 is assumed, because a card without protocolVersion counts as that" in err
+    assert "--card FILE" in err
