@@ -106,7 +106,9 @@ async def told(error: A2AError, dialect: Any, kind: Any, operation: Any) -> A2AE
     else:
         request.id = "t"
     async with mounted(error, dialect, kind) as address:
-        target = interface(kind.name, f"http://{address}/", version=dialect.version)
+        target = interface(
+            kind.name, address if kind.name == "GRPC" else f"http://{address}/", version=dialect.version
+        )
         async with find(kind.name).dial(target, dialect, DialOptions()) as service:
             with pytest.raises(A2AError) as caught:
                 await invoke(service, operation, request)

@@ -64,7 +64,7 @@ class Wire:
         self._routes = http.Routes(self.form.rows) if binding == "HTTP+JSON" else None
         # Nothing is sent, so there is no session.
         nowhere: Any = None
-        at = interface(binding, "http://127.0.0.1/", version=version)
+        at = interface(binding, "127.0.0.1:1" if binding == "GRPC" else "http://127.0.0.1/", version=version)
         self._client = ClientSide(KINDS[binding], at, dialect, DialOptions(), nowhere)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from a2a_bridge.cli.advertised import FAULTS, ask, fault_of
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge.cli.check.network import place
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
-from a2a_bridge.dialects import GRPC, V0_1, V0_3, V1_0, BindingKind, Dialect
+from a2a_bridge.dialects import GRPC, KNOWN, V0_3, V1_0, BindingKind, Dialect
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.gateway.destinations import Destination, Destinations, move_to, place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -112,7 +112,8 @@ async def _judge_response(dialled: Dialled, inspection: Inspection) -> Finding:
         dialled.works = True
         return Finding(dialled.name, True, took)
     if error.reason in _OTHER_VERSION:
-        for dialect in (V1_0, V0_3, V0_1):
+        newest = {_family(dialect): dialect for dialect in reversed(KNOWN)}  # of each family
+        for dialect in reversed(newest.values()):
             other = replace(dialled.candidate, dialect=dialect)
             if _family(dialect) != _family(dialled.candidate.dialect) and await _speaks(other, inspection):
                 said = (
