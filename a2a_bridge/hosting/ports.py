@@ -381,10 +381,9 @@ class Store(Protocol):
         ...
 
     def subscribe(self, task_id: str, after: int, /) -> Subscription:
-        """Reads the events after a number, the existing ones first.
+        """Reads the events after a number, the existing ones first. The task need not exist yet.
 
-        The engine has checked that the caller may see the task: it is stored, or this store has a writer for
-        it, whose first event need not be durable yet. A task that another replica has deleted since is a gap.
+        The engine has checked that the caller may see it. One that another replica has deleted is a gap.
         """
         ...
 
