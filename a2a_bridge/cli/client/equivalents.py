@@ -3,14 +3,16 @@
 Rules:
 1. The request is what the client side of the binding writes, read from a socket of this process: it cannot
    differ from what would be sent.
-2. A secret stands as the variable that holds it (`$A2ACLI_BEARER`), or as `***`.
+2. A secret stands as the variable that holds it (`$A2ACLI_BEARER`), or as `***`. For a shell, nothing else
+   counts as a variable or a command.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +37,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: headers that every client makes itself
 _OWN = frozenset({"host", "content-length", "accept-encoding", "connection", "user-agent"})
+
+#: what a shell reads between double quotes as it stands
+_PLAIN = re.compile(r"[\w :/.,;=?&%@+*~()<>#'|\[\]{}-]*")
 
 
 class CapturedCallError(Exception):
@@ -144,9 +149,9 @@ def format_request(
     if kind is EquivalentKind.CURL:
         words = ["curl", "-sS", *(["-N"] if isinstance(call.operation, Streaming) else [])]
         words += [] if request.method == "GET" else ["-X", request.method]
-        words += [_quote(request.url, secrets)]
+        words += [_quote(_pieces(request.url, secrets))]
         for name, value in request.headers:
-            words += ["-H", _quote(f"{name}: {_format_value(name, value, secrets)}", secrets)]
+            words += ["-H", _quote(_header_pieces(name, value, secrets))]
         words += ["-d", shlex.quote(request.body)] if request.body else []
         return " ".join(words)
     if kind is EquivalentKind.GRPCURL:
@@ -154,12 +159,12 @@ def format_request(
         secure = parts.scheme in ("https", "grpcs") or parts.port == 443
         words = ["grpcurl", *([] if secure else ["-plaintext"])]
         for name, value in request.headers:
-            words += ["-H", _quote(f"{name}: {_format_value(name, value, secrets)}", secrets)]
-        return " ".join([*words, "-d", shlex.quote(request.body), parts.netloc, request.method])
+            words += ["-H", _quote(_header_pieces(name, value, secrets))]
+        return " ".join([*words, "-d", shlex.quote(request.body), shlex.quote(parts.netloc), request.method])
     if kind is EquivalentKind.PYTHON:
         return _program(call, candidate)
-    lines = [f"{request.method} {_replace_secrets(request.url, secrets)}"]
-    lines += [f"{name}: {_format_value(name, value, secrets)}" for name, value in request.headers]
+    lines = [f"{request.method} {''.join(_pieces(request.url, secrets))}"]
+    lines += ["".join(_header_pieces(name, value, secrets)) for name, value in request.headers]
     return "\n".join([*lines, "", request.body] if request.body else lines)
 
 
@@ -200,25 +205,31 @@ def _number(operation: Any) -> int:
     return list(ops.ALL).index(operation)
 
 
-def _format_value(name: str, value: str, secrets: Mapping[str, str]) -> str:
-    if value in secrets:
-        return secrets[value]
-    replaced = _replace_secrets(value, secrets)
-    return HIDDEN if replaced == value and name.lower() in SECRET else replaced
+def _header_pieces(name: str, value: str, secrets: Mapping[str, str]) -> list[str]:
+    """As `_pieces`, for a line of a header."""
+    first, *rest = ["", secrets[value], ""] if value in secrets else _pieces(value, secrets)
+    if not rest and name.lower() in SECRET:
+        first, rest = "", [HIDDEN, ""]
+    return [f"{name}: {first}", *rest]
 
 
-def _replace_secrets(text: str, secrets: Mapping[str, str]) -> str:
-    for secret, name in secrets.items():
-        if len(secret) >= SHORTEST:
-            text = text.replace(secret, name)
-    return text
+def _pieces(text: str, secrets: Mapping[str, str]) -> list[str]:
+    """A text, cut at its secrets: every second piece stands for one."""
+    long = [one for one in secrets if len(one) >= SHORTEST]
+    if not long:
+        return [text]
+    found = re.split(f"({'|'.join(map(re.escape, sorted(long, key=len, reverse=True)))})", text)
+    return [secrets[one] if number % 2 else one for number, one in enumerate(found)]
 
 
-def _quote(text: str, secrets: Mapping[str, str]) -> str:
-    """A word for a shell, in which variables still count."""
-    text = _replace_secrets(text, secrets)
-    if not any(name in text for name in secrets.values() if name.startswith("$")):
+def _quote(pieces: Sequence[str]) -> str:
+    """A word for a shell. Only a variable that stands for a secret counts there: the card of an agent chooses
+    URLs and names of headers, which can look like variables and commands.
+    """
+    text = "".join(pieces)
+    if not any(one.startswith("$") for one in pieces[1::2]):
         return shlex.quote(text)
-    for character in '\\"`':
-        text = text.replace(character, f"\\{character}")
-    return f'"{text}"'
+    if _PLAIN.fullmatch("".join(pieces[::2])):
+        return f'"{text}"'
+    words = [f'"{one}"' if number % 2 else shlex.quote(one) for number, one in enumerate(pieces) if one]
+    return "".join(words)

@@ -42,6 +42,48 @@ async def test_the_printed_curl_command_does_the_same(
     assert "TASK_STATE_" in ran.stdout
 
 
+@pytest.mark.parametrize("place", ["cookie", "query"])
+@pytest.mark.parametrize(("kind", "binding"), [("curl", "HTTP+JSON"), ("grpcurl", "GRPC")])
+async def test_a_card_puts_no_command_into_a_printed_one(
+    kind: str, binding: str, place: str, tmp_path: Path
+) -> None:
+    hostile = "$(touch${IFS}made)`touch${IFS}made`$A2ACLI_BEARER;'\"!"
+    url = f"http://127.0.0.1:9/{hostile}" if kind == "curl" else "https://127.0.0.1$(touch${IFS}made);x:443"
+    scheme = {"apiKeySecurityScheme": {"location": place, "name": hostile}}
+    card = {
+        "name": "n",
+        "description": "d",
+        "version": "1",
+        "capabilities": {},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [],
+        "supportedInterfaces": [{"url": url, "protocolBinding": binding, "protocolVersion": "1.0"}],
+        "securitySchemes": {"key": scheme},
+        "securityRequirements": [{"schemes": {"key": {"list": []}}}],
+    }
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    # Prints its words, one on a line.
+    (tmp_path / kind).write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (tmp_path / kind).chmod(0o700)
+    words = ("send", "hello", "-a", str(tmp_path / "card.json"), "--as", kind)
+    done = await command(*words, env={"A2ACLI_API_KEY": "s3cret-key"})
+    assert done.code == 0, done.err
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    env = {"PATH": path, "A2ACLI_API_KEY": "the-variable", "A2ACLI_BEARER": "never"}
+    ran = subprocess.run(  # noqa: ASYNC221  it is short
+        ["sh", "-c", done.out], capture_output=True, text=True, check=True, env=env, cwd=tmp_path
+    )
+    assert not (tmp_path / "made").exists()
+    assert (ran.stderr, "never" in ran.stdout) == ("", False)
+    if place == "cookie":
+        assert f"cookie: {hostile}=the-variable" in ran.stdout.splitlines()
+    elif kind == "curl":
+        assert "=the-variable" in ran.stdout
+    if kind == "grpcurl":
+        assert "127.0.0.1$(touch${IFS}made);x:443" in ran.stdout.splitlines()
+
+
 async def test_other_commands_as_curl(one: Live) -> None:
     done = await one.run("task", "get", "some-id", "--as", "curl")
     assert done.out.startswith("curl ")
