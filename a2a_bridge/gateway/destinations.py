@@ -3,8 +3,8 @@ answer.
 
 The content of a card is not trusted. Rules:
 1. The operator has named the host of the given URL, at any port, and the origins in `credentials_for`. Named
-   hosts may be dialled, and get the parameters (`-H`) and the query of the options; if the given URL is
-   https, over TLS only.
+   hosts may be dialled, and get the parameters (`-H`) and the query of the options; if the given URL or the
+   origin is https, over TLS only.
 2. Other hosts get neither. They are not dialled if they are link-local or a metadata
    service; if they are this machine and the named host is not; or if they are in a private network and the
    named host is public. All addresses of a host count. They are checked again for each connection.
@@ -256,9 +256,8 @@ class Destinations:
         return replace(place, secure=secure)
 
     def _is_named(self, place: Place, named: Place) -> bool:
-        if any(origin.is_at(place) and origin.port == place.port for origin in self._origins):
-            return True
-        return place.is_at(named) and (place.secure or not named.secure or named.is_local)
+        known = [named, *(one for one in self._origins if one.port == place.port)]
+        return any(place.is_at(one) and (place.secure or not one.secure or one.is_local) for one in known)
 
     async def _silence(self, candidate: Candidate) -> str:
         place = place_of(candidate.interface.url)

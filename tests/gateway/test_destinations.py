@@ -93,6 +93,8 @@ async def test_further_origins_get_credentials_when_they_are_named() -> None:
         ("https://api.example/rpc", True),
         ("inside.example:50051", True),
         ("https://api.example:8443/rpc", False),
+        ("http://api.example:443/rpc", False),
+        ("http://inside.example:50051/rpc", True),
     ):
         found = await vetted("https://agent.example", url, **flags)
         assert (found.rejection, found.candidate.credentials) == ("", sent)
