@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from a2a_bridge.auth import Authentication, Rule
+from a2a_bridge.auth import Authentication, LiveRules, Rule
 from a2a_bridge.auth.rules import permit
 from a2a_bridge.bindings import HostOptions, ListenAddress, find
 from a2a_bridge.cards import GrpcUrls, Mounted, interface
@@ -53,7 +53,7 @@ _KINDS: Kinds = {
     "store_options": ((StoreOptions,), "StoreOptions(…)"),
     "engine": ((EngineOptions,), "EngineOptions(…)"),
     "authentication": ((Authentication, NoneType), "Authentication([…])"),
-    "access_rules": ((tuple, list), "a tuple of rules"),
+    "access_rules": ((tuple, list, LiveRules), "a tuple of rules"),
     "limits": ((Limits, LiveLimits), "Limits(…)"),
     "replay": ((ReplayOptions,), "ReplayOptions(…)"),
     "upstream": ((UpstreamOptions,), "UpstreamOptions(…)"),
@@ -111,8 +111,9 @@ class ServeOptions:
     authentication: Authentication | None = None
     #: serve a card that demands credentials although nothing here checks them: something in front does
     allow_unauthenticated: bool = False
-    #: which callers may use which operations; empty: all callers may use all
-    access_rules: tuple[Rule, ...] = ()
+    #: which callers may use which operations; empty: all callers may use all. LiveRules can change while the
+    #: server runs
+    access_rules: tuple[Rule, ...] | LiveRules = ()
     #: whether a gateway sends the credentials that `authentication` has checked to the agent, too
     pass_credentials: bool = False
     #: limits of one principal; LiveLimits can change while the server runs

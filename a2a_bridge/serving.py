@@ -17,9 +17,9 @@ from time import monotonic
 from typing import Protocol, cast
 
 from a2a_bridge.admin import Admin, announce
-from a2a_bridge.auth import authorise, describe_extended_card
+from a2a_bridge.auth import LiveRules, authorise, describe_extended_card
 from a2a_bridge.auth.identified import reject_unidentified
-from a2a_bridge.auth.lasting import end_lapsed_streams
+from a2a_bridge.auth.lasting import end_lapsed_calls
 from a2a_bridge.bindings import (
     ApplicationHost,
     Document,
@@ -195,8 +195,7 @@ def guard(
     rounded.on_first = log_rounding
     bounds = options.limits
     counted = () if options.usage is None else (usage(options.usage),)
-    identified = options.authentication
-    lasting = () if identified is None else (end_lapsed_streams(identified),)
+    rules = options.access_rules
     watched = server_middleware(options, options.name or card.name)
     older: tuple[Middleware, ...] = ()
     if older_versions(dialects):
@@ -210,8 +209,10 @@ def guard(
         *counted,
         access_log(agent=options.name or card.name),
         # Outside of the middleware that looks tasks up: a caller without access learns nothing of them.
-        authorise(options.access_rules, options.name),
-        *lasting,
+        authorise(rules, options.name),
+        end_lapsed_calls(
+            options.authentication, rules if isinstance(rules, LiveRules) else None, options.name
+        ),
         deadline(),
         *older,
         validate(elsewhere=elsewhere),

@@ -17,7 +17,7 @@ from a2a_bridge.auth.bearer import BearerTokens
 from a2a_bridge.auth.certificates import ClientCertificates
 from a2a_bridge.auth.key_set import KeySetSource
 from a2a_bridge.auth.proxy_header import ProxyHeader
-from a2a_bridge.auth.rules import Rule, authorise
+from a2a_bridge.auth.rules import LiveRules, Rule, authorise
 from a2a_bridge.signing import ALGORITHMS
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "KeyFile",
     "KeyRecord",
     "KeySetSource",
+    "LiveRules",
     "Method",
     "NewKey",
     "ProxyHeader",

@@ -5,6 +5,8 @@ Rules:
    that allows it.
 2. A rule allows a call if each of its members does. An empty member allows everything.
 3. A caller that lacks a scope gets PERMISSION_DENIED, whether the task it asks for exists or not.
+4. `LiveRules` can change while a server runs: streams and waiting sends that they no longer allow end
+   (`lasting`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any
 
 from a2a_bridge.core import operations as ops
@@ -67,36 +68,73 @@ def _fits(name: str, patterns: Collection[str]) -> bool:
     return any(fnmatchcase(name, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
-def authorise(rules: Sequence[Rule], agent: str = "") -> Middleware:
+class LiveRules:
+    """Access rules that can change while a server runs."""
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        #: a call needs a rule of each of these lists. Each change makes another object
+        self.current: tuple[tuple[Rule, ...], ...] = (tuple(rules),)
+
+    def change(self, rules: Sequence[Rule]) -> None:
+        """From now on these rules count."""
+        self.current = (tuple(rules),)
+
+    def narrow(self, rules: Sequence[Rule]) -> None:
+        """From now on a call needs a rule of these beside one of the first: for a server whose callers are
+        identified as before, while the rules are for a successor, which may identify them otherwise.
+        """
+        self.current = (self.current[0], tuple(rules))
+
+    def denial(self, agent: str, operation: str, principal: Principal | None) -> ScopeMissingError | None:
+        """PERMISSION_DENIED for a call that is not allowed, else None. agent: its name among several."""
+        for rules in self.current:
+            if rules and (error := _denial(rules, agent, operation, principal)) is not None:
+                return error
+        return None
+
+
+def live(rules: Sequence[Rule] | LiveRules) -> LiveRules | None:
+    """Rules as an object that says whether calls are allowed; None for none that could deny one."""
+    if isinstance(rules, LiveRules):
+        return rules
+    return LiveRules(rules) if rules else None
+
+
+def authorise(rules: Sequence[Rule] | LiveRules, agent: str = "") -> Middleware:
     """Middleware that rejects calls which no rule allows. It has to be inside of the authentication.
 
     agent: the name of the agent on a server with several.
     """
-    own = [one for one in rules if not one.agents or _fits(agent, one.agents)]
-    return reject_if(partial(_problem, own)) if rules else lambda service: service
+    known = live(rules)
+    if known is None:
+        return lambda service: service
+
+    def problem(call: Call[Any, Any]) -> ScopeMissingError | None:
+        return known.denial(agent, call.operation.name, call.context.principal)
+
+    return reject_if(problem)
 
 
-def permit(rules: Sequence[Rule], agent: str = "") -> Permit | None:
+def permit(rules: Sequence[Rule] | LiveRules, agent: str = "") -> Permit | None:
     """The same for bindings, which know the caller before they decode a request; None without rules."""
-    own = [one for one in rules if not one.agents or _fits(agent, one.agents)]
+    known = live(rules)
+    if known is None:
+        return None
 
     def check(operation: str, principal: Principal | None) -> None:
-        problem = _denial(own, operation, principal)
+        problem = known.denial(agent, operation, principal)
         if problem is not None:
             raise problem
 
-    return check if rules else None
+    return check
 
 
-def _problem(rules: Collection[Rule], call: Call[Any, Any]) -> ScopeMissingError | None:
-    return _denial(rules, call.operation.name, call.context.principal)
-
-
-def _denial(rules: Collection[Rule], name: str, principal: Principal | None) -> ScopeMissingError | None:
-    if any(rule.allows(name, principal) for rule in rules):
+def _denial(
+    rules: Collection[Rule], agent: str, name: str, principal: Principal | None
+) -> ScopeMissingError | None:
+    own = [one for one in rules if not one.agents or _fits(agent, one.agents)]
+    if any(rule.allows(name, principal) for rule in own):
         return None
-    wanted = {
-        scope for rule in rules if Rule(rule.operations).allows(name, principal) for scope in rule.scopes
-    }
+    wanted = {scope for rule in own if Rule(rule.operations).allows(name, principal) for scope in rule.scopes}
     challenge = f'Bearer realm="a2a", error="insufficient_scope", scope="{" ".join(sorted(wanted))}"'
     return ScopeMissingError(f"{name} is not allowed for this caller", (challenge,) if wanted else ())

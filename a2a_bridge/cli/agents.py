@@ -45,7 +45,7 @@ from a2a_bridge.dialects import GRPC
 from a2a_bridge.hosting.stores.opening import MEMORY
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import keeps_owners
+from a2a_bridge.planning import ServeOptions, keeps_owners
 from a2a_bridge.runtime import serve_gateway
 from a2a_bridge.serving import Server, Shared
 
@@ -156,6 +156,7 @@ async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> N
     listening = ListenOptions.of(flags, flags.push_relay if hasattr(flags, "push_relay") else "")
     options = replace(listening.options, http=listening.http, grpc=listening.grpc)
     launch = launch_of(flags, kind.name)
+    listening.follow(reloader)
     changes = _Changes(kind, flags.timeout_graceful_shutdown, launch)
     entries = changes.entries(flags)
     if reloader is not None:
@@ -183,6 +184,11 @@ async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> N
     if advertised is not None:
         advertised = replace(advertised, several=lambda: changes.server)
     await run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader, advertised, launch)
+
+
+def _own(listening: ListenOptions) -> ServeOptions:
+    """The options of one agent. The access rules are the server's, where they can change for all."""
+    return replace(listening.options, access_rules=())
 
 
 def _limits(listening: ListenOptions) -> LiveLimits:
@@ -249,7 +255,7 @@ def _remote(
 
     @asynccontextmanager
     async def open_server(shared: Shared) -> AsyncIterator[Server]:
-        options = options_of(name, listening.options, shared.options)
+        options = options_of(name, _own(listening), shared.options)
         version = version_of(flags.a2a_version)
         async with found(
             target, options, dialling, file=flags.card, binding=parse_binding(flags.binding), version=version
@@ -275,7 +281,7 @@ def _host(
     agent, listening = load_agent(settings.agent, flags)
 
     interfaces = _interfaces(settings, listening)
-    entry = hosted(name, agent, listening.options, interfaces, names=names, at_root=only)
+    entry = hosted(name, agent, _own(listening), interfaces, names=names, at_root=only)
     return entry, _limits(listening)
 
 

@@ -558,4 +558,4 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         group="Process",
     )
 
-    rules: tuple[RuleSettings, ...] = table(tuple, "Which callers may use which operations.")
+    rules: tuple[RuleSettings, ...] = table(tuple, "Which callers may use which operations.", live=True)

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 import typer
 
 from a2a_bridge import runtime
-from a2a_bridge.auth.rules import Rule
+from a2a_bridge.auth.rules import LiveRules, Rule
 from a2a_bridge.bindings import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.edge import authentication, middleware_of
@@ -119,7 +119,8 @@ class ListenOptions:
                 listener=worker.listener if worker is not None else None,
             ),
             limits=LiveLimits(limits_of(flags)),
-            access_rules=rules_of(flags.rules),
+            # Only a file has rules, and only a file can be read again.
+            access_rules=LiveRules(rules_of(flags.rules)) if flags.config is not None else (),
             public_url=flags.public_url,
             public_grpc=flags.public_grpc,
             grpc_urls=flags.grpc_urls.value,
@@ -138,8 +139,16 @@ class ListenOptions:
         return cls(mounted, options, http_address, grpc_address, counting)
 
     def follow(self, reloader: Reloader | None) -> None:
-        """Takes new limits from a configuration that is read again."""
-        limits = self.options.limits
+        """Takes new limits and access rules from a configuration that is read again. In a worker the
+        supervisor reads it, and starts a successor: until this one has drained, callers need a rule of both
+        files.
+        """
+        limits, rules = self.options.limits, self.options.access_rules
+        worker = Worker.of_environment()
+        if worker is not None and isinstance(rules, LiveRules):
+            worker.on_rules.append(lambda new: rules.narrow(rules_of(new)))
+        if reloader is not None and isinstance(rules, LiveRules):
+            reloader.on_change(lambda _, new: rules.change(rules_of(new.rules)))
         if reloader is not None and isinstance(limits, LiveLimits):
             reloader.on_change(lambda _, new: limits.change(limits_of(new)))
 

@@ -3,9 +3,10 @@
 Rules:
 1. A file that is not valid changes nothing; one line of the log says why.
 2. Only options that are declared as `live` can change. Others keep their values until the next start, and one
-   warning names them.
+   warning names them. Access rules stay as they are together with an option that says who callers are: new
+   rules may mean other callers by the same names.
 3. All changes take effect together, or none: if one cannot be made, those before it are undone.
-4. Listeners stay, and running calls finish as they began.
+4. Listeners stay, and running calls finish as they began, but for those that new access rules do not allow.
 5. A change of the file counts when the file has been still for one interval: it may be half written.
    Processes that are started with the file get the content that was accepted (`text`), not the file.
 6. Rules, authentication and agents that a change takes away are a warning.
@@ -27,12 +28,16 @@ import typer
 
 from a2a_bridge.cli.config_file import ConfigError
 from a2a_bridge.cli.declared import options_of
+from a2a_bridge.cli.flags import EdgeFlags
 from a2a_bridge.cli.reading import Reading
 
 logger = logging.getLogger(__name__)
 
 #: takes the old and the new flags of the command. Raises any error if the change cannot be made
 Applier = Callable[[Any, Any], Awaitable[None] | None]
+
+#: options that say who a caller is
+_WHO = frozenset({*options_of(EdgeFlags), "ssl_ca_certs", "ssl_cert_reqs", "forwarded_allow_ips"})
 
 #: seconds between two looks at the file
 _PAUSE = 1.0
@@ -102,6 +107,8 @@ class Reloader:
                 if getattr(old, name) != getattr(reading.flags, name)
             ]
             fixed = {name: getattr(old, name) for name in changed if name in self._fixed}
+            if "rules" in changed and not _WHO.isdisjoint(fixed):
+                fixed["rules"] = old.rules
             if fixed:
                 logger.warning("not changed before the next start: %s", ", ".join(fixed))
                 if self._strict:

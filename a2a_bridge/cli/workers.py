@@ -8,7 +8,7 @@ Rules:
    grpcio opens its listener itself, also with SO_REUSEPORT.
 3. A worker that ends is replaced. SIGHUP starts successors with the code and the configuration as they are
    on disk (if the configuration is valid), and drains a worker once its successor is ready; the worker is
-   notified of it.
+   notified of it. New access rules count in all workers at once, beside the old ones.
 4. SIGTERM and SIGINT drain all workers. The supervisor closes its copies of the listeners, so that each
    worker accepts what waits in its own and then really closes it, as a server without workers does.
 5. A worker whose supervisor has died drains and ends.
@@ -17,6 +17,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import secrets
@@ -24,7 +25,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,10 +33,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from a2a_bridge.cli.declared import options_of
 from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.loopback_bus import loopback_bus
 from a2a_bridge.cli.options import PREFIX, Exit, listen_address
 from a2a_bridge.cli.output import cannot_listen, data, fail, print_message
+from a2a_bridge.cli.rule_settings import RuleSettings
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings import InheritedListener
@@ -43,8 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: sent to a worker before the SIGTERM that ends it after its successor has started
-_SUCCEEDED = b"succeeded\n"
+#: sent to a worker before the SIGTERM that ends it after its successor has started. Other lines are rules
+_SUCCEEDED = b"succeeded"
 #: set for workers by their supervisor: file descriptor of the channel, of the HTTP listener or -1, addresses,
 #: and 1 for the first one
 _VARIABLE = "_A2A_BRIDGE_WORKER"
@@ -77,6 +80,8 @@ class Worker:
     grpc: str
     #: the first one that its supervisor has started: it does what is done once
     is_first: bool
+    #: called with new access rules
+    on_rules: list[Callable[[Sequence[RuleSettings]], None]] = field(default_factory=list)
 
     @classmethod
     @cache
@@ -106,11 +111,15 @@ class Worker:
         supervisor is gone.
         """
         loop = asyncio.get_running_loop()
+        rest = b""
 
         def on_message() -> None:
-            if os.read(self.channel, len(_SUCCEEDED)):
-                if self.listener is not None:
-                    self.listener.has_successor = True
+            nonlocal rest
+            part = os.read(self.channel, 65536)
+            *lines, rest = (rest + part).split(b"\n")
+            for line in lines:
+                self._take(line)
+            if part:
                 return
             loop.remove_reader(self.channel)
             logger.warning("the supervisor of this worker is gone")
@@ -121,6 +130,19 @@ class Worker:
             yield
         finally:
             loop.remove_reader(self.channel)
+
+    def _take(self, line: bytes) -> None:
+        """Does what the supervisor says."""
+        if line != _SUCCEEDED:
+            rules = [RuleSettings(**_tuples(one)) for one in json.loads(line)]
+            for tell in self.on_rules:
+                tell(rules)
+        elif self.listener is not None:
+            self.listener.has_successor = True
+
+
+def _tuples(rule: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(texts) for name, texts in rule.items()}
 
 
 def is_requested(flags: ServerFlags) -> bool:
@@ -211,8 +233,15 @@ class _Process:
         """Lets the worker drain while its successor accepts the connections of the listener."""
         self.succeeded = True
         with suppress(OSError):  # the worker has ended meanwhile
-            self.channel.send(_SUCCEEDED)
+            self.channel.send(_SUCCEEDED + b"\n")
         self.signal(signal.SIGTERM)
+
+    async def tell(self, rules: Sequence[RuleSettings]) -> None:
+        """Lets the worker have new access rules."""
+        names = options_of(RuleSettings)
+        text = json.dumps([{name: getattr(one, name) for name in names} for one in rules])
+        with suppress(OSError):  # the worker has ended meanwhile
+            await asyncio.get_running_loop().sock_sendall(self.channel, text.encode() + b"\n")
 
     def signal(self, number: int) -> None:
         if self.process.returncode is None:
@@ -373,6 +402,7 @@ class _Supervisor:
         first = int(slot.number == 1 and not self._has_started)
         value = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'} {first}"
         accepted, variables = -1, dict[str, str]()
+        rules = self._rules
         try:
             if self.reloader is not None:
                 from a2a_bridge.cli.config_file import hand_on  # loads the parser of TOML
@@ -406,6 +436,8 @@ class _Supervisor:
         self._alive.add(worker)
         if self._stopped is not None:
             worker.signal(signal.SIGTERM)
+        if self._rules != rules:  # meanwhile
+            await worker.tell(self._rules)
         line = b""
         while not line.endswith(b"\n"):
             part = await asyncio.get_running_loop().sock_recv(ours, 4096)
@@ -493,11 +525,20 @@ class _Supervisor:
 
     async def _replace_all(self) -> None:
         """Starts successors of all workers, unless the configuration file is not valid."""
+        rules = self._rules
         if self._stopped is not None or (self.reloader is not None and not await self.reloader.reload()):
             return
+        if self._rules != rules:
+            for worker in list(self._alive):
+                self._run(worker.tell(self._rules))
         logger.info("successors of %d workers are started", len(self._slots))
         for slot in self._slots:
             self._run(self._hand_over(slot))
+
+    @property
+    def _rules(self) -> tuple[RuleSettings, ...]:
+        """The access rules of workers that are started now."""
+        return () if self.reloader is None else self.reloader.flags.rules
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -47,6 +47,7 @@ PUBLIC = {
         "KeyFile",
         "KeyRecord",
         "KeySetSource",
+        "LiveRules",
         "Method",
         "NewKey",
         "ProxyHeader",

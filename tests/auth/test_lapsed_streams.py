@@ -1,4 +1,4 @@
-"""Open streams end when the credentials of their caller no longer count."""
+"""Open streams and waiting sends end when their caller may no longer make them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,23 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, connect, serve
-from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader
+from a2a_bridge.auth import (
+    ApiKeys,
+    Authentication,
+    BearerTokens,
+    KeyFile,
+    KeySetSource,
+    LiveRules,
+    ProxyHeader,
+    Rule,
+)
 from a2a_bridge.auth.bearer import LEEWAY
 from a2a_bridge.bindings import DialOptions
+from a2a_bridge.core.call import Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import state_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer
 from a2a_bridge.runtime import ServeOptions
 from tests.auth.identity_provider import AUDIENCE, provider_running
 from tests.limits.scene import Waiting, first_event
@@ -47,6 +58,20 @@ async def end_of(events: Any) -> A2AError:
     return caught.value
 
 
+async def failure_of(call: asyncio.Future[Any]) -> A2AError:
+    """The error that a unary call ends with."""
+    with pytest.raises(A2AError) as caught:
+        await asyncio.wait_for(call, PATIENCE)
+    return caught.value
+
+
+async def has_tasks(caller: Peer, count: int) -> None:
+    """Waits until a caller has so many tasks."""
+    async with asyncio.timeout(PATIENCE):
+        while len((await caller.list_tasks(hub.ListTasksRequest())).tasks) < count:
+            pass
+
+
 @pytest.mark.parametrize("executor", [Waiting, Talking])
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_revoked_key_ends_the_streams_of_its_caller(
@@ -64,10 +89,12 @@ async def test_a_revoked_key_ends_the_streams_of_its_caller(
     ):
         await first_event(ended)
         await first_event(other)
+        sending = asyncio.ensure_future(ann.send("wait"))
+        await has_tasks(ann, 2)
         file.revoke("ann")
         began = time.monotonic()
-        error = await end_of(ended)
-        assert error.reason is Reason.UNAUTHENTICATED
+        for error in (await end_of(ended), await failure_of(sending)):
+            assert error.reason is Reason.UNAUTHENTICATED
         assert time.monotonic() - began < 2 + PATIENCE / 10  # a second, and what a busy machine adds
         waiting = asyncio.ensure_future(anext(other))
         with pytest.raises(A2AError, match="API key"):
@@ -75,6 +102,56 @@ async def test_a_revoked_key_ends_the_streams_of_its_caller(
         assert not (waiting.done() and waiting.exception())
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
+
+
+@pytest.mark.parametrize("executor", [Waiting, Talking])
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_new_rules_end_the_calls_of_a_caller_whom_they_do_not_allow(
+    binding: str, executor: Any, tmp_path: Path
+) -> None:
+    file = KeyFile(tmp_path / "keys.json")
+    keys = {name: file.create(name).text for name in ("ann", "bob")}
+    rules = LiveRules([Rule(principals=("*",))])
+    options = ServeOptions(authentication=Authentication([ApiKeys(file)]), access_rules=rules, grace=0)
+    async with (
+        serve(Agent(executor(), name="waits"), options=options) as server,
+        connect(server.card, binding=binding, options=_with(keys["ann"])) as ann,
+        connect(server.card, binding=binding, options=_with(keys["bob"])) as bob,
+        aclosing(ann.stream("wait")) as ended,
+        aclosing(bob.stream("wait")) as other,
+    ):
+        await first_event(ended)
+        await first_event(other)
+        sending = asyncio.ensure_future(ann.send("wait"))
+        await has_tasks(ann, 2)
+        rules.change([Rule(("read",)), Rule(principals=("bob",))])
+        began = time.monotonic()
+        for error in (await end_of(ended), await failure_of(sending)):
+            assert error.reason is Reason.PERMISSION_DENIED
+        assert time.monotonic() - began < 1 + PATIENCE / 10
+        waiting = asyncio.ensure_future(anext(other))
+        assert len((await ann.list_tasks(hub.ListTasksRequest())).tasks) == 2
+        with pytest.raises(A2AError, match="is not allowed"):
+            await ann.send("again")
+        assert not (waiting.done() and waiting.exception())
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+def test_for_a_successor_rules_only_narrow() -> None:
+    rules = LiveRules([Rule(principals=("ann",))])
+
+    def allowed() -> list[str]:
+        return [name for name in ("ann", "bob") if rules.denial("", "GetTask", Principal(name)) is None]
+
+    rules.narrow([Rule(principals=("ann", "bob"))])
+    assert allowed() == ["ann"]
+    rules.narrow([Rule(principals=("bob",))])
+    assert allowed() == []
+    rules.narrow([])
+    assert allowed() == ["ann"]
+    rules.change([Rule(principals=("bob",))])
+    assert allowed() == ["bob"]
 
 
 def _with(key: str) -> DialOptions:

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,16 @@ from typing import Any
 import httpx
 import pytest
 
+from a2a_bridge import connect
+from a2a_bridge.auth import KeyFile
+from a2a_bridge.bindings import DialOptions
 from a2a_bridge.cli import reload as reload_module
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, hand_on
 from a2a_bridge.cli.flags import ConfigFlags, flag
 from a2a_bridge.cli.gateway import GatewayFlags
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.reload import Look, Reloader
+from a2a_bridge.core.errors import A2AError, Reason
 from tests.cli.commands import Running, logged, serving, spawn
 from tests.patience import PATIENCE
 
@@ -36,6 +41,22 @@ async def held(text: str) -> str:
         await asyncio.to_thread(Path(text.split()[0]).read_text)
     return str(os.getpid())
 '''
+
+GATED = """
+import asyncio
+from pathlib import Path
+
+from a2a_bridge import Agent
+
+class Gated:
+    async def execute(self, run):
+        yield run.status("working")
+        while not Path(__file__).with_name("gate").exists():
+            await asyncio.sleep(0.02)
+        yield run.status("completed")
+
+agent = Agent(Gated(), name="Gated")
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +247,22 @@ async def test_no_beginning_of_a_file_counts(tmp_path: Path, with_workers: bool)
     assert look()
     assert await reloader.reload()
     assert not look()
-    assert (reloader.text == FULL, reloader.flags.rules != rules) == (True, with_workers)
+    assert reloader.text == FULL
+    assert reloader.flags.rules != rules
+
+
+async def test_rules_stay_with_the_options_that_say_who_callers_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "bridge.toml"
+    write(path, FULL)
+    reloader = Reloader(gateway_reading(path))
+    reloader.on_change(lambda _old, _new: pytest.fail("nothing changes"))
+    rules = reloader.flags.rules
+    write(path, FULL.replace("login.example", "other.example").replace('"ci"', '"*"'))
+    assert await reloader.reload()
+    assert reloader.flags.rules == rules
+    assert "not changed before the next start: jwt_issuer, rules" in caplog.text
 
 
 def test_a_rule_that_has_not_been_written_is_no_rule(tmp_path: Path) -> None:
@@ -329,6 +365,54 @@ async def test_sighup_changes_limits_and_the_log_level_while_a_call_runs(
         running.signal()
         done = await running.ended()
     assert done.code == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("in_table", [False, True])
+async def test_new_rules_end_the_streams_of_a_caller_whom_they_do_not_allow(
+    file: Path, tmp_path: Path, workers: int, in_table: bool
+) -> None:
+    """With workers long before the old ones have drained."""
+    path = tmp_path / "gated.py"
+    path.write_text(GATED)
+    keys = KeyFile(tmp_path / "keys.json")
+    key = {name: keys.create(name).text for name in ("ann", "bob")}
+    members = {"workers": workers, "timeout_graceful_shutdown": 600, "api_keys": str(tmp_path / "keys.json")}
+    configuration(file, **members)
+    append(file, '[[rules]]\nprincipals = ["ann", "bob"]')
+    if in_table:
+        append(file, f'[agents.gated]\nagent = "{path}"\n[agents.other]\nagent = "{path}"')
+    target, place = ([], "/agents/gated") if in_table else ([str(path)], "")
+    async with (
+        serving("serve", *target, "--config", str(file)) as running,
+        connect(f"{running.http}{place}", options=with_key(key["ann"])) as ann,
+        connect(f"{running.http}{place}", options=with_key(key["bob"])) as bob,
+        aclosing(ann.stream("?")) as ended,
+        aclosing(bob.stream("?")) as other,
+        asyncio.timeout(PATIENCE),
+    ):
+        await anext(ended)
+        await anext(other)
+        going_on = asyncio.ensure_future(read_all(other))
+        change(file, '["ann", "bob"]', '["bob"]')
+        running.signal(signal.SIGHUP)
+        with pytest.raises(A2AError) as caught:
+            await read_all(ended)
+        assert caught.value.reason is Reason.PERMISSION_DENIED
+        with pytest.raises(A2AError, match="is not allowed"):
+            await ann.send("?", return_immediately=True)
+        assert not going_on.done()
+        (tmp_path / "gate").touch()
+        await going_on
+
+
+async def read_all(events: AsyncIterator[Any]) -> None:
+    async for _ in events:
+        pass
+
+
+def with_key(key: str) -> DialOptions:
+    return DialOptions(parameters={"x-api-key": key})
 
 
 async def test_sighup_during_the_start_counts_after_it(target: str, file: Path, tmp_path: Path) -> None:
