@@ -26,6 +26,7 @@ from a2a_bridge.core.service import Service, reject_stream
 from a2a_bridge.dialects import BindingKind, Form, older_versions
 from a2a_bridge.dialects.annotation import finality
 from a2a_bridge.gateway.index import TaskIndex, scopes_by, visible_to
+from a2a_bridge.gateway.stream_only import StreamOnly, is_stream_only
 from a2a_bridge.gateway.streams import begun_by_a_task
 from a2a_bridge.gateway.task_lists import TaskLists
 from a2a_bridge.gateway.upstream import Dial, dial
@@ -61,7 +62,8 @@ def add_polyfill(*, remembered: int = REMEMBERED, dial: Dial = dial, apart: bool
     async def dial_polyfilled(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
         async with dial(candidate, options) as service:
             scoped = scopes_by(options.forward)
-            yield polyfill(service, candidate, index_for(options), scoped)
+            whole = StreamOnly(service) if is_stream_only(candidate.interface) else service
+            yield polyfill(whole, candidate, index_for(options), scoped)
 
     return dial_polyfilled
 

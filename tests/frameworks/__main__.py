@@ -87,7 +87,9 @@ async def _listens(port: int) -> bool:
 async def record(framework: Framework) -> dict[str, list[str]]:
     """Talks to a framework's agent through the gateway in every cell, and writes the recording down."""
     async with running(framework) as agent, recording(agent) as recorder:
-        found = await through_a_gateway(f"{recorder.origin}/{framework.card}", *framework.flags)
+        found = await through_a_gateway(
+            f"{recorder.origin}/{framework.card}", *framework.flags, tasks=framework.tasks
+        )
     RECORDED.mkdir(exist_ok=True)
     told = {"packages": framework.packages, "note": framework.note, "exchanges": recorder.exchanges}
     text = json.dumps(told, indent=1, ensure_ascii=False).replace(urlsplit(agent).netloc, "{origin}")

@@ -25,6 +25,8 @@ class Framework:
     card: str = ""
     #: flags that `a2a-bridge gateway` needs before it
     flags: tuple[str, ...] = ()
+    #: whether it has GetTask
+    tasks: bool = True
     #: its special features, for readers
     note: str = ""
 
@@ -68,4 +70,12 @@ FRAMEWORKS = (
         note="does not wait unless `blocking` is written out; does not stream",
     ),
     Framework("strands-1", ("strands-agents[a2a]==1.62.0",), "strands_1.py"),
+    Framework(
+        "agno-3",
+        ("agno==3.1.10", "a2a-sdk[http-server]==0.3.26", "fastapi", "uvicorn", "python-multipart"),
+        "agno_3.py",
+        card="a2a/agents/answering/.well-known/agent-card.json",
+        tasks=False,
+        note="its card names the address of streams, which takes nothing else; its answer is a message",
+    ),
 )

@@ -41,12 +41,14 @@ def request(words: str = "a question") -> hub.SendMessageRequest:
     return hub.SendMessageRequest(message=message)
 
 
-async def converse(client: Client, *, streaming: bool) -> list[str]:
-    """The faults of the answers to a message, to GetTask, and to a streamed message."""
+async def converse(client: Client, *, streaming: bool, tasks: bool) -> list[str]:
+    """The faults of the answers to a message, to GetTask, and to a streamed message. tasks: whether the agent
+    has GetTask.
+    """
     wrong = []
     answer = await client.send_message(request())
     told = texts(answer)
-    if answer.HasField("task"):
+    if answer.HasField("task") and tasks:
         task = answer.task
         while task.status.state not in TERMINAL:  # an agent that does not wait, whatever the configuration is
             task = await client.get_task(hub.GetTaskRequest(id=answer.task.id))
@@ -60,17 +62,19 @@ async def converse(client: Client, *, streaming: bool) -> list[str]:
     return wrong
 
 
-async def through_a_gateway(target: str, *flags: str) -> dict[str, list[str]]:
-    """Runs the command before an agent and calls it in every cell; returns the faults by cell."""
+async def through_a_gateway(target: str, *flags: str, tasks: bool = True) -> dict[str, list[str]]:
+    """Runs the command before an agent and calls it in every cell; returns the faults by cell. tasks: see
+    `converse`.
+    """
     async with serving("gateway", target, *ANY_PORT, *flags) as running, connect(running.http) as peer:
         streaming = peer.card.capabilities.streaming
         return {
-            f"{version} {binding}": await _cell(running, version, binding, streaming=streaming)
+            f"{version} {binding}": await _cell(running, version, binding, streaming=streaming, tasks=tasks)
             for version, binding in CELLS
         }
 
 
-async def _cell(running: Running, version: str, binding: str, *, streaming: bool) -> list[str]:
+async def _cell(running: Running, version: str, binding: str, *, streaming: bool, tasks: bool) -> list[str]:
     [dialect] = [one for one in KNOWN if one.version == version]
     place = running.grpc if binding == "GRPC" else running.http
     dialling = find(binding).dial(
@@ -78,6 +82,6 @@ async def _cell(running: Running, version: str, binding: str, *, streaming: bool
     )
     try:
         async with asyncio.timeout(PATIENCE), dialling as service:
-            return await converse(Client(service), streaming=streaming)
+            return await converse(Client(service), streaming=streaming, tasks=tasks)
     except A2AError as error:
         return [repr(error)]

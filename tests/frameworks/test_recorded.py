@@ -15,5 +15,7 @@ from tests.frameworks.talking import through_a_gateway
 async def test_every_client_gets_the_answer(framework: Framework) -> None:
     exchanges = json.loads(RECORDED.joinpath(f"{framework.name}.json").read_bytes())["exchanges"]
     async with playing(exchanges) as player:
-        found = await through_a_gateway(f"{player.origin}/{framework.card}", *framework.flags)
+        found = await through_a_gateway(
+            f"{player.origin}/{framework.card}", *framework.flags, tasks=framework.tasks
+        )
     assert {cell: wrong for cell, wrong in found.items() if wrong} == {}
