@@ -53,8 +53,19 @@ PROFILES: tuple[Profile, ...] = (
         grpc=_GO_2_GRPC,
     ),
     Profile(
+        "a2a-go-2.3-grpc",
+        "a2a-go 2.0 to 2.3 over gRPC, its 0.3 compatibility included",
+        # 2.4.0 requires grpc-go 1.82.1 (go.mod, line 14), 2.0.0 requires 1.73.0.
+        callers=_callers("grpc-go/1.7", "grpc-go/1.80.", "grpc-go/1.81.", "grpc-go/1.82.0", declares=True),
+        quirks=Quirks(file_bytes=Files.RAW),
+        evidence={
+            "file_bytes": Evidence("v2.3.1, a2apb/v0/pbconv/from_proto.go:93 and to_proto.go:309", "2.4.0")
+        },
+        grpc=_GO_2_GRPC,
+    ),
+    Profile(
         "a2a-go-2-grpc",
-        "a2a-go 2 over gRPC, its 0.3 compatibility included; its releases look alike",
+        "a2a-go 2 over gRPC, its 0.3 compatibility included; with a new grpc-go its releases look alike",
         callers=_callers("grpc-go", declares=True),
         quirks=Quirks(file_bytes=Files.EITHER),
         evidence={

@@ -16,12 +16,15 @@ from tests.transports import grpc_scene
 pytestmark = pytest.mark.sdk
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
-GO_2 = [("grpc.primary_user_agent", "grpc-go/1.81.1")]
 
 
+@pytest.mark.parametrize("user_agent", ["grpc-go/1.81.1", "grpc-go/1.82.1"])
 @pytest.mark.parametrize("binding", ["HTTP+JSON", "GRPC"])
 async def test_a_caller_that_sends_raw_files_reaches_an_agent_that_takes_base64_text(
-    binding: str, peer_agents: Callable[..., Agent], peer_clients: Callable[[str], PeerClient]
+    binding: str,
+    user_agent: str,
+    peer_agents: Callable[..., Agent],
+    peer_clients: Callable[[str], PeerClient],
 ) -> None:
     file = v0.FilePart(file_with_bytes=PNG, mime_type="image/png")
     message = v0.Message(
@@ -30,7 +33,8 @@ async def test_a_caller_that_sends_raw_files_reaches_an_agent_that_takes_base64_
     wire = v0.SendMessageRequest(request=message, configuration=v0.SendMessageConfiguration(blocking=True))
     async with upstream(Side("0.3.26", "0.3", binding), Peers(peer_agents, peer_clients)) as there:
         unnamed = Upstream(there.interface, there.origin, there.bare, OPTIONS)
-        async with gateway(unnamed) as server, grpc_scene.channel(server.grpc, GO_2) as channel:
+        options = [("grpc.primary_user_agent", user_agent)]
+        async with gateway(unnamed) as server, grpc_scene.channel(server.grpc, options) as channel:
             answer = await channel.unary_unary("/a2a.v1.A2AService/SendMessage")(
                 wire.SerializeToString(), metadata=[("a2a-version", "0.3")]
             )

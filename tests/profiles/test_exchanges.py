@@ -99,6 +99,7 @@ FILE = hub.SendMessageRequest(
         (DialOptions(peer="a2a-java-0.3"), b64encode(PNG)),
         (DialOptions(peer="a2a-go-2"), b64encode(PNG)),
         (DialOptions(peer="a2a-go-2-grpc"), b64encode(PNG)),
+        (DialOptions(peer="a2a-go-2.3-grpc"), PNG),
         (DialOptions(base64_files=False), PNG),
         (DialOptions(peer="a2a-js-0.3", base64_files=True), b64encode(PNG)),
     ],

@@ -103,8 +103,9 @@ def answered(agent: str, declared: str | None = None) -> bytes:
         ("own/2 grpc-python/1.76.0", "0.3", b64encode(PNG)),
         ("a2a-bridge grpc-python-asyncio/1.76.0 grpc-c/51.0.0 (linux; chttp2)", None, PNG),
         ("grpc-go/1.70.0", None, b64encode(PNG)),
-        # 2.4.0 fails on content; see below for 2.3.1, which looks alike
+        # 2.4.0 fails on content, and does not build with an older grpc-go; see below for 2.3.1 with this one
         ("grpc-go/1.82.1", "0.3", b64encode(PNG)),
+        ("grpc-go/1.81.1", "0.3", PNG),
         ("grpc-java-netty/1.70.0", None, b64encode(PNG)),
         ("grpc-node-js/1.14.1", None, PNG),
         ("", None, PNG),
