@@ -38,7 +38,7 @@ BASE64 = replace(OPTIONS, base64_files=True)
 #: agents that take the content of a file there, as in a2a.v1; their profiles (a2a_bridge/peers) show the
 #: source
 RAW = replace(OPTIONS, base64_files=False)
-RAW_FILES = frozenset({"a2a-js 1.3.0 compat", "a2a-js 0.3.14"})
+RAW_FILES = frozenset({"a2a-go 2.3.1 compat", "a2a-js 1.3.0 compat", "a2a-js 0.3.14"})
 
 
 @dataclass(frozen=True)

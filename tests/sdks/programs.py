@@ -78,6 +78,16 @@ SDKS = (
         (("1.0", (), BINDINGS), ("0.3", ("--compat",), BINDINGS)),
     ),
     Sdk(
+        "a2a-go 2.3.1",
+        "go2",
+        "go",
+        "github.com/a2aproject/a2a-go/v2",
+        (("go", "build", "-modfile=go-2.3.1.mod", "-o", "{out}/go2-2.3.1", "."),),
+        ("{out}/go2-2.3.1",),
+        # Its HTTP+JSON of 0.3 has a form of its own.
+        (("1.0", (), BINDINGS), ("0.3", ("--compat",), ("JSONRPC", "GRPC"))),
+    ),
+    Sdk(
         "a2a-go 0.3.15",
         "go03",
         "go",

@@ -27,6 +27,9 @@ def test_final_versions(text: str, version: Version | None) -> None:
     [
         ([(2, 4, 0)], [(2, 3, 1), (2, 4, 0)], []),
         ([(2, 3, 1)], [(2, 3, 1), (2, 4, 0)], [(2, 4, 0)]),
+        # An older release beside the newest one of its line is no pin that has become old.
+        ([(2, 4, 0), (2, 3, 1)], [(2, 3, 1), (2, 3, 2), (2, 4, 0)], []),
+        ([(2, 4, 0), (2, 3, 1)], [(2, 3, 1), (2, 4, 0), (2, 4, 1)], [(2, 4, 1)]),
         ([(0, 3, 14), (1, 3, 0)], [(0, 3, 15), (1, 0, 1), (1, 3, 0)], [(0, 3, 15)]),
         ([(0, 3, 14), (1, 3, 0)], [(0, 3, 14), (1, 3, 0), (2, 0, 0)], [(2, 0, 0)]),
         ([(0, 3, 14), (1, 3, 0)], [(0, 2, 9), (0, 3, 14), (1, 3, 0)], []),
@@ -54,4 +57,4 @@ def test_each_sdk_is_asked_for_by_its_package(capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     assert "? a2a-server-lf 0.5.3: not known: no network" in out
     assert "? github.com/a2aproject/a2a-go 0.3.15: not known: the registry does not list the pinned" in out
-    assert "● github.com/a2aproject/a2a-go/v2 2.4.0" in out
+    assert "● github.com/a2aproject/a2a-go/v2 2.4.0, 2.3.1" in out

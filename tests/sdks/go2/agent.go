@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -67,10 +68,15 @@ func agent(arguments []string) error {
 		}
 		interfaces = append(interfaces, one)
 	}
+	// 2.4.0 refuses webhooks at 127.0.0.1 unless a member allows them that 2.3.1 does not have: as JSON, both releases read it.
+	sending := new(push.HTTPSenderConfig)
+	if err := json.Unmarshal([]byte(`{"AllowPrivateNetworks": true}`), sending); err != nil {
+		return err
+	}
 	handler := a2asrv.NewHandler(
 		&scripted{},
 		a2asrv.WithExtendedAgentCard(card(interfaces, true)),
-		a2asrv.WithPushNotifications(push.NewInMemoryStore(), push.NewHTTPPushSender(&push.HTTPSenderConfig{AllowPrivateNetworks: true})),
+		a2asrv.WithPushNotifications(push.NewInMemoryStore(), push.NewHTTPPushSender(sending)),
 	)
 
 	mux := http.NewServeMux()
