@@ -7,7 +7,8 @@ Rules:
    rules may mean other callers by the same names.
 3. All changes take effect together, or none: if one cannot be made, those before it are undone.
 4. Listeners stay, and running calls finish as they began, but for those that new access rules do not allow.
-5. A change of the file counts when the file has been still for one interval: it may be half written.
+5. A change of the file counts when the file has been still for one interval, or for three if the file is
+   shorter than before: it may be half written. No program can see whether its writer only pauses.
    Processes that are started with the file get the content that was accepted (`text`), not the file.
 6. Rules, authentication and agents that a change takes away are a warning.
 """
@@ -22,7 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -41,6 +42,8 @@ _WHO = frozenset({*options_of(EdgeFlags), "ssl_ca_certs", "ssl_cert_reqs", "forw
 
 #: seconds between two looks at the file
 _PAUSE = 1.0
+#: intervals in which a file that is shorter than before has to be still
+_STILL_IF_SHORTER = 3
 
 
 class Reloader:
@@ -195,25 +198,39 @@ class Look:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known = self._seen = _state(path)
+        #: looks since the last change
+        self._still = 0
 
     def __call__(self) -> bool:
-        """Whether the file has changed since this was last true, and not since the last look."""
+        """Whether the file has changed since this was last true, and has been still for long enough."""
         # An editor may remove a file before it writes the new one.
         now = _state(self._path)
-        is_new = now is not None and now == self._seen and now != self._known
+        self._still = self._still + 1 if now == self._seen else 0
         self._seen = now
+        is_new = now is not None and now != self._known and self._still >= self._enough(now)
         if is_new:
             self._known = now
         return is_new
 
+    def _enough(self, now: _State) -> int:
+        return _STILL_IF_SHORTER if self._known is not None and now.size < self._known.size else 1
 
-def _state(path: Path) -> tuple[int, int, int] | None:
-    """What is different after a file was written or replaced; None if there is none."""
+
+class _State(NamedTuple):
+    """What is different after a file was written or replaced."""
+
+    modified: int
+    size: int
+    inode: int
+
+
+def _state(path: Path) -> _State | None:
+    """The state of a file; None if there is none."""
     try:
         found = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return _State(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 #: the flags that say how callers are identified

@@ -223,7 +223,7 @@ principals = ["ci"]
 async def test_no_beginning_of_a_file_counts(tmp_path: Path, with_workers: bool) -> None:
     """An editor that writes in place is looked at after each byte. Between two looks it goes on."""
     path = tmp_path / "bridge.toml"
-    old = FULL.replace('operations = ["send"]', 'operations = ["SendMessage"]')
+    old = FULL.replace('principals = ["ci"]', 'principals = ["c"]')
     write(path, old)
     reloader = Reloader(gateway_reading(path))
     if with_workers:
@@ -263,6 +263,20 @@ async def test_rules_stay_with_the_options_that_say_who_callers_are(
     assert await reloader.reload()
     assert reloader.flags.rules == rules
     assert "not changed before the next start: jwt_issuer, rules" in caplog.text
+
+
+@pytest.mark.parametrize(("text", "looks"), [("most = 12345", 1), ("most = 2", 1), ("", 3)])
+def test_a_file_that_is_shorter_than_before_has_to_be_still_for_longer(
+    file: Path, text: str, looks: int
+) -> None:
+    """Its writer may pause in the middle of it."""
+    write(file, "most = 1")
+    look = Look(file)
+    write(file, text)
+    os.utime(file, ns=(1, 1))
+    assert [look() for _ in range(looks + 2)] == [*[False] * looks, True, False]
+    write(file, "most = 1  # longer than before")
+    assert [look() for _ in range(3)] == [False, True, False]
 
 
 def test_a_rule_that_has_not_been_written_is_no_rule(tmp_path: Path) -> None:
