@@ -15,10 +15,10 @@ Rules:
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, BinaryIO
 
 from a2a_bridge.bindings import Frame
 from a2a_bridge.codec import Json, JsonSyntaxError, decoder, dumps, encoder, loads
@@ -26,6 +26,9 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.masking import HIDDEN, NONE_KNOWN, Secrets
+
+#: bytes of one line that is read: more than a frame with the largest body that a server takes by default
+LONGEST_LINE = 64 << 20
 
 _OPERATIONS = {one.name: one for one in ops.ALL}
 
@@ -93,6 +96,16 @@ def _body(frame: Frame, secrets: Secrets) -> dict[str, Json]:
         return {"body": secrets.text(frame.body.decode())}
     except UnicodeDecodeError:
         return {"base64": shown}
+
+
+def lines_of(file: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[bytes]:
+    """The lines of a record, read one by one. Raises ValueError for one of more than `longest` bytes."""
+    number = 0
+    while line := file.readline(longest + 1):
+        number += 1
+        if len(line) > longest:
+            raise ValueError(f"line {number} is no line of a record: it has more than {longest} bytes")
+        yield line
 
 
 def calls_of(lines: Iterable[bytes]) -> list[tuple[ops.Operation[Any, Any], Any]]:

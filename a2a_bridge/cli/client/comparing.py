@@ -55,7 +55,7 @@ from a2a_bridge.dialects import by_version
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import request_of
-from a2a_bridge.recording import Recorder, calls_of
+from a2a_bridge.recording import Recorder, calls_of, lines_of
 
 #: in a record, as the playground calls the frames of an interface
 _HOP = "client"
@@ -109,7 +109,8 @@ def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
         content = from_stdin("TEXT") if text == "-" else text
         return [(ops.SEND_STREAMING_MESSAGE if flags.stream else ops.SEND_MESSAGE, request_of((content,)))]
     try:
-        calls = calls_of(flags.replay.read_bytes().splitlines())
+        with flags.replay.open("rb") as file:
+            calls = calls_of(lines_of(file))
     except OSError as error:
         text_ = f"{flags.replay} cannot be read: {error.strerror}"
         raise typer.BadParameter(text_, param_hint="--replay") from None
