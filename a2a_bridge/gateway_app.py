@@ -110,6 +110,7 @@ async def gateway_app(
                 names,
                 ownership,
                 scopes_by(dial_options.forward),
+                memory,
             )
             service = relay.wrap(service)
             receivers[RELAY_PATH] = relay.receive
@@ -184,6 +185,7 @@ async def _relay(
     names: Names | None,
     ownership: Ownership | None,
     scoped: ScopeOf,
+    memory: MemoryAccount,
 ) -> tuple[Relay, Mapping[str, Document], Callable[[float], Awaitable[None]]]:
     durable = store is not None and store.durable
     if options.push_options.signing_keys and not durable:
@@ -219,6 +221,7 @@ async def _relay(
         names=names,
         announced=pass_unchanged if ownership is None else ownership.rename_notification,
         scoped=scoped,
+        memory=memory,
     )
     return relay, documents, close
 

@@ -27,9 +27,9 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, ScopeOf
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway.index import visible_to
-from a2a_bridge.gateway.tasks import Table, Tables, size_of
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.tables import Table, Tables, size_of
 
 logger = logging.getLogger(__name__)
 

@@ -28,10 +28,10 @@ from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Service
-from a2a_bridge.gateway.tasks import Table, Tables, size_of
 from a2a_bridge.gateway.upstream import Dial
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.tables import Table, Tables, size_of
 
 VERSION = "0.1"
 

@@ -3,7 +3,7 @@
 Rules:
 1. A name belongs to a scope (tenant and principal): the same name in another scope is another name.
 2. Above `most` entries, tasks are evicted in LRU order. A task and an artifact count as one entry each; names
-   of agents with more than LONGEST characters count as several. Nothing survives the process.
+   with more than LONGEST characters together count as several. Nothing survives the process.
 3. A table belongs to one event loop; between two awaits it does not change.
 """
 
@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import index_of
-from a2a_bridge.gateway.tasks import Table, size_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.tables import Table, size_of
 
 #: tasks and artifacts that are remembered for one service
 MOST = 100_000
 #: sessions that are remembered for one service, and artifacts of one task
 MOST_SESSIONS = 10_000
 MOST_ARTIFACTS = 10_000
-#: characters of an agent's ids that count as one entry
+#: characters of the names of a task that count as one entry
 LONGEST = 1024
 
 
@@ -142,7 +142,8 @@ class IdentityTable:
         self._names[key] = name
         self._names.move_to_end(key)
         self._by_task[scope, name.task_id] = name
-        weight = 1 + len(name.indices) + (len(name.task_id) + len(name.context_id) + name.letters) // LONGEST
+        texts = (*scope, name.given, name.session, name.task_id, name.context_id)
+        weight = 1 + len(name.indices) + (sum(map(len, texts)) + name.letters) // LONGEST
         self._weight += weight - self._weights.get(key, 0)
         self._weights[key] = weight
         while self._weight > self.most and len(self._names) > 1:

@@ -19,9 +19,9 @@ from a2a_bridge.bindings import IMPERSONAL
 from a2a_bridge.core.call import CallContext, entries_of
 from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.scope import Scope, ScopeOf, scope_of
-from a2a_bridge.gateway.tasks import Table, Tables, size_of
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.tables import Table, Tables, size_of
 
 _AUTHORIZATION = "authorization"
 #: parameters that are others with each request, and so identify no caller

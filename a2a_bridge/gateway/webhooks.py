@@ -10,6 +10,8 @@ Without the relay a config goes to the agent unchanged, and the agent posts in i
 3. A caller gets its own config back: the gateway's address and token in a response are replaced by the values
    that this caller sent, never by those of a caller with other credentials.
 4. It is off by default. `check` decides which receivers are allowed.
+5. The configs count in the memory account. They are in use: while the account is full, a new one is rejected,
+   and none is evicted, because its notifications would be lost.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from sys import getsizeof
 from typing import Any, cast
 
 from a2a_bridge.bindings import ReadBody
@@ -35,6 +39,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import older_versions
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.relay_store import Addresses, RelayedConfig, RelayStore
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import (
     TOKEN_HEADERS,
@@ -48,6 +53,7 @@ from a2a_bridge.push.notification import (
 )
 from a2a_bridge.push.redaction import is_redacted, redact, unredact
 from a2a_bridge.push.webhook import Webhook
+from a2a_bridge.tables import ENTRY
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +90,18 @@ class _Relayed:
     context: CallContext | None = None
     #: the names under which the agent returned it last
     named: _Name | None = None
+    #: bytes that count in the account
+    counted: int = 0
+
+    @property
+    def size(self) -> int:
+        """Its bytes: the config and all texts."""
+        texts: list[str] = [*self.registration.scope]
+        if self.context is not None:
+            texts += chain.from_iterable(self.context.parameters.items())
+        if self.named is not None:
+            texts += (*self.named[0], *self.named[1:])
+        return ENTRY + self.registration.config.ByteSize() + sum(map(getsizeof, texts))
 
 
 #: the reason to reject a config; None if it is allowed
@@ -113,6 +131,7 @@ class Relay:
     notifications; more are answered with 503. agent_version: returns the version of agents' posts, if the
     posts do not show it; it changes with the agent's card. names: how to rename tasks for versions whose
     callers name them. announced: what a caller may see of a notification. scoped: the scope of a call.
+    memory: the account; None for one without a limit.
     """
 
     def __init__(
@@ -128,7 +147,9 @@ class Relay:
         names: Names | None = None,
         announced: Announced = pass_unchanged,
         scoped: ScopeOf = visible_to,
+        memory: MemoryAccount | None = None,
     ) -> None:
+        self._memory = memory or MemoryAccount()
         self._webhook = webhook
         self.scoped = scoped
         self.public_url = public_url
@@ -169,7 +190,7 @@ class Relay:
     ) -> hub.TaskPushNotificationConfig:
         """The config for the agent in place of a caller's. A repeated config gets the same one again.
 
-        Raises UNAVAILABLE if it cannot be stored.
+        Raises UNAVAILABLE if it cannot be stored, and RESOURCE_EXHAUSTED for a new one while memory is short.
         """
         version = call.context.origin.version
         scope = self.scoped(call.request, call.context)
@@ -177,6 +198,8 @@ class Relay:
         own.CopyFrom(config)
         registration = RelayedConfig(scope, version if version in self._older else "", own)
         relay_id = self._addresses.address(registration)
+        if relay_id not in self._relayed and (full := self._memory.rejection()) is not None:
+            raise full
         if self._store is not None:
             # Each time: another gateway may have evicted it since.
             await self._store.keep(relay_id, registration)
@@ -282,23 +305,32 @@ class Relay:
         before = self._relay_ids.get(name)
         if before is not None:
             self._relayed[before].named = None
+            self._count(self._relayed[before])
         relayed = self._relayed[relay_id]
         if relayed.named is not None:
             self._relay_ids.pop(relayed.named, None)
         relayed.named = name
+        self._count(relayed)
         self._relay_ids[name] = relay_id
 
     def _remember(self, relay_id: str, relayed: _Relayed) -> None:
         before = self._relayed.get(relay_id)
         if before is not None:
-            relayed.named = before.named
+            relayed.named, relayed.counted = before.named, before.counted
         self._relayed[relay_id] = relayed
         self._relayed.move_to_end(relay_id)
+        self._count(relayed)
         if len(self._relayed) > self._most:
             self._drop(next(iter(self._relayed)))
 
+    def _count(self, relayed: _Relayed) -> None:
+        size = relayed.size
+        self._memory.add(size - relayed.counted)
+        relayed.counted = size
+
     def _drop(self, relay_id: str) -> None:
         gone = self._relayed.pop(relay_id)
+        self._memory.add(-gone.counted)
         if gone.named is not None:
             del self._relay_ids[gone.named]
 

@@ -41,8 +41,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 SERVICE = "lf.a2a.v1.A2AService"
-#: the spans of the last messages to tasks, by task
+#: the spans of the last messages to tasks, without the state of the trace; by task, if its id is not too long
 _messages: LRUCache[str, SpanContext] = LRUCache(10_000)
+_LONGEST_ID = 1024
 _PROPAGATOR = TraceContextTextMapPropagator()
 #: values of rpc.system by binding; all others are "a2a"
 _SYSTEMS = {"GRPC": "grpc", "JSONRPC": "jsonrpc"}
@@ -164,8 +165,9 @@ class _Span:
         found = find_task(response)
         if found is not None and found[0] and self._span.is_recording():
             self._span.set_attribute("a2a.task_id", found[0][:LONGEST])
-            if self._sends:
-                _messages[found[0]] = self._span.get_span_context()
+            if self._sends and len(found[0]) <= _LONGEST_ID:
+                own = self._span.get_span_context()
+                _messages[found[0]] = SpanContext(own.trace_id, own.span_id, own.is_remote, own.trace_flags)
 
     def end(self, code: str, events: int | None = None) -> None:
         """Ends the span. events: of a stream."""

@@ -20,6 +20,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Engine
 from a2a_bridge.hosting.stores import MemoryStore
+from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, push_service
 from a2a_bridge.push.redaction import MASK, redact
@@ -116,6 +117,36 @@ async def test_events_reach_the_receiver_with_the_callers_token_and_credentials(
         assert {one.headers["content-type"] for one in posted} == {"application/a2a+json"}
         states = [one.tree["statusUpdate"]["status"]["state"] for one in posted if "statusUpdate" in one.tree]
         assert states[-1] == COMPLETED
+
+
+async def test_configs_count_in_the_account_and_a_new_one_is_rejected_while_it_is_full() -> None:
+    """None is evicted: its notifications would be lost."""
+    memory = MemoryAccount(20_000)
+    async with bridge(memory=memory) as links:
+        task_id = await paused(links)
+        made: list[hub.TaskPushNotificationConfig] = []
+
+        async def create() -> None:
+            config = hook(links.receiver, task_id=task_id, id=f"p{len(made)}")
+            config.url += "?" + "x" * 2000
+            made.append(await links.near.create_task_push_notification_config(config))
+
+        while memory.used < memory.limit - memory.limit // 8:
+            await create()
+        with pytest.raises(A2AError) as caught:
+            await create()
+        assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
+        assert 5 < len(made) < 10
+        assert 2000 * len(made) < memory.used <= memory.limit
+        again = hook(links.receiver, task_id=task_id, id="p0")
+        again.url += "?" + "x" * 2000
+        assert await links.near.create_task_push_notification_config(again) == made[0]
+        await finish(links, task_id)
+        await links.receiver.arrived(3 * len(made))
+        for number in range(len(made)):
+            gone = hub.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id=f"p{number}")
+            await links.near.delete_task_push_notification_config(gone)
+        assert memory.used == 0
 
 
 async def test_the_agent_sees_neither_token_nor_credentials_nor_address() -> None:

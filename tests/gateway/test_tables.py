@@ -21,12 +21,12 @@ from a2a_bridge.gateway import UpstreamOptions, add_polyfill
 from a2a_bridge.gateway.index import TaskIndex
 from a2a_bridge.gateway.legacy import adapt_dial
 from a2a_bridge.gateway.owners import MemoryOwners, Owned
-from a2a_bridge.gateway.tasks import ENTRY, Table, Tables, size_of
 from a2a_bridge.gateway_app import gateway_app
 from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions
+from a2a_bridge.tables import ENTRY, Table, Tables, size_of
 from a2a_bridge.testing.probe import Probe
 from tests.gateway.test_gateway import card
 

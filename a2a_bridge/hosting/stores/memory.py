@@ -95,7 +95,7 @@ class MemoryStore:
         self.memory_outbox = MemoryOutbox(push_configs)
         self.push_configs: PushConfigStore = push_configs
         self.outbox: Outbox = self.memory_outbox
-        self.sends: SendRegister = MemorySends()
+        self.sends: SendRegister = MemorySends(self.memory)
 
     def __len__(self) -> int:
         return len(self._entries)

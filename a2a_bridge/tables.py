@@ -1,4 +1,4 @@
-"""What a gateway remembers of the tasks and contexts of an agent: tables whose bytes count in its account.
+"""What a server remembers of tasks, contexts and messages: tables whose bytes count in its memory account.
 
 Rules:
 1. Agents and callers choose the keys and the values. A table has at most so many entries and so many bytes;
