@@ -94,7 +94,10 @@ async def upstream(side: Side, peers: Peers) -> AsyncIterator[Upstream]:
             dialled = find("GRPC").dial(plain, by_version("1.0"), OPTIONS)
             yield Upstream(there, running.http, ServiceCaller(await stack.enter_async_context(dialled)))
             return
-        http = await stack.enter_async_context(httpx.AsyncClient(timeout=PATIENCE, verify=False))  # noqa: S501  no TLS
+        # Node.js closes idle connections after 5 seconds, and a busy machine may use one too late.
+        limits = httpx.Limits(keepalive_expiry=1)
+        client = httpx.AsyncClient(timeout=PATIENCE, verify=False, limits=limits)  # noqa: S501  no TLS
+        http = await stack.enter_async_context(client)
         extended = f"{running.http}/agent/authenticatedExtendedCard" if side.version == "0.2.5" else ""
         options = RAW if side.who in RAW_FILES else BASE64
         yield Upstream(there, running.http, BareCaller(http, running.url("JSONRPC"), extended), options)
