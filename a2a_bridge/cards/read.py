@@ -33,23 +33,34 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 _UNSAID = "0.2"
 #: the member that 0.3 has introduced
 _OF_0_3 = "signatures"
+_WEB = ("http://", "https://")
+#: what helps against a card that its agent cannot be asked to change
+CORRECTED = (
+    "the card with this member corrected, from a file: --card FILE of gateway, -a FILE of other commands"
+)
 _SECURE = ("https://", "grpcs://")
 
 
 class CardError(A2AError):
-    """INVALID_AGENT_RESPONSE of a document that should be a card. absent: there is no document."""
+    """INVALID_AGENT_RESPONSE of a document that should be a card. absent: there is no document. hint: what
+    helps; empty if the message says it.
+    """
 
-    def __init__(self, message: str, *, absent: bool = False) -> None:
+    def __init__(self, message: str, *, absent: bool = False, hint: str = "") -> None:
         super().__init__(Reason.INVALID_AGENT_RESPONSE, message, blame=Blame.PEER)
         self.absent = absent
+        self.hint = hint
 
 
 def parse_bytes(body: bytes, location: str) -> hub.AgentCard:
     """The card in a JSON document. Raises CardError."""
+    hint = CORRECTED if location.startswith(_WEB) else ""
     try:
         return _parse(loads(body), location)
     except JsonSyntaxError as error:
-        raise CardError(f"the document at {location} is not JSON: {error}") from None
+        raise CardError(f"the document at {location} is not JSON: {error}", hint=hint) from None
+    except A2AError as error:
+        raise CardError(error.message, hint=hint) from None
 
 
 def _parse(tree: Json, location: str) -> hub.AgentCard:
@@ -66,7 +77,7 @@ def _parse(tree: Json, location: str) -> hub.AgentCard:
     for one in card.supported_interfaces:
         one.protocol_version = _usual_version(one.protocol_version) or _own_version(named, old)
         one.protocol_binding = _BINDINGS.get(_letters(one.protocol_binding), one.protocol_binding)
-        if one.url.startswith(("/", "./", "../")) and location.startswith(("http://", "https://")):
+        if one.url.startswith(("/", "./", "../")) and location.startswith(_WEB):
             one.url = urljoin(location, one.url)
     if card.supported_interfaces:
         return card

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 from cachetools import FIFOCache
 
 from a2a_bridge.bindings import CheckCard, Fetch
-from a2a_bridge.cards.read import CardError, parse_bytes
+from a2a_bridge.cards.read import CORRECTED, CardError, parse_bytes
 from a2a_bridge.codec import loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import KNOWN
@@ -133,7 +133,8 @@ class Resolver:
             reason = Reason.UNAUTHENTICATED if 401 in guarded else Reason.PERMISSION_DENIED
             text = f"the card at {url} requires authentication: {'; '.join(tried)}"
             raise A2AError(reason, text, blame=Blame.PEER)
-        raise CardError(f"no agent card at {url}: {'; '.join(tried)}", absent=absent)
+        text = f"no agent card at {url}: {'; '.join(tried)}"
+        raise CardError(text, absent=absent, hint="" if absent else CORRECTED)
 
     def _locate(self, location: str, own: Sequence[str], found: tuple[hub.AgentCard, Profile]) -> Located:
         entry = self._entries.get(location)

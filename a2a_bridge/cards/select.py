@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from a2a_bridge.bindings import DialOptions, Resolve
+from a2a_bridge.cards.read import CORRECTED
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0, BindingKind, Dialect, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -49,9 +50,7 @@ class UnusableCardError(A2AError):
     them helps.
     """
 
-    hint = (
-        "the card with this member corrected, from a file: --card FILE of gateway, -a FILE of other commands"
-    )
+    hint = CORRECTED
 
     def __init__(self, message: str) -> None:
         super().__init__(Reason.UNSUPPORTED_OPERATION, message, blame=Blame.PEER)

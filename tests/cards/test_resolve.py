@@ -148,6 +148,18 @@ async def test_a_document_that_is_no_card(body: bytes) -> None:
     assert len(error.message) < 400
 
 
+@pytest.mark.parametrize("location", [HERE, OLD])
+async def test_a_card_with_a_wrong_member_names_it_and_what_helps(location: str) -> None:
+    wrong = {"name": "a", "url": "http://a.example/", "provider": "me"}
+    error = await failure({location: dumps(wrong)})
+    assert "provider: expected an object, got a string" in error.message
+    assert "--card FILE" in getattr(error, "hint", "")
+
+
+async def test_an_absent_card_has_no_member_to_correct() -> None:
+    assert getattr(await failure({}), "hint", "") == ""
+
+
 async def test_no_listener() -> None:
     async def fetch(url: str, headers: Mapping[str, str]) -> Fetched:
         raise A2AError(Reason.UNAVAILABLE)
