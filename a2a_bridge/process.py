@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import Any, Literal, Protocol
 
 from a2a_bridge.bindings import DialOptions, ListenAddress
@@ -32,6 +33,10 @@ _DEFAULTS = ServeOptions(http=ListenAddress("127.0.0.1", 8080), grpc=ListenAddre
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: seconds after the grace after which the process exits, closed or not
 _LAST = 10.0
+
+
+#: the place of the code that a command reads for its agent, while it does
+being_read: ContextVar[str] = ContextVar("being_read", default="")
 
 
 def run(
@@ -85,6 +90,11 @@ def run_gateway(
 def _run(
     awaited: str, opening: Callable[[], AbstractAsyncContextManager[Server]], grace: float, loop: LoopName
 ) -> None:
+    if place := being_read.get():
+        raise RuntimeError(
+            f"a2a-bridge reads {place} for its agent, and `run` starts a server there: write it below"
+            ' `if __name__ == "__main__":`, or start the file with `python`'
+        )
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -95,9 +95,21 @@ def _value(parameter: Any, process: Callable[[Any, Any], Any], kind: Any, contex
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
+def _arguments(command: Any, words: list[str]) -> list[str]:
+    """The words that are neither options nor their values, and the target of -a."""
+    valued = {name for one in command.params if not getattr(one, "is_flag", False) for name in one.opts}
+    before = ["", *words]
+    return [
+        word
+        for word, last in zip(words, before, strict=False)
+        if not word.startswith("-") and (last not in valued or last == "-a")
+    ]
+
+
 def _advise(error: Any, context: Any, words: list[str]) -> None:
     """Adds what to type instead to an error about an unknown option, or about too many words."""
     names: list[str] = []
+    asked = context.command
     while context.parent is not None:
         names.insert(0, context.info_name)
         context = context.parent
@@ -108,8 +120,8 @@ def _advise(error: Any, context: Any, words: list[str]) -> None:
         if advice:
             error.possibilities = None  # names that look alike, but mean something else
     else:
-        given = [word for word in words if not word.startswith("-")]
-        advice = habits.instead_of_words(command, given) if "extra argument" in error.message else ""
+        given = _arguments(asked, words) if "extra argument" in error.message else []
+        advice = habits.instead_of_words(command, given) if given else ""
     if advice:
         error.message = f"{error.message}; use {advice}"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from types import MappingProxyType
 
 _SERVE = "a2a-bridge serve FILE.py"
@@ -55,6 +56,8 @@ _CALLING = MappingProxyType(
     }
 )
 _SERVERS = frozenset({"serve", "gateway", "server", "ui"})
+#: commands that take one text, which has to be quoted if it has several words
+_ONE_TEXT = frozenset({"send", "compare"})
 _TARGET = re.compile(r"\w+://\S+|[\w.\[\]-]*:\d+(?:/\S*)?|\S+\.(?:py|json)(?::\w+)?")
 
 
@@ -69,7 +72,10 @@ def instead_of_words(command: str, words: Sequence[str]) -> str:
     target = next((word for word in words if _TARGET.fullmatch(word)), "")
     if command == "server":
         return f"a2a-bridge serve {target}; `server` serves a demo agent" if target else ""
-    if not target or command in _SERVERS:
+    if command in _SERVERS or not (target or command in _ONE_TEXT):
         return ""
-    rest = " ".join(word if word.isalnum() else repr(word) for word in words if word is not target)
-    return f"a2a-bridge {command} -a {target} {rest}".rstrip()
+    target = target or "TARGET"
+    rest = [word for word in words if word is not target]
+    if command in _ONE_TEXT:
+        rest = [" ".join(rest)] if rest else []
+    return " ".join(["a2a-bridge", command, "-a", target, *(quote(word) for word in rest)])

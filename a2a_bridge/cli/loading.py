@@ -120,10 +120,15 @@ def _from_name(name: str) -> ModuleType:
 
 
 def _run(load: Any, module: ModuleType | None, place: str) -> ModuleType:
+    from a2a_bridge.process import being_read
+
+    reading = being_read.set(place)
     try:
         loaded = load()
     except Exception as error:
         traceback.print_exc()
         text = f"{place} cannot be imported, at the line shown above: {type(error).__name__}: {error}"
         raise BadTargetError(text) from error
+    finally:
+        being_read.reset(reading)
     return loaded if module is None else module

@@ -25,6 +25,7 @@ FILES = {
     "one.py": "from a2a_bridge import agent\n" + AGENT.format("one"),
     "two.py": "from a2a_bridge import agent\n" + AGENT.format("a") + AGENT.format("b"),
     "plain.py": "async def f(text):\n    return text\n\nx = 3\n",
+    "starts.py": "from a2a_bridge import agent, run\n" + AGENT.format("one") + "\n\nrun(one)\n",
     "broken.py": "import nothing_of_this_name\n",
     "empty.json": "{}",
     "junk.pem": "junk",
