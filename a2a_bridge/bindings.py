@@ -16,12 +16,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
+from types import NoneType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
 from a2a_bridge.core.authentication import Authenticate, Permit
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.kinds import NUMBER, Kinds, check_items, check_kinds
 from a2a_bridge.core.listen_address import ListenAddress as ListenAddress  # noqa: PLC0414  a part of this interface
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import GRPC, KNOWN, BindingKind, Dialect
@@ -40,6 +42,24 @@ class InheritedListener:
     descriptor: int
     #: True if another process accepts the connections of this socket when this one no longer does
     has_successor: bool = False
+
+
+_TEXTS = 'a mapping of texts, such as {"authorization": "Bearer TOKEN"}'
+_SECONDS = "a number of seconds"
+_DIAL_KINDS: Kinds = {
+    "timeout": ((*NUMBER, NoneType), _SECONDS),
+    "connect_timeout": (NUMBER, _SECONDS),
+    "idle_timeout": (NUMBER, _SECONDS),
+    "silence_timeout": (NUMBER, _SECONDS),
+    "parameters": ((Mapping,), _TEXTS),
+    "query": ((Mapping,), _TEXTS),
+    "middleware": ((tuple, list), "a tuple of functions such as (f,)"),
+}
+_DIAL_TEXTS: Kinds = dict.fromkeys(("parameters", "query"), ((str,), _TEXTS))
+_HOST_KINDS: Kinds = {
+    "cors": ((str,), "an origin, `*` or empty"),
+    "trust_forwarded": ((tuple, list), 'a tuple of networks such as ("10.0.0.0/8",)'),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +112,10 @@ class HostOptions:
     #: whether that caller may use an operation, before the body is decoded: errors of the body tell about the
     #: operation; None: not checked here
     permit: Permit | None = None
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for a field of another type."""
+        check_kinds(self, _HOST_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +257,11 @@ class DialOptions:
     #: whether calls are traced: "auto", with the OpenTelemetry provider that the application has configured,
     #: if any; "off"; or a provider. A gateway follows ServeOptions.tracing instead
     tracing: Any = "auto"
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for a field of another type."""
+        check_kinds(self, _DIAL_KINDS)
+        check_items("DialOptions", {"parameters": self.parameters, "query": self.query}, _DIAL_TEXTS)
 
     @property
     def profile(self) -> Profile:

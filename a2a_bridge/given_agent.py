@@ -24,8 +24,12 @@ class _Unopened(Generic[_T]):
     def __init__(self, context: AbstractAsyncContextManager[_T], example: str) -> None:
         self._context = context
         self._example = example
+        self._entered = False
 
     async def __aenter__(self) -> _T:
+        if self._entered:
+            raise RuntimeError(f"this context opens once, and it was opened: write `{self._example}` again")
+        self._entered = True
         return await self._context.__aenter__()
 
     async def __aexit__(

@@ -20,6 +20,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Events, messages_of
+from a2a_bridge.core.kinds import check_options
 from a2a_bridge.core.lifecycle import state_name
 from a2a_bridge.core.messages import parts_of, text_of
 from a2a_bridge.core.resume import RESUME_URI, offers_resume
@@ -114,6 +115,7 @@ class Peer(Client):
         for a task that has ended; for events that are no longer kept, a snapshot that is marked as a gap. An
         agent that cannot resume streams begins with the snapshot. follow: see `stream`.
         """
+        check_options(context, CallContext, "context")
         context = context or CallContext()
         parameters = {**context.parameters, LAST_EVENT_PARAMETER: after}
         if not after:
@@ -145,6 +147,7 @@ class Peer(Client):
         """Yields the events after a request, with their ids. Raises A2AError when iterated. follow: see
         `stream`.
         """
+        check_options(context, CallContext, "context")
         context = context or CallContext()
         if offers_resume(self.card) and RESUME_URI not in (declared := context.extensions):
             # Agents may then rely on it that the ids are looked at.

@@ -25,7 +25,7 @@ from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.kinds import check_options
+from a2a_bridge.core.kinds import Kinds, check_options, check_values
 from a2a_bridge.core.protocols import require
 from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.dialects import KNOWN, by_version
@@ -298,6 +298,9 @@ def add_to_server(
     return one.engine
 
 
+_CHOICE: Kinds = dict.fromkeys(("binding", "version"), ((str,), "text"))
+
+
 @opened_as("async with connect(…) as peer:", check_target)
 async def connect(
     target: Agent | hub.AgentCard | hub.AgentInterface | str,
@@ -318,6 +321,7 @@ async def connect(
     ValueError for an invalid one or an invalid entry of `DialOptions.credentials_for`, LookupError for an
     unknown binding or version.
     """
+    check_values("connect", {"binding": binding, "version": version}, _CHOICE)
     check_options(options, DialOptions)
     options = options or DialOptions()
     binding = find(binding).kind.name if binding else ""

@@ -90,6 +90,8 @@ def interface(binding: str, url: str = "", *, version: str = "1.0", tenant: str 
     name = _OWN.get(module_name(binding), binding)
     if module_name(binding) in _NAMES_OF_HTTP_JSON:
         raise ValueError(f"{binding!r} is HTTP+JSON in A2A: write interface({HTTP_JSON.name!r})")
+    if module_name(url) in _OWN:
+        raise ValueError(f"the binding comes first: write interface({url!r}, {binding!r})")
     if name == GRPC.name and url.startswith("http://"):
         raise ValueError("the address of gRPC has no http://: write HOST:PORT, or https://HOST:PORT for TLS")
     return hub.AgentInterface(url=url, protocol_binding=name, protocol_version=version, tenant=tenant)

@@ -13,6 +13,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Events, messages_of
+from a2a_bridge.core.kinds import check_options
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.protocols import lacks
 from a2a_bridge.core.service import Service, reject, reject_stream
@@ -123,6 +124,7 @@ def _call(operation: Operation[Req, Res], request: Req, context: CallContext | N
             f"{operation.name} takes a {needed}, not {type(given).__name__}:"
             f" write hub.{needed}({member}), with `hub` of a2a_bridge.ext"
         )
+    check_options(context, CallContext, "context")
     return Call(operation, request, context or CallContext())
 
 

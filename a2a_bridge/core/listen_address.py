@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from a2a_bridge.core.kinds import Kinds, check_kinds
+
+_LAST_PORT = 65_535
+_KINDS: Kinds = {"host": ((str,), "text"), "port": ((int,), "a number")}
+
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
@@ -12,6 +17,15 @@ class ListenAddress:
 
     host: str = "127.0.0.1"
     port: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for another type, ValueError for a port in the host or above the last one."""
+        check_kinds(self, _KINDS)
+        host, colon, port = self.host.rpartition(":")
+        if colon and ":" not in host and port.isdecimal():
+            raise ValueError(f'the port is an argument of its own: write ListenAddress("{host}", {port})')
+        if self.port > _LAST_PORT:
+            raise ValueError(f"ListenAddress.port is a TCP port, {_LAST_PORT} at most")
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -34,6 +34,7 @@ _CORE = {
     "a2a_bridge.core",
     "a2a_bridge.core.errors",
     "a2a_bridge.core.extras",
+    "a2a_bridge.core.kinds",
     "a2a_bridge.core.listen_address",
 }
 _ENVOY = {"envoy", "find_libpython", "a2a_bridge.server_tls"}

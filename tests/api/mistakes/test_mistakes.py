@@ -89,6 +89,13 @@ async def synchronous(context: Any) -> None:
         pass
 
 
+async def opened_twice(context: Any) -> None:
+    async with context:
+        pass
+    async with context:
+        pass
+
+
 async def call_of(method: str, *arguments: Any, **named: Any) -> None:
     """Calls a method of a peer; reads the stream that it may return."""
     async with connect(good) as peer:
