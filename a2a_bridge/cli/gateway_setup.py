@@ -26,6 +26,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.gateway.card_reader import CardReader
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.endpoints import with_endpoints
+from a2a_bridge.masking import without_query_values
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
     usable = []
     for one in found:
         interface = one.candidate.interface
-        words = f"{interface.protocol_binding} {interface.protocol_version} {interface.url}"
+        place = without_query_values(interface.url)
+        words = f"{interface.protocol_binding} {interface.protocol_version} {place}"
         if one.rejection:
             print_message(f"warning: {words} is not used: the card leads to {one.rejection}", "yellow")
             continue
@@ -134,9 +136,10 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
                 "yellow",
             )
         if one.instead_of:
-            print_message(f"  instead of the card's {one.instead_of}; --trust-card-urls dials that", "yellow")
+            card_url = without_query_values(one.instead_of)
+            print_message(f"  instead of the card's {card_url}; --trust-card-urls dials that", "yellow")
         if one.silence:
-            print_message(f"warning: {interface.url} does not answer yet: {one.silence}", "yellow")
+            print_message(f"warning: {place} does not answer yet: {one.silence}", "yellow")
         elif fault := await _fault(one.candidate, options):
             assumed = assumption(interface.protocol_version)
             text = (

@@ -7,6 +7,8 @@ Rules:
 4. A line of progress on stderr is wiped before anything else is printed.
 5. Control characters are shown as escapes, on both streams and in the log: agents, providers and files
    choose texts, and must not control a terminal. The functions here do that, and no caller of them.
+6. Credentials that are known (`hide`) are `***` in messages and errors: an agent may repeat them. Data of an
+   agent is printed as it is.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -29,6 +32,7 @@ from a2a_bridge.cli import specification
 from a2a_bridge.cli.error_codes import Failure, failure, local
 from a2a_bridge.cli.options import PREFIX, Exit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.masking import NONE_KNOWN, Secrets
 
 if TYPE_CHECKING:
     from a2a_bridge.hosting.stores import StoreOpenError
@@ -115,10 +119,21 @@ def print_as(formatter: logging.Formatter | None) -> None:
     _formatter = formatter
 
 
+#: the credentials of the running command
+_secrets = NONE_KNOWN
+
+
+def hide(secrets: Secrets) -> None:
+    """Masks credentials in messages and errors from now on."""
+    global _secrets  # noqa: PLW0603  stderr is global, too
+    _secrets = secrets
+
+
 def print_message(text: str, style: str = "") -> None:
     """Prints a message on stderr."""
     global _in_line  # noqa: PLW0603  stdout is global, too
     progress("")
+    text = _secrets.text(text)
     if _in_line and on_terminal():
         sys.stderr.write("\n")
         _in_line = False
@@ -145,6 +160,7 @@ def fail(code: Exit, text: str, advice: str = "", error: Failure | None = None, 
     error: outweighs the first three. members: of its JSON document, besides those of every error.
     """
     shown = error or local(code, text, advice)
+    shown = replace(shown, code=_secrets.text(shown.code), message=_secrets.text(shown.message))
     if wants_json():
         tree = shown.document
         tree["error"].update(members)

@@ -23,6 +23,7 @@ from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD
 from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import V1_0, BindingKind, Dialect, Form
+from a2a_bridge.masking import without_query_values
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
@@ -91,9 +92,10 @@ def synthesise_card(interface: hub.AgentInterface) -> hub.AgentCard:
     Push notifications are not declared: a client that waits for lost notifications is worse off than one that
     polls.
     """
+    place = without_query_values(interface.url)
     return hub.AgentCard(
-        name=interface.url,
-        description=f"An agent at {interface.url} that showed no card",
+        name=place,
+        description=f"An agent at {place} that showed no card",
         version="0",
         supported_interfaces=[interface],
         capabilities=hub.AgentCapabilities(streaming=True),

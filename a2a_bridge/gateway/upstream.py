@@ -29,6 +29,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.event import Event, Events, HandedOver, innermost, open_stream
 from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE, Req, Res
 from a2a_bridge.core.service import Middleware, Service, compose
+from a2a_bridge.masking import without_query_values
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +133,8 @@ class Upstream:
 
     def __repr__(self) -> str:
         interface = self.candidate.interface
-        return f"<Upstream {interface.protocol_binding} {interface.protocol_version} {interface.url}>"
+        place = without_query_values(interface.url)  # for the log
+        return f"<Upstream {interface.protocol_binding} {interface.protocol_version} {place}>"
 
     @property
     def pending(self) -> int:

@@ -142,7 +142,11 @@ async def test_rejected_requests_are_one_line_each(tmp_path: Path) -> None:
     [
         ("500 Internal Server Error", "out of memory", "the peer said: out of memory; HTTP 500 from {url}"),
         ("404 Not Found", "no such page", "HTTP 404 from {url}, the URL in the card"),
-        ("307 Temporary Redirect", "", "HTTP 307 from {url}, the URL in the card, leads to"),
+        (
+            "307 Temporary Redirect\r\nLocation: /?zz=s3cret",
+            "",
+            "HTTP 307 from {url}, the URL in the card, leads to '/?zz=***'",
+        ),
         ("200 OK", "<html>", "the agent's answer is not a JSON-RPC response"),
     ],
 )
@@ -153,7 +157,7 @@ async def test_a_gateway_logs_why_its_agent_fails(
     async with peering(http(answer, status=status)) as peer:
         (tmp_path / "card.json").write_text(card % peer.url)
         where = ("--card", str(tmp_path / "card.json"))
-        async with serving("gateway", peer.url, *where, *ANY_PORT) as running:
+        async with serving("gateway", f"{peer.url}/?zz=s3cret", *where, *ANY_PORT) as running:
             async with connect(running.http, binding="JSONRPC") as caller:
                 with pytest.raises(A2AError) as caught:
                     await caller.send("hi")
@@ -161,5 +165,6 @@ async def test_a_gateway_logs_why_its_agent_fails(
             err = (await running.ended()).err
     assert "does not answer as an agent: " in err
     assert err.count("SendMessage failed at <Upstream JSONRPC ") == 1
-    assert err.count(cause.format(url=peer.url)) >= 2
+    assert err.count(cause.format(url=f"{peer.url}/?zz=***")) >= 2
+    assert "s3cret" not in err
     assert peer.url not in str(caught.value)

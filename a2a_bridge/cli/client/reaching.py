@@ -47,7 +47,7 @@ from a2a_bridge.cli.error_codes import Failure
 from a2a_bridge.cli.frames import show
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.options import Exit, parameters, parse_binding, text_or_file, use_bridge_key
-from a2a_bridge.cli.output import MessageHandler, data, fail, guard, print_message
+from a2a_bridge.cli.output import MessageHandler, data, fail, guard, hide, print_message
 from a2a_bridge.cli.specification import ERROR, OPTIONS
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, CallContext, Joined
@@ -255,9 +255,10 @@ def report_errors(
 def client_options(flags: ClientFlags) -> DialOptions:
     """The options of the connection, without credentials. Raises typer.BadParameter."""
     options = dial_options(flags)
+    # Whatever a parameter is called, its value may be a secret.
+    secrets = Secrets.of(options.parameters) | secret_values(flags)
+    hide(secrets)
     if flags.debug:
-        # Whatever a parameter is called, its value may be a secret.
-        secrets = Secrets.of(options.parameters) | secret_values(flags)
         options = replace(options, frame_observer=partial(show, secrets=secrets))
     return replace(options, timeout=flags.timeout)
 
@@ -387,6 +388,7 @@ def with_credentials(
     options = replace(options, parameters=parameters, query=placed.query)
     used = frozenset(filter(None, (given.bearer, given.api_key)))
     secrets = secrets_of(card, options) | Secrets(values=used) | secret_values(flags)
+    hide(secrets)
     if options.frame_observer is not None:
         options = replace(options, frame_observer=partial(show, secrets=secrets))
     return options, secrets

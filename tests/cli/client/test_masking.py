@@ -42,10 +42,22 @@ async def test_a_credential_under_a_plain_name(words: tuple[str, ...], location:
         )
         assert any(KEY in one and f"{KEY}-2" in one for one in near.requests), near.requests
     frames = "".join(line for line in done.err.splitlines() if line.startswith((">", "<")))
-    assert KEY not in frames
+    assert KEY not in done.err
     assert "***" in frames
     assert KEY not in file.read_text()
     assert "***" in file.read_text()
+
+
+@pytest.mark.parametrize("words", [("task", "get", "t"), ("send", "hi", "--stream")], ids=" ".join)
+async def test_a_credential_that_an_error_repeats(words: tuple[str, ...]) -> None:
+    async with site(NAMED, Echo) as near:
+        near.documents["/card.json"] = card_at(near.place, "query")
+        done = await command(*words, "-a", f"{near.place}/card.json", "--api-key", KEY, "-o", "json")
+        assert any(KEY in one for one in near.requests), near.requests
+    assert done.code == 1, done.err
+    assert "***" in done.json["error"]["message"]
+    assert "***" in done.err
+    assert KEY not in done.out + done.err
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])

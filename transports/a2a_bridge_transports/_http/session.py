@@ -40,6 +40,7 @@ from a2a_bridge.bindings import (
 )
 from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.masking import without_query_values
 from a2a_bridge.memory import Arriving
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.certificates import alert_problem, certificate_problem
@@ -392,17 +393,21 @@ def redirect_error(status: int, headers: Mapping[str, str], url: URL) -> A2AErro
         return None
     error = unavailable("the agent answered with a redirect, which is not followed", "call")
     # The address may be inside the agent's network: it goes to the operator's log, not to callers.
-    error.add_note(
-        f"HTTP {status} from {url}, the URL in the card, leads to {headers.get('Location', '')[:200]!r}"
-    )
+    location = without_query_values(headers.get("Location", ""))[:200]
+    error.add_note(f"HTTP {status} from {_place(url)}, the URL in the card, leads to {location!r}")
     return error
 
 
 def with_origin(error: A2AError, status: int, url: URL) -> A2AError:
     """The error for a response that is none of an agent, with a note for operators: HTTP status and URL."""
-    place = f"{url}, the URL in the card" if status in (404, 405, 410) else str(url)
+    place = f"{_place(url)}, the URL in the card" if status in (404, 405, 410) else _place(url)
     error.add_note(f"HTTP {status} from {place}")
     return error
+
+
+def _place(url: URL) -> str:
+    """A URL for a message: any value of its query may be a credential."""
+    return without_query_values(str(url))
 
 
 def with_patience(error: A2AError, headers: Mapping[str, str]) -> A2AError:
