@@ -69,12 +69,18 @@ class Silence:
         return monotonic() - self._since
 
     def broke(self, error: A2AError | None) -> None:
-        """Says at once that the stream broke. error: why, if it did not just end."""
-        why = f" ({error.message})" if error is not None else ""
-        print_message(f"note: the stream broke{why}; it is resumed", "yellow")
+        """Says at once that the stream broke, and is resumed. error: why, if it did not just end."""
+        self.say_broken(error, "it is resumed")
         self.cause, self.counts = error or self.cause, True
         if self._clock is not None:
             self._clock.reschedule(self._until())
+
+    def say_broken(self, error: A2AError | None, instead: str) -> None:
+        """Says that the stream broke, what happens instead, and how long that is waited for."""
+        why = f" ({error.message})" if error is not None else ""
+        ends = f" for at most {self.limit:g} s without a change (--silence-timeout)" if self.limit else ""
+        text_ = f"note: the stream broke{why}; {instead}{ends}. Ctrl+C leaves, and the task goes on"
+        print_message(text_, "yellow")
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -218,8 +224,7 @@ async def _complete(
         text_ = "the stream ended without an event"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text_, blame=Blame.PEER)
     if task.status.state not in RESTING:
-        why = f" ({broken.message})" if broken is not None else ""
-        print_message(f"note: the stream broke{why}; the task is looked at instead", "yellow")
+        silence.say_broken(broken, "the task is looked at instead")
         silence.cause = broken or silence.cause
         async with aclosing(poll(session, task, flags, silence=silence)) as looks:
             async for looked in looks:
