@@ -36,6 +36,7 @@ _CORE = {
     "a2a_bridge.core.extras",
     "a2a_bridge.core.kinds",
     "a2a_bridge.core.listen_address",
+    "a2a_bridge.masking",
 }
 _ENVOY = {"envoy", "find_libpython", "a2a_bridge.server_tls"}
 #: of the environment in which the tests run
@@ -56,8 +57,8 @@ COMMANDS = {
     "db --help": _HELP | _CORE,
     "push --help": _HELP | _CORE,
     "keys --help": _HELP | _CORE,
-    "config show serve": _HELP | _CORE | {"a2a_bridge.masking"},
-    "config show gateway": _HELP | _CORE | {"a2a_bridge.masking"},
+    "config show serve": _HELP | _CORE,
+    "config show gateway": _HELP | _CORE,
 }
 SUPERVISORS = {
     "serve x.py --store memory:// --server envoy": _HELP | _VALIDATION | _CORE | _ENVOY,

@@ -289,7 +289,7 @@ async def test_a_rejected_message_may_be_sent_again(text: str) -> None:
         with rejected(reason):
             await talk.send(text)
     await talk.close()  # the missing result is noted after the answer
-    assert talk.store.sends._sent == {}
+    assert len(talk.store.sends._sent) == 0
 
 
 async def test_concurrent_senders_are_rejected_together() -> None:
@@ -408,8 +408,9 @@ async def test_a_stream_of_a_task_of_a_dead_process_continues() -> None:
 async def test_a_reservation_that_another_replica_works_on_is_left_to_it() -> None:
     store = MemoryStore()
     await reserved(store, "task x")
-    kept = store.sends._sent[Scope(), "m-1"]
-    store.sends._sent[Scope(), "m-1"] = kept._replace(holder="another")
+    kept = store.sends._sent.get((Scope(), "m-1"))
+    assert kept is not None
+    store.sends._sent.put((Scope(), "m-1"), kept._replace(holder="another"), 0)
     with rejected(Reason.UNAVAILABLE) as caught:
         await Talk(ScriptedAgent(), store=store).send("task x")
     assert caught.value.retry_after == 1.0
