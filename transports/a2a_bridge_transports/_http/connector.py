@@ -5,6 +5,7 @@ to. It knows no calls.
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from functools import partial
 from typing import Any
@@ -17,6 +18,10 @@ from yarl import URL
 from a2a_bridge.bindings import Resolve, mark_unconnected
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 
+#: the first frame of a server of HTTP/2 (RFC 9113, 3.4)
+_SETTINGS = re.compile(rb"\x00\x00.\x04\x00\x00\x00\x00\x00", re.DOTALL)
+HTTP_2_ONLY = "the agent speaks HTTP/2 only; where this is its gRPC port, write grpc://HOST:PORT"
+
 
 class _Connection(ResponseHandler):
     """A connection that is not used again after a response that nobody asked for: the next call, of another
@@ -26,6 +31,11 @@ class _Connection(ResponseHandler):
     def is_connected(self) -> bool:
         # Not by `super`: this is asked for each call.
         return not self._buffer and self.transport is not None and not self.transport.is_closing()
+
+    @property
+    def speaks_http_2(self) -> bool:
+        """Whether the server has begun with the settings of HTTP/2, before any request."""
+        return _SETTINGS.match(self._tail) is not None
 
 
 class Connector(aiohttp.TCPConnector):
@@ -56,7 +66,7 @@ class Connector(aiohttp.TCPConnector):
         limit = asyncio.timeout(patience)
         try:
             async with limit:
-                return await asyncio.shield(making)
+                made = await asyncio.shield(making)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -66,6 +76,10 @@ class Connector(aiohttp.TCPConnector):
             mark_unconnected(error)
             self._finish_apart(req.connection_key, making)
             raise
+        if isinstance(made, _Connection) and made.speaks_http_2:
+            made.close()
+            raise unavailable(HTTP_2_ONLY, "connect")
+        return made
 
     def _finish_apart(self, key: Any, making: asyncio.Task[ResponseHandler]) -> None:
         if key in self._apart or self.closed:

@@ -44,7 +44,7 @@ from a2a_bridge.masking import without_query_values
 from a2a_bridge.memory import Arriving
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.certificates import alert_problem, certificate_problem
-from a2a_bridge_transports._http.connector import Checked, Connector, build_resolver, unavailable
+from a2a_bridge_transports._http.connector import HTTP_2_ONLY, Checked, Connector, build_resolver, unavailable
 from a2a_bridge_transports._http.proxy import proxy_of, redact_url
 
 #: seconds an idle connection is kept for the next call. Less than the 5 s of uvicorn and Node.js: a call that
@@ -545,8 +545,7 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
     if isinstance(error, TimeoutError):
         raise A2AError(Reason.DEADLINE_EXCEEDED) from error
     if isinstance(error, aiohttp.ClientResponseError) and _HTTP_2.search(error.message):
-        text = "the agent speaks HTTP/2 only; where this is its gRPC port, write grpc://HOST:PORT"
-        raise unavailable(text, phase) from error
+        raise unavailable(HTTP_2_ONLY, phase) from error
     if isinstance(error, _UNREAD) and _UNDECODED in str(error):
         text = "the agent's answer cannot be decompressed: it is not what its Content-Encoding says"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER) from error
