@@ -22,14 +22,12 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
+from a2a_bridge.core.messages import AT_REST, TERMINAL
 from a2a_bridge.core.resume import resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _PASSING = (Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED)
-#: states in which a stream may end although the task has not
-_RESTING = TERMINAL | INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ async def follow_stream(
             failure = broken = error
         else:
             looked = following_up or call.operation is ops.SUBSCRIBE_TO_TASK
-            if not seen.task_id or seen.state in _RESTING:
+            if not seen.task_id or seen.state in AT_REST:
                 return
             if looked and not news:
                 # Nothing after an id means that the task has ended.

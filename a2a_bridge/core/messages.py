@@ -20,6 +20,8 @@ TERMINAL = frozenset(
     }
 )
 INTERRUPTED = frozenset({hub.TASK_STATE_INPUT_REQUIRED, hub.TASK_STATE_AUTH_REQUIRED})
+#: states in which nothing happens without the caller
+AT_REST = TERMINAL | INTERRUPTED
 RUNNING = frozenset({hub.TASK_STATE_SUBMITTED, hub.TASK_STATE_WORKING})
 
 _decode_value = decoder(Value)

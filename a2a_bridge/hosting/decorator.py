@@ -14,12 +14,12 @@ from typing import Any, Self, overload
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import Kinds, check_items, check_values
+from a2a_bridge.core.messages import AT_REST
 from a2a_bridge.hosting.executor import AgentExecutor, Event
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.parameters import Arguments, Takes, code_of, describe, takes
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.threads import Threads
-from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TEXT = ("text/plain",)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.core.lifecycle import IllegalTransitionError, add_artifact, advance, advance_to, join
-from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
+from a2a_bridge.core.messages import AT_REST, INTERRUPTED, RUNNING, TERMINAL
 from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer, own_artifact, own_status, own_task
 from a2a_bridge.hosting.executor import Event
@@ -27,7 +27,7 @@ from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.ports import Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
 from a2a_bridge.hosting.rejections import already_ended
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.views import AT_REST, TaskSnapshot
+from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.hosting")

@@ -9,11 +9,8 @@ from contextlib import aclosing
 from typing import NamedTuple, Protocol
 
 from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.messages import INTERRUPTED, TERMINAL, cut_history, state_of
+from a2a_bridge.core.messages import TERMINAL, cut_history, state_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-#: states in which nothing happens without an action from outside
-AT_REST = TERMINAL | INTERRUPTED
 
 
 class TaskSnapshot(NamedTuple):

@@ -18,10 +18,9 @@ from unittest import mock
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.messages import RUNNING, state_of
+from a2a_bridge.core.messages import AT_REST, RUNNING, state_of
 from a2a_bridge.core.resume import number_of
 from a2a_bridge.hosting import engine, idempotency, push_configs, recovery, sending, turns
-from a2a_bridge.hosting.views import AT_REST
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.replica import DIRECT, Replica, Tables
 from tests.cluster.virtual_loop import Owner, VirtualLoop

@@ -13,10 +13,9 @@ from collections.abc import Iterable
 
 from a2a_bridge.cli.client import text
 from a2a_bridge.cli.output import data, print_message
-from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
+from a2a_bridge.core.messages import AT_REST
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-_RESTING = TERMINAL | INTERRUPTED
 _NOTHING = ("", hub.TASK_STATE_UNSPECIFIED)
 
 
@@ -44,7 +43,7 @@ class TextFlow:
             return
         if which == "status_update" and not self._verbose:
             self._status(event.status_update)
-        elif which == "task" and not self._verbose and event.task.status.state not in _RESTING:
+        elif which == "task" and not self._verbose and event.task.status.state not in AT_REST:
             self._snapshot(event.task)
         else:
             self._artifact = None
@@ -87,7 +86,7 @@ class TextFlow:
     def _status(self, update: hub.TaskStatusUpdateEvent) -> None:
         state = update.status.state
         said = text.parts(update.status.message.parts, "Status message")
-        if state in _RESTING:
+        if state in AT_REST:
             self._show([*text.identity(update.task_id, update.context_id, state), *said])
             self._rests = (update.task_id, state)
         else:

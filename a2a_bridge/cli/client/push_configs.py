@@ -25,13 +25,14 @@ from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.flags import ClientFlags, PushConfigFlags, StreamFlags
 from a2a_bridge.cli.client.reaching import Session, run
 from a2a_bridge.cli.client.results import show_events
-from a2a_bridge.cli.client.waiting import RESTING, remember
+from a2a_bridge.cli.client.waiting import remember
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.options import listen_address, text_or_file
 from a2a_bridge.cli.output import cannot_listen, data, document, print_message
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.core.messages import AT_REST
 from a2a_bridge.core.pages import CONFIG_PAGES, each_page
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import TOKEN_HEADERS, read
@@ -183,7 +184,7 @@ async def _read_notifications(
 ) -> AsyncGenerator[hub.StreamResponse, None]:
     """The task, and the events of notifications until it rests."""
     yield hub.StreamResponse(task=task)
-    while task.status.state not in RESTING:
+    while task.status.state not in AT_REST:
         event = await arrived.get()
         try:
             fold(task, event)

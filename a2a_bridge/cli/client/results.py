@@ -20,11 +20,10 @@ from a2a_bridge.cli.client.flowing import TextFlow
 from a2a_bridge.cli.client.parts import file_name, files_of, save
 from a2a_bridge.cli.client.progress import count_steps
 from a2a_bridge.cli.client.reaching import Session
-from a2a_bridge.cli.client.waiting import RESTING
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, print_message
 from a2a_bridge.codec import encoder
-from a2a_bridge.core.messages import INTERRUPTED
+from a2a_bridge.core.messages import AT_REST, INTERRUPTED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _encode_event = encoder(hub.StreamResponse)
@@ -120,7 +119,7 @@ def go_on(session: Session, task: hub.Task, flags: ClientFlags) -> None:
         return
     if task.status.state in INTERRUPTED:
         data(text.field("Next", session.command("send", "--task-id", task.id, "<reply>")), end="")
-    elif task.status.state not in RESTING:
+    elif task.status.state not in AT_REST:
         data(text.field("Next", session.command("task get", task.id, "--wait")), end="")
     elif task.context_id:
         data(text.field("Next", session.command("send", "--context-id", task.context_id, "<text>")), end="")
@@ -128,7 +127,7 @@ def go_on(session: Session, task: hub.Task, flags: ClientFlags) -> None:
 
 def warn(task: hub.Task) -> None:
     """Names an outcome that is no success."""
-    if task.status.state in RESTING - {hub.TASK_STATE_COMPLETED}:
+    if task.status.state in AT_REST - {hub.TASK_STATE_COMPLETED}:
         said = " ".join(part.text for part in task.status.message.parts if part.text)
         words = f"warning: the task is {text.state_name(task.status.state)}"
         print_message(f"{words}: {said}" if said else words, "yellow")

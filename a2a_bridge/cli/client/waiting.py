@@ -27,12 +27,10 @@ from a2a_bridge.cli.output import print_message
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
-from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
+from a2a_bridge.core.messages import AT_REST, TERMINAL
 from a2a_bridge.following import Following
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-#: states in which nothing happens without the caller
-RESTING = TERMINAL | INTERRUPTED
 _FIRST = 0.1
 #: seconds between two looks at a task that does not change
 _LONGEST = 30.0
@@ -116,7 +114,7 @@ async def poll(
     silence.counts = True
     pause = min(_FIRST, flags.poll_interval)
     session.task = task
-    while session.task.status.state not in RESTING:
+    while session.task.status.state not in AT_REST:
         async with silence.watched():
             await asyncio.sleep(pause)
             found = await session.peer.get_task(request, session.context)
@@ -210,7 +208,7 @@ async def _complete(
                 remember(session, task)
                 yield message
                 asks_still, asked = asked and message.HasField("task"), False
-                if task.status.state in (TERMINAL if asks_still else RESTING):
+                if task.status.state in (TERMINAL if asks_still else AT_REST):
                     async for late in _read_end(events, task):
                         yield late
                     break
@@ -223,7 +221,7 @@ async def _complete(
             return
         text_ = "the stream ended without an event"
         raise A2AError(Reason.INVALID_AGENT_RESPONSE, text_, blame=Blame.PEER)
-    if task.status.state not in RESTING:
+    if task.status.state not in AT_REST:
         silence.say_broken(broken, "the task is looked at instead")
         silence.cause = broken or silence.cause
         async with aclosing(poll(session, task, flags, silence=silence)) as looks:
