@@ -62,19 +62,16 @@ async def test_the_official_client_gets_the_same_as_over_grpc_aio() -> None:
 async def test_official_clients_of_older_generations(
     release: str, peer_clients: Callable[[str], PeerClient]
 ) -> None:
-    client = peer_clients(release)
     async with envoy(app := asgi(words)) as server:
-        origin = f"http://127.0.0.1:{server.listener_port}"
+        client = peer_clients(release).of("GRPC", f"http://127.0.0.1:{server.listener_port}")
         params = {
             "message": MESSAGE | {"parts": [{"kind": "text", "text": "one two"}]},
             "configuration": {"acceptedOutputModes": ["text"], "blocking": True},
         }
-        task = await client.unary("GRPC", "message/send", params, origin=origin)
+        task = await client.unary("message/send", params)
         assert task["status"]["state"] == "completed"
-        assert (await client.unary("GRPC", "tasks/get", {"id": task["id"]}, origin=origin))["id"] == task[
-            "id"
-        ]
-        events = [one async for one in client.stream("GRPC", "message/stream", params, origin=origin)]
+        assert (await client.unary("tasks/get", {"id": task["id"]}))["id"] == task["id"]
+        events = [one async for one in client.stream("message/stream", params)]
         assert [one["kind"] for one in events].count("artifact-update") == 2
         assert events[-1]["status"]["state"] == "completed"
         await app.drain(0)

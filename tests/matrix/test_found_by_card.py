@@ -11,12 +11,13 @@ import pytest
 from a2a.client import A2ACardResolver
 
 from a2a_bridge.bindings import DialOptions, http_fetch
-from a2a_bridge.cards import resolve, select
-from a2a_bridge.runtime import serve_gateway
+from a2a_bridge.cards import interface, resolve, select
+from a2a_bridge.runtime import serve_agent, serve_gateway
+from tests.equivalence.agent import scripted_agent
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.bridged import BASE64, EVERYWHERE, Peers, Upstream, calling, found_in, gateway, upstream
 from tests.matrix.versions import AGENTS, BINDINGS, CLIENTS, OURS, Side, expected_differences
-from tests.peers.callers import Caller, PeerCaller, ServiceCaller
+from tests.peers.callers import GET, Caller, PeerCaller, Rejected, ServiceCaller
 from tests.peers.faults import differences
 from tests.peers.processes import Agent, PeerClient
 from tests.peers.transcript import transcripts
@@ -46,6 +47,21 @@ async def test_an_older_client_finds_the_gateway(
         caller = PeerCaller(running, client.who, client.binding, origin=f"http://{server.http}")
         found = await unexpected(caller, there, client, agent)
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("release", ["0.2.16", "0.3.26"])
+async def test_a_client_reads_the_card_of_the_next_agent_at_the_same_port(
+    release: str, peer_clients: Callable[[str], PeerClient], unused_tcp_port: int
+) -> None:
+    for _ in range(2):
+        places = [
+            interface("JSONRPC", f"http://127.0.0.1:{unused_tcp_port}", version="0.3"),
+            interface("GRPC", "127.0.0.1:0", version="0.3"),
+        ]
+        async with serve_agent(scripted_agent(), places) as server:
+            caller = PeerCaller(peer_clients(release), release, "GRPC", origin=f"http://{server.http}")
+            with pytest.raises(Rejected, match="TASK_NOT_FOUND"):
+                await caller.unary(GET, {"id": "unknown"})
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

@@ -140,18 +140,17 @@ class PeerCaller:
 
     def __init__(self, client: PeerClient, release: str, binding: str, *, origin: str) -> None:
         self.operations = OPERATIONS[release][binding]
-        self._client = client
+        self._client = client.of(binding, origin)
         self._binding = binding
-        self._origin = origin
 
     async def unary(self, operation: str, params: Any) -> Any:
         try:
-            return await self._client.unary(self._binding, operation, params, origin=self._origin)
+            return await self._client.unary(operation, params)
         except PeerError as error:
             raise self._rejected(error) from error
 
     async def stream(self, operation: str, params: Any) -> AsyncIterator[Any]:
-        events = self._client.stream(self._binding, operation, params, origin=self._origin)
+        events = self._client.stream(operation, params)
         try:
             async with aclosing(events):
                 async for event in events:

@@ -2,7 +2,7 @@
 
 A request is one line of JSON:
 
-    {"id": 1, "operation": "tasks/get", "binding": "GRPC", "origin": "http://127.0.0.1:1", "params": {…}}
+    {"id": 1, "client": 1, "binding": "GRPC", "origin": "http://127.0.0.1:1", "operation": "tasks/get", "params": {…}}
     {"id": 1, "cancel": true}
 
 `operation` is the JSON-RPC method of 0.3, `params` its params. The client fetches the agent's card at `origin`
@@ -13,8 +13,8 @@ and takes the interface of the binding from it. An answer is one or several line
     {"id": 1, "end": true}     the stream ended
     {"id": 1, "error": {"type": "…", "message": "…", …}}
 
-Requests run concurrently, and a client is kept for each origin and binding. The clients themselves are in
-other modules, one for each SDK. It runs in the environment of the SDK, so it imports no code of ours.
+Requests run concurrently. A client is kept for each number `client`, and not for each origin: another agent can
+have got the port of one that has ended. The clients themselves are in other modules, one for each SDK. It runs in the environment of the SDK, so it imports no code of ours.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Answers:
 
     def __init__(self, opener: Opener) -> None:
         self._open = opener
-        self._clients: dict[tuple[str, str], asyncio.Task[PeerClient]] = {}
+        self._clients: dict[int, asyncio.Task[PeerClient]] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
 
     def take(self, line: str) -> None:
@@ -97,9 +97,9 @@ class _Answers:
             _say(number, error=error_tree(error))
 
     async def _client(self, request: dict[str, Any]) -> PeerClient:
-        key = (request["binding"], request["origin"])
+        key = request["client"]
         if key not in self._clients:
-            self._clients[key] = asyncio.create_task(self._open(*key))
+            self._clients[key] = asyncio.create_task(self._open(request["binding"], request["origin"]))
         try:
             return await asyncio.shield(self._clients[key])
         except Exception:

@@ -6,6 +6,7 @@ Fixtures for other folders: `from tests.peers.processes import peer_agents, peer
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import selectors
 import subprocess
@@ -89,6 +90,7 @@ class PeerClient:
         self._process = process
         self._lock = threading.Lock()
         self._last = 0
+        self._clients = itertools.count(1)
         self._listeners: dict[int, Callable[[dict[str, Any]], None]] = {}
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -98,20 +100,13 @@ class PeerClient:
         self._process.stdin.close()
         self._reader.join(10)
 
-    async def unary(self, binding: str, operation: str, params: Any, *, origin: str) -> Any:
-        """The result, or PeerError. origin: where the agent's card is."""
-        async for answer in self._ask(binding, operation, params, origin):
-            return answer["result"]
-        raise AssertionError("no answer")
+    def of(self, binding: str, origin: str) -> AgentClient:
+        """A new client of the SDK for one agent, made at its first request. origin: where the agent's card is."""
+        with self._lock:
+            return AgentClient(self, {"client": next(self._clients), "binding": binding, "origin": origin})
 
-    async def stream(self, binding: str, operation: str, params: Any, *, origin: str) -> AsyncIterator[Any]:
-        """The events; PeerError when the stream fails. Closing it early cancels the request."""
-        async for answer in self._ask(binding, operation, params, origin):
-            yield answer["event"]
-
-    async def _ask(
-        self, binding: str, operation: str, params: Any, origin: str
-    ) -> AsyncIterator[dict[str, Any]]:
+    async def ask(self, request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """The answers to a request; PeerError in place of the one that is an error."""
         loop = asyncio.get_running_loop()
         answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         with self._lock:
@@ -119,8 +114,7 @@ class PeerClient:
         self._listeners[number] = lambda answer: loop.call_soon_threadsafe(answers.put_nowait, answer)
         ended = False
         try:
-            asked = {"operation": operation, "binding": binding, "origin": origin, "params": params}
-            self._send({"id": number} | asked)
+            self._send({"id": number} | request)
             while True:
                 async with asyncio.timeout(PATIENCE):
                     answer = await answers.get()
@@ -147,6 +141,29 @@ class PeerClient:
             listener = self._listeners.get(answer["id"])
             if listener is not None:
                 listener(answer)
+
+
+@dataclass(frozen=True)
+class AgentClient:
+    """One client of the SDK: for one agent, over one binding.
+
+    There is one for each user of an agent, also at an address known before: another agent can have got the
+    port of one that has ended, and the client has kept the card of that one.
+    """
+
+    program: PeerClient
+    address: dict[str, Any]
+
+    async def unary(self, operation: str, params: Any) -> Any:
+        """The result, or PeerError."""
+        async for answer in self.program.ask(self.address | {"operation": operation, "params": params}):
+            return answer["result"]
+        raise AssertionError("no answer")
+
+    async def stream(self, operation: str, params: Any) -> AsyncIterator[Any]:
+        """The events; PeerError when the stream fails. Closing it early cancels the request."""
+        async for answer in self.program.ask(self.address | {"operation": operation, "params": params}):
+            yield answer["event"]
 
 
 @contextmanager

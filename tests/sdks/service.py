@@ -27,15 +27,13 @@ class LineService:
 
     def __init__(self, client: PeerClient, binding: str, origin: str) -> None:
         """origin: where the agent's card is."""
-        self._client = client
-        self._binding = binding
-        self._origin = origin
+        self._client = client.of(binding, origin)
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
         row = _ROWS[call.operation]
         params = _sealed(row.encode_request(call.request))
         try:
-            result = await self._client.unary(self._binding, row.address, params, origin=self._origin)
+            result = await self._client.unary(row.address, params)
         except PeerError as error:
             raise _rejection(error) from error
         return row.decode_response(_opened(result))
@@ -43,7 +41,7 @@ class LineService:
     async def stream(self, call: Call[Any, Any], /) -> Events:
         row = _ROWS[call.operation]
         params = _sealed(row.encode_request(call.request))
-        events = self._client.stream(self._binding, row.address, params, origin=self._origin)
+        events = self._client.stream(row.address, params)
         try:
             async with aclosing(events):
                 async for event in events:

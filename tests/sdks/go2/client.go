@@ -23,17 +23,18 @@ import (
 type request struct {
 	ID        int             `json:"id"`
 	Cancel    bool            `json:"cancel"`
+	Client    int             `json:"client"`
 	Operation string          `json:"operation"`
 	Binding   string          `json:"binding"`
 	Origin    string          `json:"origin"`
 	Params    json.RawMessage `json:"params"`
 }
 
-// answers runs requests side by side and keeps a client for each address.
+// answers runs requests side by side and keeps a client for each number.
 type answers struct {
 	compat  bool
 	lock    sync.Mutex
-	clients map[[2]string]*a2aclient.Client
+	clients map[int]*a2aclient.Client
 	running map[int]context.CancelFunc
 }
 
@@ -71,10 +72,10 @@ func (a *answers) transport(binding string) a2aclient.FactoryOption {
 }
 
 // client reads the card of an agent and makes a client for one of its transports.
-func (a *answers) client(ctx context.Context, binding, origin string) (*a2aclient.Client, error) {
+func (a *answers) client(ctx context.Context, number int, binding, origin string) (*a2aclient.Client, error) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if known := a.clients[[2]string{binding, origin}]; known != nil {
+	if known := a.clients[number]; known != nil {
 		return known, nil
 	}
 	resolver := agentcard.NewResolver(nil)
@@ -87,7 +88,7 @@ func (a *answers) client(ctx context.Context, binding, origin string) (*a2aclien
 	}
 	made, err := a2aclient.NewFromCard(ctx, shown, a2aclient.WithDefaultsDisabled(), a.transport(binding))
 	if err == nil {
-		a.clients[[2]string{binding, origin}] = made
+		a.clients[number] = made
 	}
 	return made, err
 }
@@ -127,7 +128,7 @@ func stream[Req any](ctx context.Context, a *answers, r request, method func(con
 }
 
 func (a *answers) answer(ctx context.Context, r request) {
-	client, err := a.client(ctx, r.Binding, r.Origin)
+	client, err := a.client(ctx, r.Client, r.Binding, r.Origin)
 	if err != nil {
 		a.fail(r.ID, err)
 		return
@@ -179,7 +180,7 @@ func client(arguments []string) error {
 	}
 	a := &answers{
 		compat:  *compat,
-		clients: map[[2]string]*a2aclient.Client{},
+		clients: map[int]*a2aclient.Client{},
 		running: map[int]context.CancelFunc{},
 	}
 	fmt.Println("ready")

@@ -11,10 +11,9 @@ export function answer(client) {
   const opened = new Map();
   const running = new Map();
 
-  async function run({ id, operation, binding, origin, params }, signal) {
-    const key = `${binding} ${origin}`;
-    if (!opened.has(key)) opened.set(key, client.open(binding, origin));
-    const at = await opened.get(key);
+  async function run({ id, client: number, operation, binding, origin, params }, signal) {
+    if (!opened.has(number)) opened.set(number, client.open(binding, origin));
+    const at = await opened.get(number);
     if (operation in client.unary) {
       say({ id, result: (await client.unary[operation](at, params, { signal })) ?? null });
       return;

@@ -36,21 +36,20 @@ fn transport(binding: &str) -> Arc<dyn TransportFactory> {
     }
 }
 
-/// A client for each address and transport, made from the card that is served there.
+/// A client for each number, made from the card that is served there.
 #[derive(Default)]
-struct Clients(tokio::sync::Mutex<HashMap<(String, String), Arc<Client>>>);
+struct Clients(tokio::sync::Mutex<HashMap<u64, Arc<Client>>>);
 
 impl Clients {
-    async fn get(&self, binding: &str, origin: &str) -> Result<Arc<Client>, A2AError> {
+    async fn get(&self, number: u64, binding: &str, origin: &str) -> Result<Arc<Client>, A2AError> {
         let mut known = self.0.lock().await;
-        let key = (binding.to_string(), origin.to_string());
-        if let Some(client) = known.get(&key) {
+        if let Some(client) = known.get(&number) {
             return Ok(client.clone());
         }
         let factory = A2AClientFactory::builder().no_defaults().register(transport(binding)).build();
         let shown = AgentCardResolver::new(None).resolve(origin).await?;
         let client = Arc::new(factory.create_from_card(&shown).await?);
-        known.insert(key, client.clone());
+        known.insert(number, client.clone());
         Ok(client)
     }
 }
@@ -74,7 +73,8 @@ async fn stream(id: &Value, opening: impl Future<Output = Result<Events, A2AErro
 async fn answer(clients: &Clients, request: &Value) -> Result<(), A2AError> {
     let (id, params) = (&request["id"], &request["params"]);
     let text = |member: &str| request[member].as_str().unwrap_or_default().to_string();
-    let client = clients.get(&text("binding"), &text("origin")).await?;
+    let number = request["client"].as_u64().unwrap_or_default();
+    let client = clients.get(number, &text("binding"), &text("origin")).await?;
     let result = match text("operation").as_str() {
         "SendMessage" => json!(client.send_message(&read(params)?).await?),
         "SendStreamingMessage" => {

@@ -40,7 +40,7 @@ import java.util.function.Consumer;
 /** Answers requests on standard input (../lines.md), in the words of 0.3, through the SDK's client transports. */
 final class Lines {
     private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-    private final Map<String, ClientTransport> clients = new ConcurrentHashMap<>();
+    private final Map<Integer, ClientTransport> clients = new ConcurrentHashMap<>();
     private final Set<Integer> cancelled = ConcurrentHashMap.newKeySet();
 
     void run() throws Exception {
@@ -96,7 +96,7 @@ final class Lines {
             // over: each stream has a client of its own.
             ClientTransport client = streams && !binding.equals("GRPC")
                     ? client(binding, origin)
-                    : clients.computeIfAbsent(binding + " " + origin, key -> client(binding, origin));
+                    : clients.computeIfAbsent(request.get("client").asInt(), key -> client(binding, origin));
             JsonNode params = request.get("params");
             switch (operation) {
                 case "message/stream" -> follow(id, (events, errors) -> client.sendMessageStreaming(
