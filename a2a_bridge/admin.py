@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Protocol, cast
 
-from a2a_bridge.bindings import (
+from a2a_bridge.bindings.binding import (
     ApplicationHost,
     DocumentHost,
     HostOptions,

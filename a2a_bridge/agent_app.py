@@ -16,7 +16,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from a2a_bridge.bindings import Document
+from a2a_bridge.bindings.binding import Document
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from a2a_bridge.bindings import Document
+from a2a_bridge.bindings.binding import Document
 from a2a_bridge.cards import Mounted
 from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.planning import ServeOptions

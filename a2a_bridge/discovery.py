@@ -17,7 +17,7 @@ from socket import SOCK_STREAM
 from typing import Any
 from urllib.parse import urlsplit
 
-from a2a_bridge.bindings import MIB, DialOptions, TlsFiles, http_fetch
+from a2a_bridge.bindings.binding import MIB, DialOptions, TlsFiles, http_fetch
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.push.ssrf_policy import is_public
 

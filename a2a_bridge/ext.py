@@ -7,7 +7,7 @@ your tests are in `a2a_bridge.testing.contracts`; they need pytest.
 
 from __future__ import annotations
 
-from a2a_bridge.bindings import (
+from a2a_bridge.bindings.binding import (
     Binding,
     DialOptions,
     DocumentHost,
@@ -17,8 +17,11 @@ from a2a_bridge.bindings import (
     TlsFiles,
     http_fetch,
 )
-from a2a_bridge.bindings import find as find_binding
-from a2a_bridge.bindings import names as binding_names
+from a2a_bridge.bindings.binding import find as find_binding
+from a2a_bridge.bindings.binding import names as binding_names
+from a2a_bridge.bindings.following import Following
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.server_tls import ServerTls, TlsFileError
 from a2a_bridge.card_trust import CardTrust
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.codec import JsonSyntaxError, decoder, dumps, encoder, loads
@@ -71,7 +74,6 @@ from a2a_bridge.dialects import (
 )
 from a2a_bridge.dialects.detect import detect
 from a2a_bridge.dialects.signed_extras import use_key as use_bridge_key
-from a2a_bridge.following import Following
 from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.gateway.card_refresh import CardReading
 from a2a_bridge.gateway.credentials import (
@@ -129,7 +131,6 @@ from a2a_bridge.hosting.stores.records import (
 )
 from a2a_bridge.hosting.stores.segments import Segment
 from a2a_bridge.hosting.stores.store_base import StoreBase
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer, request_of
@@ -147,7 +148,6 @@ from a2a_bridge.peers import (
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import Server, asgi_gateway, serve_gateway, serve_service
-from a2a_bridge.server_tls import ServerTls, TlsFileError
 
 __all__ = [
     "CONFLICT",

@@ -15,7 +15,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from a2a_bridge.agent_app import open_store_of
-from a2a_bridge.bindings import DialOptions, Document, Receive, http_post
+from a2a_bridge.bindings.binding import DialOptions, Document, Receive, http_post
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards import Candidate
 from a2a_bridge.cards.extended import change_extended_card
 from a2a_bridge.cards.schemes import without_security
@@ -34,7 +35,6 @@ from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay, pass_unchanged
 from a2a_bridge.hosting.ports import Outbox, Store
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.middleware.tracing import delivery_spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions, keeps_owners

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from a2a_bridge.bindings.following import Following, follow_stream
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import (
@@ -25,7 +26,6 @@ from a2a_bridge.core.lifecycle import state_name
 from a2a_bridge.core.messages import parts_of, text_of
 from a2a_bridge.core.resume import RESUME_URI, offers_resume
 from a2a_bridge.core.service import Service
-from a2a_bridge.following import Following, follow_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -91,7 +91,7 @@ class Peer(Client):
     ) -> AsyncGenerator[hub.StreamResponse, None]:
         """Sends one message and yields the events (spec 3.1.2). Raises A2AError when iterated.
 
-        follow: resumes the stream if it breaks; see `a2a_bridge.following`. The message is sent once. If the
+        follow: resumes the stream if it breaks; see `bindings/following.py`. The message is sent once. If the
         agent can resume streams, no event is lost or repeated; for events that it no longer keeps, there is a
         snapshot of the task, marked as a gap (`core.resume.gap_of`).
 

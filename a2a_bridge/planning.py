@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from a2a_bridge.auth import Authentication, LiveRules, Rule
 from a2a_bridge.auth.rules import permit
-from a2a_bridge.bindings import HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress, find
+from a2a_bridge.bindings.server_tls import ServerTls
 from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.kinds import NUMBER, Kinds, check_kinds
 from a2a_bridge.core.service import Middleware
@@ -26,7 +27,6 @@ from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.tracing import Tracing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
-from a2a_bridge.server_tls import ServerTls
 
 TaskAccess = Literal["own", "unowned", "all"]
 

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from contextvars import ContextVar
 from typing import Any, Literal, Protocol
 
-from a2a_bridge.bindings import DialOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.core.extras import load
 from a2a_bridge.core.kinds import check_options
 from a2a_bridge.given_agent import check_agent

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, BinaryIO
 
-from a2a_bridge.bindings import Frame
+from a2a_bridge.bindings.binding import Frame
 from a2a_bridge.codec import Json, JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call

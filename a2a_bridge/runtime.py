@@ -12,7 +12,7 @@ from a2a_bridge.admin import admin_listener
 from a2a_bridge.agent_app import agent_app, build_agent_app, start_lazily
 from a2a_bridge.asgi_lifetime import Lifetime
 from a2a_bridge.auth import UncheckedCredentialsError
-from a2a_bridge.bindings import (
+from a2a_bridge.bindings.binding import (
     ApplicationHost,
     DialOptions,
     asgi_host,

@@ -20,7 +20,7 @@ from a2a_bridge.admin import Admin, announce
 from a2a_bridge.auth import LiveRules, authorise, describe_extended_card
 from a2a_bridge.auth.identified import reject_unidentified
 from a2a_bridge.auth.lasting import end_lapsed_calls
-from a2a_bridge.bindings import (
+from a2a_bridge.bindings.binding import (
     ApplicationHost,
     Document,
     DocumentHost,

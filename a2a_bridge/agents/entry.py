@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
-from a2a_bridge.bindings import (
+from a2a_bridge.bindings.binding import (
     DialOptions,
     ListenAddress,
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from a2a_bridge.agents.entry import PATH, AgentEntry
-from a2a_bridge.bindings import (
+from a2a_bridge.bindings.binding import (
     Host,
     HostOptions,
     ListenAddress,

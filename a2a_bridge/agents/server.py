@@ -25,7 +25,7 @@ from a2a_bridge.agents.directory import Directory
 from a2a_bridge.agents.entry import PATH, SHARED, AgentEntry
 from a2a_bridge.agents.member import GrpcPart, Member
 from a2a_bridge.asgi_lifetime import Lifetime
-from a2a_bridge.bindings import (
+from a2a_bridge.bindings.binding import (
     ApplicationHost,
     DocumentHost,
     Host,

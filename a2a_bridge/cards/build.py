@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from a2a_bridge.bindings import Document, ListenAddress, Variant, module_name
+from a2a_bridge.bindings.binding import Document, ListenAddress, Variant, module_name
 from a2a_bridge.cards.dual import dual, without_mutual_tls
 from a2a_bridge.cards.schemes import expressible, note_inexpressible
 from a2a_bridge.codec import JsonObject

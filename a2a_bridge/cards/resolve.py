@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from cachetools import FIFOCache
 
-from a2a_bridge.bindings import CheckCard, Fetch
+from a2a_bridge.bindings.binding import CheckCard, Fetch
 from a2a_bridge.cards.read import CORRECTED, CardError, parse_bytes
 from a2a_bridge.codec import loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from a2a_bridge.bindings import DialOptions, Resolve
+from a2a_bridge.bindings.binding import DialOptions, Resolve
 from a2a_bridge.cards.read import CORRECTED
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0, BindingKind, Dialect, by_version

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from a2a_bridge.bindings import DialOptions, names
+from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from a2a_bridge.bindings import Frame
+from a2a_bridge.bindings.binding import Frame
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.masking import NONE_KNOWN, Secrets

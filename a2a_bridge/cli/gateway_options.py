@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import typer
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cli.connect import dial_options
 from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.listen_options import ListenOptions

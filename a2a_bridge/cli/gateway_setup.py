@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from a2a_bridge import runtime
-from a2a_bridge.bindings import DialOptions, http_fetch, names
+from a2a_bridge.bindings.binding import DialOptions, http_fetch, names
 from a2a_bridge.cards import Candidate, Resolver, interface, select
 from a2a_bridge.cards.read import assumption
 from a2a_bridge.cards.select import unusable

@@ -10,7 +10,7 @@ import typer
 
 from a2a_bridge import runtime
 from a2a_bridge.auth.rules import LiveRules, Rule
-from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.edge import authentication, middleware_of
 from a2a_bridge.cli.envoy.flags import address

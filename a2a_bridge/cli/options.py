@@ -57,7 +57,9 @@ def parse_binding(text: str, flag: str = "--binding") -> str:
     """
     if not text:
         return ""
-    from a2a_bridge.bindings import names  # loads protobuf, which --version and supervisors do not need
+    from a2a_bridge.bindings.binding import (
+        names,  # loads protobuf, which --version and supervisors do not need
+    )
 
     known = names()
     wanted = re.sub(r"[^a-z0-9]", "", text.lower())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from a2a_bridge.bindings.server_tls import Part, ServerTls, TlsFileError
 from a2a_bridge.cli.flags import ClientCertificate, ServerFlags
-from a2a_bridge.server_tls import Part, ServerTls, TlsFileError
 
 _FLAGS: dict[Part, str] = {
     "certificate": "--ssl-certfile",

@@ -16,7 +16,7 @@ from a2a_bridge.cli.flags import HttpFlags, Output, OutputFlags, flag, with_flag
 from a2a_bridge.cli.options import parameters, parse_binding, parse_dialect, parse_peer, parse_time
 
 if TYPE_CHECKING:
-    from a2a_bridge.bindings import DialOptions
+    from a2a_bridge.bindings.binding import DialOptions
     from a2a_bridge.middleware.usage import Count
 
 
@@ -51,7 +51,7 @@ def usage(
 
       a2a-bridge usage :9100 --a2a-version 0.3 --since 30d
     """
-    from a2a_bridge.bindings import DialOptions
+    from a2a_bridge.bindings.binding import DialOptions
     from a2a_bridge.cli.output import columns, data, document, guard
     from a2a_bridge.middleware.usage import FORMAT
 
@@ -105,7 +105,7 @@ def _read(source: str, options: DialOptions) -> tuple[list[Count], float]:
 async def _fetch(url: str, options: DialOptions) -> bytes:
     from urllib.parse import urlsplit
 
-    from a2a_bridge.bindings import http_fetch
+    from a2a_bridge.bindings.binding import http_fetch
     from a2a_bridge.cli.target import BadTargetError
     from a2a_bridge.cli.usage_recorder import PATH
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from a2a_bridge.bindings import ListenAddress, find, operator_options
+from a2a_bridge.bindings.binding import ListenAddress, find, operator_options
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail
 from a2a_bridge.codec import JsonObject, JsonSyntaxError, dumps, loads

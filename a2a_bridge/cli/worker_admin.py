@@ -21,7 +21,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from a2a_bridge.bindings import (
+from a2a_bridge.bindings.binding import (
     DialOptions,
     DocumentHost,
     Fetch,

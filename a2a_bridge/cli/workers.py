@@ -41,7 +41,7 @@ from a2a_bridge.cli.output import cannot_listen, data, fail, print_message
 from a2a_bridge.cli.rule_settings import RuleSettings
 
 if TYPE_CHECKING:
-    from a2a_bridge.bindings import InheritedListener
+    from a2a_bridge.bindings.binding import InheritedListener
     from a2a_bridge.cli.reload import Reloader
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,9 @@ class Worker:
         value = os.environ.pop(_VARIABLE, None)
         if value is None:
             return None
-        from a2a_bridge.bindings import InheritedListener  # loads protobuf, which a supervisor does not need
+        from a2a_bridge.bindings.binding import (
+            InheritedListener,  # loads protobuf, which a supervisor does not need
+        )
 
         channel, listener, http, grpc, first = value.split(" ")
         for descriptor in (int(channel), int(listener)):
@@ -328,7 +330,7 @@ class _Supervisor:
     async def _run_beside_bus(self) -> int:
         if self._admin is None:
             return await self._run_workers("")
-        from a2a_bridge.bindings import ListenAddress  # loads protobuf, as the listener does
+        from a2a_bridge.bindings.binding import ListenAddress  # loads protobuf, as the listener does
         from a2a_bridge.cli.worker_admin import worker_admin
 
         listen = ListenAddress(*self._admin)

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Any
 from weakref import ReferenceType, ref
 
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.tables import Table, Tables, size_of
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.messages import context_id_of, read_task_id, task_id_of
 from a2a_bridge.gateway.upstream import Upstream
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.tables import Table, Tables, size_of
 
 #: tasks, and contexts, whose endpoints are remembered
 MOST = 20_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from a2a_bridge.bindings import DialOptions, names
+from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards.resolve import Resolver
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Blame, Reason

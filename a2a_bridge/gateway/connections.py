@@ -15,7 +15,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Events
@@ -36,7 +37,6 @@ from a2a_bridge.gateway.silence import SilenceLimit
 from a2a_bridge.gateway.stream_sharing import StreamSharing
 from a2a_bridge.gateway.unstreamed import Unstreamed
 from a2a_bridge.gateway.upstream import Dial, Upstream
-from a2a_bridge.memory import MemoryAccount
 
 logger = logging.getLogger(__name__)
 

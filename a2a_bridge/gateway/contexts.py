@@ -17,7 +17,9 @@ import logging
 from functools import partial
 from typing import Any
 
-from a2a_bridge.bounded import fetch_task
+from a2a_bridge.bindings.bounded import fetch_task
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.tables import Table, Tables, size_of
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
@@ -27,9 +29,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, ScopeOf
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway.index import visible_to
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.tables import Table, Tables, size_of
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from enum import IntEnum
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit, urlunsplit
 
-from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.push.ssrf_policy import is_public

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from a2a_bridge.bindings import find
+from a2a_bridge.bindings.binding import find
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.gateway.destinations import move_to, place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub

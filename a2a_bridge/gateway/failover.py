@@ -27,7 +27,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from a2a_bridge.bindings import DialOptions, is_unconnected, unconnected_error
+from a2a_bridge.bindings.binding import DialOptions, is_unconnected, unconnected_error
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.circuit import Circuits
 from a2a_bridge.core.call import Call

@@ -17,8 +17,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
-from a2a_bridge.bindings import DialOptions
-from a2a_bridge.bounded import fetch_task
+from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.bounded import fetch_task
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.tables import Table, Tables, size_of
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
@@ -29,9 +31,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.scope import Scope, scope_of
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway.upstream import Dial
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.tables import Table, Tables, size_of
 
 VERSION = "0.1"
 

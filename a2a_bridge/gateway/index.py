@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from a2a_bridge.bindings import IMPERSONAL
+from a2a_bridge.bindings.binding import IMPERSONAL
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.tables import Table, Tables, size_of
 from a2a_bridge.core.call import CallContext, entries_of
 from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.scope import Scope, ScopeOf, scope_of
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.tables import Table, Tables, size_of
 
 _AUTHORIZATION = "authorization"
 #: parameters that are others with each request, and so identify no caller

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params, task_not_found
@@ -31,7 +32,6 @@ from a2a_bridge.gateway.context_names import may_be_made_here, name_for, with_co
 from a2a_bridge.gateway.index import TaskIndex, visible_to
 from a2a_bridge.gateway.owners import CONTEXT, TASK, Owned, Owners
 from a2a_bridge.gateway.task_lists import TaskLists
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 M = TypeVar("M", bound=Message)

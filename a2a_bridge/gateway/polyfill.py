@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 
-from a2a_bridge.bindings import is_unconnected, unconnected_error
-from a2a_bridge.bounded import bound_result, bound_stream
+from a2a_bridge.bindings.binding import is_unconnected, unconnected_error
+from a2a_bridge.bindings.bounded import bound_result, bound_stream
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Events

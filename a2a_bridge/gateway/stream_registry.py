@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.event_log import LogReader
@@ -27,7 +28,6 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects.annotation import Finality
 from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions
 from a2a_bridge.gateway.stream_reader import StreamReader
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 Key = tuple[Scope, str]

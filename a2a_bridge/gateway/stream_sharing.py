@@ -23,8 +23,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from a2a_bridge.bindings import IMPERSONAL
-from a2a_bridge.bounded import fetch_task
+from a2a_bridge.bindings.binding import IMPERSONAL
+from a2a_bridge.bindings.bounded import fetch_task
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
@@ -57,7 +58,6 @@ from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions, unmark
 from a2a_bridge.gateway.stream_reader import ended_early_error, must_go_on
 from a2a_bridge.gateway.stream_registry import Beginning, Key, Stream, StreamRegistry
 from a2a_bridge.gateway.streams import task_before
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

@@ -21,7 +21,7 @@ import logging
 from contextlib import aclosing
 from typing import Any
 
-from a2a_bridge.bounded import fetch_task
+from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason

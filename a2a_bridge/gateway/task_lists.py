@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from a2a_bridge.bounded import fetch_task
+from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import is_terminal

@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Any
 from weakref import ref
 
-from a2a_bridge.bindings import IMPERSONAL, DialOptions, find, is_unconnected, unconnected_error
+from a2a_bridge.bindings.binding import IMPERSONAL, DialOptions, find, is_unconnected, unconnected_error
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of

@@ -27,8 +27,10 @@ from itertools import chain
 from sys import getsizeof
 from typing import Any, cast
 
-from a2a_bridge.bindings import ReadBody
-from a2a_bridge.bounded import fetch_task
+from a2a_bridge.bindings.binding import ReadBody
+from a2a_bridge.bindings.bounded import fetch_task
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.tables import ENTRY
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, invalid_params
@@ -39,7 +41,6 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import older_versions
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.relay_store import Addresses, RelayedConfig, RelayStore
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import (
     TOKEN_HEADERS,
@@ -53,7 +54,6 @@ from a2a_bridge.push.notification import (
 )
 from a2a_bridge.push.redaction import is_redacted, redact, unredact
 from a2a_bridge.push.webhook import Webhook
-from a2a_bridge.tables import ENTRY
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import Protocol
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.memory import MemoryAccount
 
 log = logging.getLogger("a2a_bridge.hosting")
 

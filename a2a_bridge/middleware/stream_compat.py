@@ -20,7 +20,7 @@ from collections.abc import Coroutine, Iterable
 from contextlib import aclosing
 from typing import Any, cast
 
-from a2a_bridge.bounded import fetch_task
+from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason

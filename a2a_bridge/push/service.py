@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from a2a_bridge.bindings import DialOptions, http_post
+from a2a_bridge.bindings.binding import DialOptions, http_post
 from a2a_bridge.push.delivery_worker import DeliveryWorker, TaskAt, Traced, no_trace
 from a2a_bridge.push.notification import Names
 from a2a_bridge.push.options import PushOptions

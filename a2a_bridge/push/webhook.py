@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from a2a_bridge.bindings import Post
+from a2a_bridge.bindings.binding import Post
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.push.notification import Notification
 from a2a_bridge.push.signing import standard_signature

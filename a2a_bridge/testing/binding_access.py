@@ -8,7 +8,7 @@ import ssl
 from dataclasses import replace
 from typing import Any
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Principal

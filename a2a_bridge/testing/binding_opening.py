@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from a2a_bridge.bindings import Binding, DialOptions, Host, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import Binding, DialOptions, Host, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason

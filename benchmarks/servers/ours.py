@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.cards import interface, select
 from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
 from a2a_bridge.runtime import ServeOptions, Server, serve_agent, serve_gateway

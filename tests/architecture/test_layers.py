@@ -23,7 +23,7 @@ PACKAGES = [
     *(f"a2a_bridge/dialects/{name}" for name in ("v1_0", "v0_3")),
     *(f"a2a_bridge_transports/{name}" for name in ("_http", "jsonrpc", "http_json", "grpc")),
 ]
-MODULES = ("a2a_bridge/bindings.py", "a2a_bridge/runtime.py", "a2a_bridge_transports/jsonrpc/wire.py")
+MODULES = ("a2a_bridge/bindings/binding.py", "a2a_bridge/runtime.py", "a2a_bridge_transports/jsonrpc/wire.py")
 
 
 def test_the_contracts_hold() -> None:

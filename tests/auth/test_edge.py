@@ -32,7 +32,7 @@ from a2a_bridge.auth import (
     Rule,
     UncheckedCredentialsError,
 )
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.call import Principal
 from a2a_bridge.core.errors import A2AError, Reason

@@ -23,7 +23,7 @@ from a2a_bridge.auth import (
     Rule,
 )
 from a2a_bridge.auth.bearer import LEEWAY
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.call import Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import state_of

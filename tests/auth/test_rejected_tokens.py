@@ -16,7 +16,7 @@ import pytest
 
 from a2a_bridge import Agent, connect, serve
 from a2a_bridge.auth import Authentication, BearerTokens, KeySetSource
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason

@@ -10,7 +10,7 @@ import pytest
 
 from a2a_bridge import connect, serve
 from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader, Rule
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import CallContext, Joined
 from a2a_bridge.core.errors import A2AError, Reason

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.cards import Advertisement, Mounted, interface
 from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.cards.schemes import expressible

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.cards import Advertisement, Mounted, interface
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.samples import full

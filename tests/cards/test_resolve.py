@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import Fetched
+from a2a_bridge.bindings.binding import Fetched
 from a2a_bridge.cards import Resolver, resolve
 from a2a_bridge.cards.resolve import card_locations, locate
 from a2a_bridge.codec import dumps

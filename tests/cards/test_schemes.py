@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.cards import Advertisement, Mounted, interface
 from a2a_bridge.codec import loads_exact
 from a2a_bridge.dialects import V0_3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import interface, select
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.core.errors import A2AError, Blame, Reason

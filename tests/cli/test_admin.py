@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from a2a_bridge import connect
-from a2a_bridge.bindings import DialOptions, Fetched
+from a2a_bridge.bindings.binding import DialOptions, Fetched
 from a2a_bridge.cli import worker_admin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub

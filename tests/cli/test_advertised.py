@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from a2a_bridge import agent, interface, serve
-from a2a_bridge.bindings import names
+from a2a_bridge.bindings.binding import names
 from a2a_bridge.cards import select
 from a2a_bridge.cli.advertised import Advertised
 from a2a_bridge.ext import ServeOptions, ServerTls

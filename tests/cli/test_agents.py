@@ -19,7 +19,7 @@ import pytest
 import typer
 
 from a2a_bridge import connect, interface
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cli import agents as changing
 from a2a_bridge.core.errors import A2AError, Reason
 from tests.cli.commands import ANY_PORT, FILES, Running, command, logged, serving

@@ -13,7 +13,7 @@ import typer
 
 from a2a_bridge import connect
 from a2a_bridge.auth import KeyFile
-from a2a_bridge.bindings import DialOptions, TlsFiles, http_fetch
+from a2a_bridge.bindings.binding import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.cli.edge import note_task_owners
 from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.gateway_options import gateway_options

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a_bridge import agent, serve
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.envoy import application, flags, paths, supervisor
 from a2a_bridge.core.agent_api import Client

@@ -17,7 +17,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from a2a_bridge.bindings import Frame
+from a2a_bridge.bindings.binding import Frame
 from a2a_bridge.cli import app
 from a2a_bridge.cli.commands import SUMMARIES, Command
 from a2a_bridge.cli.flags import LogLevel, flag, with_flags

@@ -38,7 +38,7 @@ _CORE = {
     "a2a_bridge.core.listen_address",
     "a2a_bridge.masking",
 }
-_ENVOY = {"envoy", "find_libpython", "a2a_bridge.server_tls"}
+_ENVOY = {"envoy", "find_libpython", "a2a_bridge.bindings.server_tls"}
 #: of the environment in which the tests run
 _INSTALLED = {"_distutils_hack", "a2a_bridge", "a2a_bridge_transports", "coverage", "sitecustomize"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge import connect
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from tests.cli.commands import ANY_PORT, FILES, Done, command, serving
 from tests.cli.test_logging import LINE, written
 

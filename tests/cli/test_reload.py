@@ -17,7 +17,7 @@ import pytest
 
 from a2a_bridge import connect
 from a2a_bridge.auth import KeyFile
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cli import reload as reload_module
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, hand_on
 from a2a_bridge.cli.flags import ConfigFlags, flag

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, interface, serve
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cli.upstream_flags import ReachFlags
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError

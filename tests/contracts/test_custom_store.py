@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.ext import Engine, MemoryStore, Scope, Store, StoreBase, TaskRow
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.testing.agents import EchoAgent
 from tests.patience import PATIENCE
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
-from a2a_bridge.bindings import GROUP, DialOptions, HostOptions, ListenAddress, find, names
+from a2a_bridge.bindings.binding import GROUP, DialOptions, HostOptions, ListenAddress, find, names
 from a2a_bridge.cards import interface
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.runtime import ServeOptions, connect, serve_agent
@@ -64,7 +64,9 @@ def test_the_example_is_found_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> No
     declared = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"][GROUP]
     points = [EntryPoint(name, value, GROUP) for name, value in declared.items()]
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    monkeypatch.setattr("a2a_bridge.bindings.entry_points", lambda *, group: points if group == GROUP else [])
+    monkeypatch.setattr(
+        "a2a_bridge.bindings.binding.entry_points", lambda *, group: points if group == GROUP else []
+    )
     found = find("TCP+JSON")
     assert found.kind.name == "TCP+JSON"
     assert "TCP+JSON" in names()
@@ -72,7 +74,7 @@ def test_the_example_is_found_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_an_agent_is_served_and_called_over_it(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [EntryPoint("TCP+JSON", "examples.custom_transport.a2a_tcp:BINDING", GROUP)]
-    monkeypatch.setattr("a2a_bridge.bindings.entry_points", lambda *, group: points)
+    monkeypatch.setattr("a2a_bridge.bindings.binding.entry_points", lambda *, group: points)
     own = interface("TCP+JSON", "tcp://127.0.0.1:0")
     async with serve_agent(EchoAgent(), [interface("JSONRPC"), own]) as server:
         assert [one.protocol_binding for one in server.card.supported_interfaces] == ["JSONRPC", "TCP+JSON"]
@@ -83,7 +85,7 @@ async def test_an_agent_is_served_and_called_over_it(monkeypatch: pytest.MonkeyP
 
 async def test_its_callers_are_identified(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     points = [EntryPoint("TCP+JSON", "examples.custom_transport.a2a_tcp:BINDING", GROUP)]
-    monkeypatch.setattr("a2a_bridge.bindings.entry_points", lambda *, group: points)
+    monkeypatch.setattr("a2a_bridge.bindings.binding.entry_points", lambda *, group: points)
     file = KeyFile(tmp_path / "keys.json")
     key = DialOptions(parameters={"x-api-key": file.create("ann").text})
     options = ServeOptions(authentication=Authentication([ApiKeys(file)]))
@@ -109,7 +111,7 @@ async def test_a_transport_that_identifies_nobody_lets_nobody_in(
         def load(self) -> Any:
             return Ignoring()
 
-    monkeypatch.setattr("a2a_bridge.bindings.entry_points", lambda *, group: [Installed()])
+    monkeypatch.setattr("a2a_bridge.bindings.binding.entry_points", lambda *, group: [Installed()])
     file = KeyFile(tmp_path / "keys.json")
     key = DialOptions(parameters={"x-api-key": file.create("ann").text})
     options = ServeOptions(authentication=Authentication([ApiKeys(file)]))

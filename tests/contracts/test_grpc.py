@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from a2a_bridge.bindings import ListenAddress, find
+from a2a_bridge.bindings.binding import ListenAddress, find
 from a2a_bridge.dialects import V0_3
 from a2a_bridge.testing.contracts import BindingContract
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from a2a_bridge.bindings import HostOptions, ListenAddress, asgi_host, find
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress, asgi_host, find
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.testing.binding_opening import Listening

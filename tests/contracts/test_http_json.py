@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_bridge.bindings import ListenAddress, find
+from a2a_bridge.bindings.binding import ListenAddress, find
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects import V0_2_5, V0_3
 from a2a_bridge.testing.contracts import BindingContract

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 import uvicorn
 
-from a2a_bridge.bindings import DialOptions, HostOptions, asgi_host, find, grpc_attach
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, asgi_host, find, grpc_attach
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.service import Service

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from a2a_bridge import connect, interface
-from a2a_bridge.bindings import DialOptions, TlsFiles
+from a2a_bridge.bindings.binding import DialOptions, TlsFiles
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.certificates import new_identity

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from a2a_bridge import interface
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, invalid_params, missing_members_error
 from a2a_bridge.core.service import reject, reject_stream

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.hosting.options import EngineOptions

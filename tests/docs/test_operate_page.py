@@ -11,7 +11,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from a2a_bridge import Run, agent, connect, interface, serve
-from a2a_bridge.bindings import ListenAddress, names
+from a2a_bridge.bindings.binding import ListenAddress, names
 from a2a_bridge.cards import select
 from a2a_bridge.cli.flags import LogFormat, TracingMode
 from a2a_bridge.core.operations import ALL

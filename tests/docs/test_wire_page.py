@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, HostOptions
+from a2a_bridge.bindings.binding import DialOptions, HostOptions
 from a2a_bridge.codec import DecodeError, decode_bytes
 from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, V1_0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from a2a_bridge import connect
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import interface
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client

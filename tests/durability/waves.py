@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from a2a_bridge import connect
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.errors import A2AError, Reason
 from tests.durability import hostile
 from tests.durability.callers import Caller, callers, card_of

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import grpc.aio
 
-from a2a_bridge.bindings import find
+from a2a_bridge.bindings.binding import find
 from a2a_bridge.cards import interface
 from a2a_bridge.codec import dumps, encoder, loads
 from a2a_bridge.core.errors import A2AError

@@ -12,7 +12,7 @@ from typing import Any
 
 from a2a_bridge import Agent, Run, connect, serve
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
-from a2a_bridge.bindings import DialOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call

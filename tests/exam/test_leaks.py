@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from a2a_bridge.auth import ApiKeys, Authentication
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import task_id_of

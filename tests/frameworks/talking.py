@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from a2a_bridge import connect
-from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import interface
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError

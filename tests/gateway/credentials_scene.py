@@ -9,7 +9,7 @@ from typing import Any
 
 from a2a_bridge import Agent, connect, interface, serve
 from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
 from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.gateway.credentials import (

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 from aiohttp import web
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import Json, dumps, loads
 from a2a_bridge.dialects import by_version

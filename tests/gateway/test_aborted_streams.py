@@ -18,7 +18,7 @@ from weakref import ReferenceType
 import pytest
 
 from a2a_bridge import Agent, Run, connect, serve
-from a2a_bridge.bindings import DialOptions, names
+from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards import select
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.hosting.stores.options import StoreOptions

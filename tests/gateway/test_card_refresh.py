@@ -15,7 +15,8 @@ from weakref import ref
 import pytest
 
 from a2a_bridge import connect, interface
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
@@ -24,7 +25,6 @@ from a2a_bridge.gateway import ReplayOptions, UpstreamOptions
 from a2a_bridge.gateway.card_refresh import LEAST, MOST, CardReading, CardRefresh
 from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.upstream import dial
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions, Server, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering, holding

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0

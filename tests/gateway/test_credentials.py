@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 
 from a2a_bridge import connect, interface
 from a2a_bridge.auth import BearerTokens, KeySetSource
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core.authentication import Presented
 from a2a_bridge.core.call import CallContext

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from a2a_bridge import agent, serve
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge import agent, interface, serve
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
@@ -25,7 +26,6 @@ from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.upstream import dial
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.equivalence.stack import BINDINGS
 from tests.patience import PATIENCE

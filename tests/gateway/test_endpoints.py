@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, connect, interface, serve
-from a2a_bridge.bindings import DialOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from a2a_bridge import connect
-from a2a_bridge.bindings import IMPERSONAL, DialOptions
+from a2a_bridge.bindings.binding import IMPERSONAL, DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import loads
 from a2a_bridge.core.call import CallContext

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, rounded
 from a2a_bridge.core.agent_api import Client

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 import a2a_bridge
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.codec import dumps

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.codec import dumps

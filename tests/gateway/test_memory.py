@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway import StreamSharing
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
 from tests.gateway.sharing_scene import QUICK, context, read, sending

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bounded import fetch_task
+from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason

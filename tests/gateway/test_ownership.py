@@ -13,7 +13,7 @@ import pytest
 
 from a2a_bridge import Agent, Run, connect, serve
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
-from a2a_bridge.bindings import DialOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import select
 from a2a_bridge.core.call import Call, CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, ReadBody, find, http_post
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, ReadBody, find, http_post
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client, service_of
 from a2a_bridge.core.call import Call, CallContext
@@ -20,7 +21,6 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Engine
 from a2a_bridge.hosting.stores import MemoryStore
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, push_service
 from a2a_bridge.push.redaction import MASK, redact

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, http_post
+from a2a_bridge.bindings.binding import DialOptions, http_post
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason, task_not_found

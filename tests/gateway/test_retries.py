@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext

@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from a2a_bridge import A2AError, Client, Reason, interface
-from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub

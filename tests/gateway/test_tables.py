@@ -12,7 +12,9 @@ import pytest
 
 from a2a_bridge import interface
 from a2a_bridge.auth import Authentication, ProxyHeader
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.tables import ENTRY, Table, Tables, size_of
 from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Principal
@@ -23,10 +25,8 @@ from a2a_bridge.gateway.legacy import adapt_dial
 from a2a_bridge.gateway.owners import MemoryOwners, Owned
 from a2a_bridge.gateway_app import gateway_app
 from a2a_bridge.hosting.stores import StoreOptions
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions
-from a2a_bridge.tables import ENTRY, Table, Tables, size_of
 from a2a_bridge.testing.probe import Probe
 from tests.gateway.test_gateway import card
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge import connect, interface
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.credentials import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call

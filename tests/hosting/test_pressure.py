@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Event, Run, pressure
 from a2a_bridge.hosting.pressure import MemoryUser, Pressure
@@ -17,7 +18,6 @@ from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.hosting.stores.groups import _QUEUE_BYTES
 from a2a_bridge.hosting.stores.lease import TaskLease
 from a2a_bridge.hosting.task_run import TaskRun
-from a2a_bridge.memory import MemoryAccount
 from tests.hosting.scene import COMPLETED, Talk
 from tests.patience import PATIENCE
 

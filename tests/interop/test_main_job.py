@@ -14,7 +14,7 @@ import httpx
 import pytest
 from a2a.client import A2ACardResolver
 
-from a2a_bridge.bindings import DialOptions, find, http_fetch
+from a2a_bridge.bindings.binding import DialOptions, find, http_fetch
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.dialects import V1_0, signed_extras

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from a2a_bridge import Agent, Run, connect, interface, serve
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.call import Call, Principal
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event import Events

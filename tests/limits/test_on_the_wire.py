@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from a2a_bridge import A2AError, Reason
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.middleware import Limits
 from a2a_bridge.pb import lf_a2a_v1 as hub

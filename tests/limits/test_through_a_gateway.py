@@ -10,7 +10,7 @@ import pytest
 
 from a2a_bridge import A2AError, Reason, interface
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.cards import select
 from a2a_bridge.middleware import Limits
 from a2a_bridge.pb import lf_a2a_v1 as hub

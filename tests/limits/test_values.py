@@ -16,7 +16,7 @@ import grpc.aio
 import pytest
 
 from a2a_bridge import A2AError, Agent, Reason, Run, connect, interface, serve
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.codec import decoder, loads
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub

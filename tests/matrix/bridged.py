@@ -10,7 +10,7 @@ from itertools import product
 
 import httpx
 
-from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import by_version

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext

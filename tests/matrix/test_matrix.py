@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.service import Service

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from a2a_bridge.bindings import DialOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.playground.results import Compared, Result, comparison
 from a2a_bridge.cli.playground.server import Playground

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from a2a_bridge.bindings import DialOptions, http_post
+from a2a_bridge.bindings.binding import DialOptions, http_post
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.ports import Registered, Store
 from a2a_bridge.hosting.stores import MemoryStore

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import Fetched
+from a2a_bridge.bindings.binding import Fetched
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.ports import OutboxEntry, Store
 from a2a_bridge.push import DeliveryWorker

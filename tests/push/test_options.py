@@ -13,7 +13,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet
 
-from a2a_bridge.bindings import DialOptions, ListenAddress, http_fetch
+from a2a_bridge.bindings.binding import DialOptions, ListenAddress, http_fetch
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason

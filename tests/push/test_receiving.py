@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_bridge.bindings import HostOptions, ListenAddress, ReadBody, asgi_host, find
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress, ReadBody, asgi_host, find
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.testing.probe import Probe

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, Fetched, http_post
+from a2a_bridge.bindings.binding import DialOptions, Fetched, http_post
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.push import Notification, Webhook
 from tests.push.receiver import Receiver, receiving

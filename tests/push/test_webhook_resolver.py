@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, Post, http_post
+from a2a_bridge.bindings.binding import DialOptions, Post, http_post
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, WebhookResolver

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find, http_post
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find, http_post
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.service import Service, compose

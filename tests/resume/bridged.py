@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext

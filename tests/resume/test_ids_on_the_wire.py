@@ -10,7 +10,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from a2a_bridge.bindings import DialOptions, HostOptions, find
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, find
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import find
+from a2a_bridge.bindings.binding import find
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.resume import RESUME_URI, GapMark, gap_of, mark_gap

@@ -17,7 +17,7 @@ from a2a.types import Message, Part, Role, SendMessageRequest
 
 from a2a_bridge import Agent, connect, interface, serve
 from a2a_bridge.agents import AgentEntry, Agents, hosted, remote, serve_agents
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run

@@ -10,7 +10,7 @@ import pytest
 
 import a2a_bridge
 from a2a_bridge import connect, interface, serve
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import select
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import Call

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from a2a_bridge import Agent, add_to_server, agent, asgi, connect, interface, serve
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, names
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, names
 from a2a_bridge.cards import select
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway.options import UpstreamOptions

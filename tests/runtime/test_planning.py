@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from a2a_bridge import add_to_server, asgi, connect, interface
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.hosting import Engine
 from a2a_bridge.planning import VERSIONS
 from a2a_bridge.runtime import ServeOptions

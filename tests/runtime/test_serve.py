@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from a2a_bridge import connect, interface, serve
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events

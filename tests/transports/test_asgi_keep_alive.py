@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from tests.patience import PATIENCE

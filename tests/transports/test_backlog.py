@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge_transports._http.host import HttpHost
 from tests.patience import PATIENCE
 

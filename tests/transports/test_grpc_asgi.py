@@ -19,11 +19,11 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from a2a_bridge.bindings import HostOptions, find
+from a2a_bridge.bindings.binding import HostOptions, find
+from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
-from a2a_bridge.memory import in_work
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.asgi import AsgiHost
 from tests.patience import PATIENCE
@@ -393,7 +393,7 @@ async def test_a_caller_that_leaves_before_an_error_is_none(
 
 
 def _options() -> Any:
-    from a2a_bridge.bindings import DialOptions
+    from a2a_bridge.bindings.binding import DialOptions
 
     return DialOptions()
 

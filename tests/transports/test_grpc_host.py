@@ -18,7 +18,7 @@ from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import GRPC, V1_0

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason

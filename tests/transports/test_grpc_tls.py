@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from a2a_bridge.bindings import TlsFiles
+from a2a_bridge.bindings.binding import TlsFiles
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from a2a_bridge.bindings import DialOptions, http_exchange, http_fetch, http_post
+from a2a_bridge.bindings.binding import DialOptions, http_exchange, http_fetch, http_post
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import Blame, Reason, cause_of
 from a2a_bridge.pb import lf_a2a_v1 as hub

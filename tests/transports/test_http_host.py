@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.core.call import Call
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge_transports._http.host import HttpHost

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge_transports._http import events
 from a2a_bridge_transports._http.host import HttpHost
 from a2a_bridge_transports._http.protocol import Connection

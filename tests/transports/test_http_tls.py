@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, TlsFiles, http_fetch
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, TlsFiles, http_fetch
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason

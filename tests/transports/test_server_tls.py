@@ -18,13 +18,13 @@ import pytest
 
 from a2a_bridge import Agent, connect, interface, serve
 from a2a_bridge.auth import Authentication, ClientCertificates
-from a2a_bridge.bindings import DialOptions, HostOptions, TlsFiles
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, TlsFiles
+from a2a_bridge.bindings.server_tls import CHECK_INTERVAL, ServerTls, TlsFileError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.hosting import Run
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.runtime import Server
-from a2a_bridge.server_tls import CHECK_INTERVAL, ServerTls, TlsFileError
 from tests.certificates import Identity, new_identity
 from tests.patience import PATIENCE
 
@@ -378,7 +378,7 @@ def test_without_cryptography_dates_are_not_checked(
     def absent(module: str, extra: str) -> Any:
         raise MissingExtraError(module, extra)
 
-    monkeypatch.setattr("a2a_bridge.server_tls.load", absent)
+    monkeypatch.setattr("a2a_bridge.bindings.server_tls.load", absent)
     clock = Clock()
     certificate, key = new_identity(ends=100).written(tmp_path, "server")
     tls = ServerTls(certificate, key, clock=clock, now=clock.now)

@@ -2,7 +2,7 @@
 
 A folder is found by the name of its kind (`HTTP+JSON` → `http_json`) and holds four files:
 
-* `__init__.py` with the `BINDING`, an object as `a2a_bridge.bindings.Binding` describes it: `mount` attaches
+* `__init__.py` with the `BINDING`, an object as `ext.Binding` describes it: `mount` attaches
   a server side to a host, `dial` opens a client side;
 * `wire.py`, pure functions between bytes and frames;
 * `server.py`, which takes a Service: frame → row of the caller's dialect → Call → Service → row → frame;

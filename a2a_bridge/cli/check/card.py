@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from a2a_bridge.bindings import Fetch, Fetched, http_fetch
+from a2a_bridge.bindings.binding import Fetch, Fetched, http_fetch
 from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.cards.resolve import card_locations
 from a2a_bridge.cli.check.inspection import Finding, Inspection

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from a2a_bridge.bindings import CheckCard, DialOptions, Fetched
+from a2a_bridge.bindings.binding import CheckCard, DialOptions, Fetched
 from a2a_bridge.cards import Candidate
 from a2a_bridge.cli.client.credentials import secrets_of
 from a2a_bridge.cli.target import Target

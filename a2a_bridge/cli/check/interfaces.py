@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
-from a2a_bridge.bindings import names
+from a2a_bridge.bindings.binding import names
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cards.read import assumption
 from a2a_bridge.cards.select import unusable

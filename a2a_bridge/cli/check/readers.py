@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from a2a_bridge.bindings import http_fetch
+from a2a_bridge.bindings.binding import http_fetch
 from a2a_bridge.cli.check.inspection import Finding, Inspection
 from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.core.call import VERSION_PARAMETER

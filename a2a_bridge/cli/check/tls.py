@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from a2a_bridge.bindings import TlsFiles
+from a2a_bridge.bindings.binding import TlsFiles
 from a2a_bridge.cli.check.inspection import Finding, Inspection
 from a2a_bridge.cli.check.network import place
 from a2a_bridge.cli.target import TargetKind

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from a2a_bridge.bindings import DocumentHost, HostOptions, ListenAddress, ReadBody, find
+from a2a_bridge.bindings.binding import DocumentHost, HostOptions, ListenAddress, ReadBody, find
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge.cli.check.messages import connect_to, context, tidy_up
 from a2a_bridge.cli.check.network import place

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from a2a_bridge.bindings import Frame, http_exchange
+from a2a_bridge.bindings.binding import Frame, http_exchange
 from a2a_bridge.cli.client import acts, acts_parsing
 from a2a_bridge.cli.client.acts_documents import request_of, step_of
 from a2a_bridge.cli.client.reaching import Session

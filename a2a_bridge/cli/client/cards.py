@@ -16,7 +16,7 @@ from functools import partial
 
 import typer
 
-from a2a_bridge.bindings import DialOptions, names
+from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards.read import CardError
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.client import text

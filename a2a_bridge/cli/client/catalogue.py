@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from a2a_bridge.bindings import DialOptions, http_fetch
+from a2a_bridge.bindings.binding import DialOptions, http_fetch
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.read import CardError
 from a2a_bridge.cli.target import Target, TargetKind

@@ -21,7 +21,7 @@ from uuid import uuid4
 import typer
 
 from a2a_bridge import runtime
-from a2a_bridge.bindings import DialOptions, names
+from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cli.canonical import Difference, canonical, compare
 from a2a_bridge.cli.client.flags import CompareFlags

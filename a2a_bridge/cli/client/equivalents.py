@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
-from a2a_bridge.bindings import DialOptions, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate
 from a2a_bridge.cli.client.flags import EquivalentKind
 from a2a_bridge.codec import dumps, encoder

@@ -18,7 +18,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 import typer
 
-from a2a_bridge.bindings import http_fetch, http_post
+from a2a_bridge.bindings.binding import http_fetch, http_post
 from a2a_bridge.cli.client import text, token_store
 from a2a_bridge.cli.client.flags import LoginFlags, LoginFlow
 from a2a_bridge.cli.client.reaching import client_options, found_card, refuse_equivalents, report_errors

@@ -19,7 +19,7 @@ from typing import Any
 
 import typer
 
-from a2a_bridge.bindings import DocumentHost, HostOptions, ListenAddress, ReadBody, find
+from a2a_bridge.bindings.binding import DocumentHost, HostOptions, ListenAddress, ReadBody, find
 from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.flags import ClientFlags, PushConfigFlags, StreamFlags

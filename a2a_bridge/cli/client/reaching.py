@@ -23,7 +23,7 @@ from urllib.parse import quote_plus
 import typer
 
 from a2a_bridge import runtime
-from a2a_bridge.bindings import DialOptions, Frame, names
+from a2a_bridge.bindings.binding import DialOptions, Frame, names
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cli.client import token_store
 from a2a_bridge.cli.client.catalogue import is_entry, resolve_entry

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from a2a_bridge.bindings import DialOptions, Frame
+from a2a_bridge.bindings.binding import DialOptions, Frame
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Events

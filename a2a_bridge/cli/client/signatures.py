@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from a2a_bridge.bindings import CheckCard
+from a2a_bridge.bindings.binding import CheckCard
 from a2a_bridge.codec import loads
 from a2a_bridge.core.errors import A2AError
 

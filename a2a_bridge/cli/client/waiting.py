@@ -20,6 +20,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
+from a2a_bridge.bindings.following import Following
 from a2a_bridge.cli.client import text
 from a2a_bridge.cli.client.flags import WaitFlags
 from a2a_bridge.cli.client.reaching import Session, SilentTaskError
@@ -28,7 +29,6 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import AT_REST, TERMINAL
-from a2a_bridge.following import Following
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _FIRST = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from a2a_bridge.bindings import ListenAddress
+from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.cli.envoy.bootstrap import CONNECTIONS, LISTENER, STREAMS
 
 #: seconds between two requests for a state

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from a2a_bridge.bindings import Frame
+from a2a_bridge.bindings.binding import Frame
 from a2a_bridge.codec import JsonSyntaxError, dumps, loads
 from a2a_bridge.core.event import Event
 from a2a_bridge.masking import NONE_KNOWN, Secrets

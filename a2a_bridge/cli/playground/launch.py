@@ -14,7 +14,7 @@ from typing import Any
 
 from a2a_bridge import __version__, runtime
 from a2a_bridge.agents import PATH
-from a2a_bridge.bindings import DialOptions, ListenAddress, TlsFiles
+from a2a_bridge.bindings.binding import DialOptions, ListenAddress, TlsFiles
 from a2a_bridge.cards import Candidate
 from a2a_bridge.cli.client.credentials import secrets_of
 from a2a_bridge.cli.connect import dial_options

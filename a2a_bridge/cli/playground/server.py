@@ -24,7 +24,7 @@ from uuid import uuid4
 import typer
 from aiohttp import web
 
-from a2a_bridge.bindings import DialOptions, ListenAddress, http_fetch
+from a2a_bridge.bindings.binding import DialOptions, ListenAddress, http_fetch
 from a2a_bridge.cli.check import report
 from a2a_bridge.cli.check.inspection import Inspection
 from a2a_bridge.cli.check.table import inspect

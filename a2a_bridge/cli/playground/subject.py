@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from a2a_bridge.bindings import DialOptions, Frame, names
+from a2a_bridge.bindings.binding import DialOptions, Frame, names
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cli.client.credentials import secrets_of
 from a2a_bridge.cli.connect import found_at, with_user_url

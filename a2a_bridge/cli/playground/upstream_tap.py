@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
-from a2a_bridge.bindings import DialOptions, Frame
+from a2a_bridge.bindings.binding import DialOptions, Frame
 from a2a_bridge.cli.playground.exchange import Hop
 from a2a_bridge.cli.playground.results import Result
 from a2a_bridge.core.call import Call

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from a2a_bridge.bindings import TlsFiles
+from a2a_bridge.bindings.binding import TlsFiles
 from a2a_bridge.gateway.credentials.sending import UpstreamCredentials
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

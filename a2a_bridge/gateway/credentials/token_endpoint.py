@@ -27,7 +27,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 from cachetools import LRUCache
 
-from a2a_bridge.bindings import Fetched, http_post
+from a2a_bridge.bindings.binding import Fetched, http_post
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.discovery import Endpoint, endpoint, fetch_options, json_object
 from a2a_bridge.gateway.credentials.tokens import Token

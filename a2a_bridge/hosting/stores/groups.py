@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.hosting.ports import Scope, Stored, Synced
 from a2a_bridge.hosting.stores.errors import unavailable
 from a2a_bridge.hosting.stores.lease import Pending, TaskLease
 from a2a_bridge.hosting.stores.records import CONFLICT, Records
-from a2a_bridge.memory import MemoryAccount
 
 log = logging.getLogger("a2a_bridge.store")
 

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.hosting.ports import Scope, Stored, Synced, VersionConflictError
@@ -24,7 +25,6 @@ from a2a_bridge.hosting.stores.errors import unavailable
 from a2a_bridge.hosting.stores.records import EARLIEST, LATEST, Place, TaskChange, TaskRow
 from a2a_bridge.hosting.stores.segments import pack
 from a2a_bridge.hosting.stores.text import storable
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: maximum changes of one task that are not durable yet

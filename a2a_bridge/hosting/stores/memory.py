@@ -13,6 +13,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event_log import LogReader, LogRules, Pace
 from a2a_bridge.core.lifecycle import fold
@@ -35,7 +36,6 @@ from a2a_bridge.hosting.stores.memory_log import MemoryLog
 from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.hosting.stores.memory_sends import MemorySends
 from a2a_bridge.hosting.stores.memory_tasks import Entry, TaskTable
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

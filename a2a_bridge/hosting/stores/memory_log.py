@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.event_log import EventLog, LogRules
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the number of an event and the task after it, serialized; empty before the first

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.tables import Table, Tables, size_of
 from a2a_bridge.hosting.ports import Scope, Sent
-from a2a_bridge.memory import MemoryAccount
-from a2a_bridge.tables import Table, Tables, size_of
 
 #: bytes of all ids and responses
 _MOST_BYTES = 256 << 20

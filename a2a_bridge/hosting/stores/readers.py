@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event_log import EventLog, GapError, LogReader, LogRules, Pace
 from a2a_bridge.hosting.stores.lease import Pending
 from a2a_bridge.hosting.stores.records import Position, SharedRecords
 from a2a_bridge.hosting.stores.segments import Segment, unpack
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: events, and bytes of them, that a log keeps for readers that are behind

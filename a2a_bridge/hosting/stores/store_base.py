@@ -20,6 +20,7 @@ from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event_log import LogReader
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
@@ -57,7 +58,6 @@ from a2a_bridge.hosting.stores.retention import Janitor
 from a2a_bridge.hosting.stores.segments import Segment, unpack
 from a2a_bridge.hosting.stores.sends import RecordedSends
 from a2a_bridge.hosting.stores.terminal_cache import TerminalTaskCache
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 log = logging.getLogger("a2a_bridge.store")

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.hosting.ports import Scope, Stored
-from a2a_bridge.memory import MemoryAccount
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: overhead of a task beside its own bytes

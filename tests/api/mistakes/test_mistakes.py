@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import a2a_bridge
-from a2a_bridge import Agent, agent, bindings, connect, ext, interface, serve
+from a2a_bridge import Agent, agent, connect, ext, interface, serve
+from a2a_bridge.bindings import binding as bindings
 from tests.patience import PATIENCE
 
 ROWS: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("table.toml").read_text("utf-8"))[

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge import agent, serve
-from a2a_bridge.bindings import DialOptions, TlsFiles
+from a2a_bridge.bindings.binding import DialOptions, TlsFiles
 from a2a_bridge.cli.check.inspection import Finding, Inspection
 from a2a_bridge.cli.check.table import inspect
 from a2a_bridge.cli.target import parse

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from a2a_bridge import connect
+from a2a_bridge.bindings.following import Following
 from a2a_bridge.cli.client import waiting
 from a2a_bridge.cli.client.flags import WaitFlags
 from a2a_bridge.cli.client.reaching import Session
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.following import Following
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import request_of
 from a2a_bridge.testing.probe import Probe, answering, yielding

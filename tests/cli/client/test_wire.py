@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_bridge.bindings import Frame
+from a2a_bridge.bindings.binding import Frame
 from a2a_bridge.masking import Secrets
 from a2a_bridge.recording import Recorder, calls_of
 from tests.cli.client.live import Live, lines

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from a2a_bridge import A2AError, Agent, Client, Reason, Run, agent, interface
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.dialects import V0_2_5
 from a2a_bridge.dialects.v0_2_5 import models

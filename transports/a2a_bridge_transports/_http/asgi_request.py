@@ -9,8 +9,8 @@ from itertools import chain
 from time import monotonic
 from typing import Any
 
-from a2a_bridge.memory import HoldsInWork
-from a2a_bridge.offload import SMALL
+from a2a_bridge.bindings.memory import HoldsInWork
+from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import SLOWEST_BODY, ClientLeftError, body_too_slow
 

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from multidict import MultiMapping
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext, take_side_channel, with_side_channel
 from a2a_bridge.core.errors import A2AError, Reason
@@ -17,7 +18,6 @@ from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
 from a2a_bridge.dialects import BindingKind, Dialect, Form, Row, is_older
 from a2a_bridge.dialects.mixed import other_rows, with_older_names
 from a2a_bridge.dialects.signed_extras import seal_side_channel
-from a2a_bridge.offload import SMALL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
 from a2a_bridge_transports._http.rows import (

@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
-from a2a_bridge.bindings import Resolve, mark_unconnected
+from a2a_bridge.bindings.binding import Resolve, mark_unconnected
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 #: the first frame of a server of HTTP/2 (RFC 9113, 3.4)

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from multidict import MultiMapping
 
+from a2a_bridge.bindings.rejected import log_rejected
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.authentication import UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.dialects import HTTP_JSON, KNOWN
-from a2a_bridge.rejected import log_rejected
 from a2a_bridge_transports._http.names import VERSION
 
 #: bodies slower than this are rejected (bytes a second, after the header timeout has passed once more)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import parse_qs, quote, unquote
 
-from a2a_bridge.bindings import Document, HostOptions, Receive, Render, Variant
+from a2a_bridge.bindings.binding import Document, HostOptions, Receive, Render, Variant
 from a2a_bridge.cards.page import CSP
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge_transports._http.exchange import (

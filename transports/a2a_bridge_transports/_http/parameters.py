@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 from multidict import MultiMapping
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
     LEFT_OUT_PARAMETER,

@@ -24,7 +24,7 @@ from contextvars import Context
 from math import inf
 from typing import Any, Protocol, cast
 
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge_transports._http.exchange import HttpStatusError, reject
 from a2a_bridge_transports._http.parser import HeadTooLargeError, MalformedError, RequestParser

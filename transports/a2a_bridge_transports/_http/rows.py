@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
+from a2a_bridge.bindings.memory import in_work
+from a2a_bridge.bindings.offload import response_needs_worker, run_in_worker
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     SIDE_CHANNEL,
@@ -23,8 +25,6 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import Row
 from a2a_bridge.dialects.listing import decode_list, encode_list, is_list
 from a2a_bridge.dialects.signed_extras import open_side_channel
-from a2a_bridge.memory import in_work
-from a2a_bridge.offload import response_needs_worker, run_in_worker
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 T = TypeVar("T")

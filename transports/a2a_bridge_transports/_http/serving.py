@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
+from a2a_bridge.bindings.rejected import log_rejected
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.authentication import Presented
 from a2a_bridge.core.call import (
@@ -39,7 +40,6 @@ from a2a_bridge.dialects.detect import detect, presume
 from a2a_bridge.dialects.extensions import extension_names
 from a2a_bridge.dialects.signed_extras import open_side_channel, seal_side_channel
 from a2a_bridge.peers import caller
-from a2a_bridge.rejected import log_rejected
 from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,
     ClientLeftError,

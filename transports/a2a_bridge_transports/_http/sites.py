@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from a2a_bridge.bindings import HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.exchange import Handler, Reply, Request, StreamReply, reject_logged

@@ -20,11 +20,11 @@ from urllib.parse import quote
 
 from multidict import CIMultiDict
 
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
+from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.errors import A2AError, GrpcStatus, request_too_large
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
-from a2a_bridge.offload import run_in_worker
 from a2a_bridge_transports._http.asgi import TRAILERS, AsgiHost
 from a2a_bridge_transports._http.asgi_request import (
     AsgiRequest,

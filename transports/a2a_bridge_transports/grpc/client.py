@@ -16,7 +16,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from a2a_bridge.bindings import DialOptions, TlsFiles, mark_unconnected, unconnected_error
+from a2a_bridge.bindings.binding import DialOptions, TlsFiles, mark_unconnected, unconnected_error
+from a2a_bridge.bindings.offload import SMALL, run
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
@@ -39,7 +40,6 @@ from a2a_bridge.dialects.signed_extras import (
     seal_request,
     seal_side_channel,
 )
-from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports._http.proxy import grpc_proxy, is_loopback

@@ -13,13 +13,13 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 
-from a2a_bridge.bindings import MIB, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import MIB, HostOptions, ListenAddress
+from a2a_bridge.bindings.server_tls import ServerTls
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.authentication import Authenticate, Permit
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
-from a2a_bridge.server_tls import ServerTls
 from a2a_bridge_transports.grpc.server import Handlers, Method, Rejection, Running
 from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATHS, Health, Reflection
 

@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
+from a2a_bridge.bindings.memory import in_work
+from a2a_bridge.bindings.offload import SMALL, encode, needs_worker, run_in_worker
+from a2a_bridge.bindings.rejected import log_rejected
+from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.authentication import Authenticate, Permit, Presented
@@ -41,11 +45,7 @@ from a2a_bridge.dialects.signed_extras import (
     seal_response,
     seal_side_channel,
 )
-from a2a_bridge.memory import in_work
-from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.pb._pool import method_classes
-from a2a_bridge.rejected import log_rejected
-from a2a_bridge.traffic import received_bytes, sent_bytes
 from a2a_bridge_transports._http.rows import read_request, write_response
 from a2a_bridge_transports.grpc.wire import (
     Metadata,

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from yarl import URL
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.offload import SMALL, run
 from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
@@ -19,7 +20,6 @@ from a2a_bridge.core.resume import is_gap
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
 from a2a_bridge.dialects.signed_extras import dumps, loads
-from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
 from a2a_bridge_transports._http.connector import build_resolver

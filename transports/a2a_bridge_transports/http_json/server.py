@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
+from a2a_bridge.bindings.offload import SMALL, encode, needs_worker, run_in_worker
+from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
 from a2a_bridge.codec import JsonSyntaxError
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
@@ -14,8 +16,6 @@ from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, HttpAddress, Row
 from a2a_bridge.dialects.signed_extras import dumps, loads
-from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
-from a2a_bridge.traffic import received_bytes, sent_bytes
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     A2A_JSON,

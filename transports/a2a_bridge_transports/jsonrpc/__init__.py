@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-from a2a_bridge.bindings import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class JsonRpcBinding:
-    """See a2a_bridge.bindings.Binding. HTTP server and HTTP client are imported when they are used."""
+    """Implements Binding. HTTP server and HTTP client are imported when they are used."""
 
     kind: BindingKind[Any, Any] = JSONRPC
     family = "http"

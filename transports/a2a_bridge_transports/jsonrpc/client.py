@@ -8,7 +8,8 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, cast
 
-from a2a_bridge.bindings import DialOptions
+from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.offload import SMALL, run
 from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
@@ -18,7 +19,6 @@ from a2a_bridge.core.resume import is_gap
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, ErrorReply, Row
 from a2a_bridge.dialects.signed_extras import loads
-from a2a_bridge.offload import SMALL, run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide

@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from a2a_bridge.bindings import HostOptions
+from a2a_bridge.bindings.binding import HostOptions
+from a2a_bridge.bindings.offload import SMALL, encode, needs_worker, run_in_worker
+from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
 from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
@@ -18,9 +20,7 @@ from a2a_bridge.core.event import Event
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
 from a2a_bridge.dialects.signed_extras import dumps
-from a2a_bridge.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.peers import caller
-from a2a_bridge.traffic import received_bytes, sent_bytes
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
     EVENT_STREAM,

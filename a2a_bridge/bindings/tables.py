@@ -16,8 +16,8 @@ from sys import getsizeof
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.scope import Scope
-from a2a_bridge.memory import MemoryAccount
 
 K = TypeVar("K")
 V = TypeVar("V")
