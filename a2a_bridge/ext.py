@@ -7,6 +7,7 @@ your tests are in `a2a_bridge.testing.contracts`; they need pytest.
 
 from __future__ import annotations
 
+from a2a_bridge.auth.card_trust import CardTrust
 from a2a_bridge.bindings.binding import (
     Binding,
     DialOptions,
@@ -22,7 +23,6 @@ from a2a_bridge.bindings.binding import names as binding_names
 from a2a_bridge.bindings.following import Following
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.server_tls import ServerTls, TlsFileError
-from a2a_bridge.card_trust import CardTrust
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.codec import JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations

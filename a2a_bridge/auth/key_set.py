@@ -5,7 +5,7 @@ Rules:
 2. Keys are read again after `REFRESH` seconds, or `_RETRY` after a failure, beside the calls; for an unknown
    key id at once, but at most once in `UNKNOWN_INTERVAL` seconds. So callers cannot make us ask the provider
    as often as they like.
-3. The operator named the issuer or the URL of the keys; for a `jwks_uri` see `a2a_bridge.discovery`.
+3. The operator named the issuer or the URL of the keys; for a `jwks_uri` see `a2a_bridge.auth.discovery`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from a2a_bridge.auth.discovery import endpoint, fetch, json_object
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.extras import load
-from a2a_bridge.discovery import endpoint, fetch, json_object
 from a2a_bridge.signing.keys import ALGORITHMS, SMALLEST_RSA, suits
 
 _log = logging.getLogger("a2a_bridge.auth")

@@ -125,7 +125,7 @@ def show(
 def _client_rows(context: typer.Context, flags: ShowFlags) -> Iterator[tuple[str, Any, str]]:
     """Name, value and source of each option that a variable can set."""
     from a2a_bridge.cli.secret_values import show_value
-    from a2a_bridge.masking import HIDDEN
+    from a2a_bridge.core.masking import HIDDEN
 
     environment = Environment.of(context)
     for name, one in options_of(ShowFlags).items():

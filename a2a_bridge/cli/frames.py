@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from a2a_bridge.bindings.binding import Frame
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.codec import dumps, encoder
-from a2a_bridge.masking import NONE_KNOWN, Secrets
+from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 
 LONGEST = 20_000
 

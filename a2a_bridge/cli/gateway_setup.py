@@ -23,10 +23,10 @@ from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import run, serve
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
+from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.gateway.card_reader import CardReader
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.endpoints import with_endpoints
-from a2a_bridge.masking import without_query_values
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from a2a_bridge.cli import specification
 from a2a_bridge.cli.error_codes import Failure, failure, local
 from a2a_bridge.cli.options import PREFIX, Exit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.masking import NONE_KNOWN, Secrets
+from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 
 if TYPE_CHECKING:
     from a2a_bridge.hosting.stores import StoreOpenError

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from a2a_bridge.cli.declared import Option
-from a2a_bridge.masking import CREDENTIAL, HIDDEN, without_query_values
+from a2a_bridge.core.masking import CREDENTIAL, HIDDEN, without_query_values
 
 
 def plain_secret(one: Option, value: Any) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from a2a_bridge.auth import KeySetSource
+from a2a_bridge.auth.card_trust import CardTrust
 from a2a_bridge.bindings.binding import CheckCard
-from a2a_bridge.card_trust import CardTrust
 from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import CardTrustFlags, ServerFlags

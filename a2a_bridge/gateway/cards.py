@@ -19,11 +19,11 @@ from typing import Any
 from a2a_bridge.cards.extended import change_extended_card
 from a2a_bridge.cards.schemes import expressible
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD
 from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import V1_0, BindingKind, Dialect, Form
-from a2a_bridge.masking import without_query_values
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)

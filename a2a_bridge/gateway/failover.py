@@ -29,8 +29,8 @@ from typing import Any, TypeVar
 
 from a2a_bridge.bindings.binding import DialOptions, is_unconnected, unconnected_error
 from a2a_bridge.cards.select import Candidate
-from a2a_bridge.circuit import Circuits
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.circuit import Circuits
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res

@@ -27,9 +27,9 @@ from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.event import Event, Events, HandedOver, innermost, open_stream
+from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE, Req, Res
 from a2a_bridge.core.service import Middleware, Service, compose
-from a2a_bridge.masking import without_query_values
 
 logger = logging.getLogger(__name__)
 

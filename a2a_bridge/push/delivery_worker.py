@@ -27,7 +27,7 @@ from functools import partial
 from cachetools import FIFOCache
 
 from a2a_bridge.bindings.binding import Post
-from a2a_bridge.circuit import Circuits
+from a2a_bridge.core.circuit import Circuits
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import task_id_of
 from a2a_bridge.core.scope import Scope

@@ -25,7 +25,7 @@ from a2a_bridge.cli.frames import lines_of
 from a2a_bridge.cli.options import listen_address, parameters
 from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.cli.variables import read_variables
-from a2a_bridge.masking import mask
+from a2a_bridge.core.masking import mask
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 RUNNER = CliRunner()

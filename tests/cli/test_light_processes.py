@@ -36,7 +36,7 @@ _CORE = {
     "a2a_bridge.core.extras",
     "a2a_bridge.core.kinds",
     "a2a_bridge.core.listen_address",
-    "a2a_bridge.masking",
+    "a2a_bridge.core.masking",
 }
 _ENVOY = {"envoy", "find_libpython", "a2a_bridge.bindings.server_tls"}
 #: of the environment in which the tests run

@@ -12,7 +12,7 @@ import pytest
 import a2a_bridge
 from a2a_bridge import middleware
 from a2a_bridge.bindings.binding import DialOptions
-from a2a_bridge.masking import SECRET
+from a2a_bridge.core.masking import SECRET
 from tests.docs.pages import DOCS, PAGES, ROOT, name, prose, section, table
 from tests.patience import PATIENCE
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.circuit import MOST, SLACK, Circuits
+from a2a_bridge.core.circuit import MOST, SLACK, Circuits
 from a2a_bridge.push.options import PushOptions
 from tests.docs.pages import DOCS
 from tests.push.test_fair_queue import Clock

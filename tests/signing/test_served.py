@@ -16,9 +16,9 @@ from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
 from a2a_bridge import Agent, agent, asgi, connect, interface, serve
+from a2a_bridge.auth.card_trust import CardTrust
 from a2a_bridge.bindings.binding import DialOptions, Fetched, ListenAddress
 from a2a_bridge.bindings.server_tls import ServerTls
-from a2a_bridge.card_trust import CardTrust
 from a2a_bridge.cards.resolve import Resolver
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason

@@ -65,7 +65,7 @@ def check(
     """
     from a2a_bridge.cli.check import report
     from a2a_bridge.cli.output import data, document, fail, guard
-    from a2a_bridge.masking import without_query_values
+    from a2a_bridge.core.masking import without_query_values
 
     # What fails is a finding, and no line of a log.
     logging.getLogger("a2a_bridge").setLevel(logging.CRITICAL)

@@ -18,7 +18,7 @@ from a2a_bridge.cards import Candidate
 from a2a_bridge.cli.client.credentials import secrets_of
 from a2a_bridge.cli.target import Target
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.masking import HIDDEN, Secrets
+from a2a_bridge.core.masking import HIDDEN, Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: user and password in a URL

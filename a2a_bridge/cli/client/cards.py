@@ -41,8 +41,8 @@ from a2a_bridge.cli.output import data, document, print_message
 from a2a_bridge.cli.signing_options import check_card
 from a2a_bridge.codec import compile_required
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.masking import Secrets
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.masking import Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

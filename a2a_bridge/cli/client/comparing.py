@@ -38,6 +38,7 @@ from a2a_bridge.cli.client.reaching import (
     with_credentials,
     with_stored_token,
 )
+from a2a_bridge.cli.client.recording import Recorder, calls_of, lines_of
 from a2a_bridge.cli.client.records import add_observer, record_to
 from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.client.text import state_name
@@ -55,7 +56,6 @@ from a2a_bridge.dialects import by_version
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import request_of
-from a2a_bridge.recording import Recorder, calls_of, lines_of
 
 #: in a record, as the playground calls the frames of an interface
 _HOP = "client"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 from a2a_bridge.bindings.binding import DialOptions
-from a2a_bridge.masking import Secrets
+from a2a_bridge.core.masking import Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _BEARER = ("oauth2_security_scheme", "open_id_connect_security_scheme")

@@ -18,6 +18,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 import typer
 
+from a2a_bridge.auth.discovery import fetch_options, json_object
 from a2a_bridge.bindings.binding import http_fetch, http_post
 from a2a_bridge.cli.client import text, token_store
 from a2a_bridge.cli.client.flags import LoginFlags, LoginFlow
@@ -28,7 +29,6 @@ from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.options import Exit, text_or_file
 from a2a_bridge.cli.output import data, document, fail, print_message
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.discovery import fetch_options, json_object
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"

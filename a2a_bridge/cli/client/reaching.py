@@ -52,11 +52,11 @@ from a2a_bridge.cli.specification import ERROR, OPTIONS
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, CallContext, Joined
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.masking import HIDDEN, Secrets
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.gateway.destinations import place_of
-from a2a_bridge.masking import HIDDEN, Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 

@@ -1,4 +1,4 @@
-"""`--record`: calls and frames of a command in a file. What a line is, says `a2a_bridge.recording`."""
+"""`--record`: calls and frames of a command in a file; `recording.py` has the format of a line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 import typer
 
 from a2a_bridge.bindings.binding import DialOptions, Frame
+from a2a_bridge.cli.client.recording import Recorder
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
-from a2a_bridge.recording import Recorder
 
 #: the hop of a command: from here to the agent
 HOP = "upstream"

@@ -19,8 +19,8 @@ from a2a_bridge.cli.playground.upstream_tap import TRACE_PARAMETER, Seen
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.masking import Secrets
 from a2a_bridge.gateway import rewrite
-from a2a_bridge.masking import Secrets
 from a2a_bridge.peer import Peer
 
 

@@ -2,7 +2,7 @@
 And the history of them. It makes no call.
 
 Rules:
-1. A line is one JSON object: those of `a2a_bridge.recording` (`call`, `sent`), and of the playground `event`,
+1. A line is one JSON object: those of `client/recording.py` (`call`, `sent`), and of the playground `event`,
    `end`, `comparison` and `cut`. `cell` is the interface that was called, `hop` is `client` or `upstream`.
 2. Beyond `LONGEST` bytes, frames and events of an exchange are not kept, and one line says so.
 3. The history drops the oldest exchanges that are not pinned.
@@ -17,10 +17,10 @@ from time import monotonic
 from typing import Any
 
 from a2a_bridge.bindings.binding import Frame
+from a2a_bridge.cli.client.recording import frame_tree
 from a2a_bridge.codec import JsonSyntaxError, dumps, loads
 from a2a_bridge.core.event import Event
-from a2a_bridge.masking import NONE_KNOWN, Secrets
-from a2a_bridge.recording import frame_tree
+from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 
 #: bytes of the lines of one exchange, and of all
 LONGEST = 2 * 1024 * 1024

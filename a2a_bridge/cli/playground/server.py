@@ -42,7 +42,7 @@ from a2a_bridge.codec import DecodeError, JsonSyntaxError, decoder, dumps, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.masking import HIDDEN
+from a2a_bridge.core.masking import HIDDEN
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from a2a_bridge.cli.client.credentials import secrets_of
 from a2a_bridge.cli.connect import found_at, with_user_url
 from a2a_bridge.cli.playground.upstream_tap import UpstreamTap
 from a2a_bridge.cli.target import Target
+from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.masking import NONE_KNOWN, Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

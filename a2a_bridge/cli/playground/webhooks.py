@@ -10,7 +10,7 @@ from typing import Any
 
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.masking import mask
+from a2a_bridge.core.masking import mask
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import TOKEN_HEADERS, read
 

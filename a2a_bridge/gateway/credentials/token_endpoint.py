@@ -2,7 +2,7 @@
 
 Rules:
 1. Requests go to the URL that the operator named, or that the discovery document of the named issuer names
-   (`a2a_bridge.discovery`). Redirects are not followed.
+   (`a2a_bridge.auth.discovery`). Redirects are not followed.
 2. After a failure the endpoint is left alone for a pause, which grows. One log line for the first failure of
    a series, one for its end.
 3. A grant on behalf of a caller can fail because of that caller. The pause is that of the caller, until
@@ -27,9 +27,9 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 from cachetools import LRUCache
 
+from a2a_bridge.auth.discovery import Endpoint, endpoint, fetch_options, json_object
 from a2a_bridge.bindings.binding import Fetched, http_post
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.discovery import Endpoint, endpoint, fetch_options, json_object
 from a2a_bridge.gateway.credentials.tokens import Token
 from a2a_bridge.gateway.destinations import place_of
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from typer.testing import CliRunner
 
 from a2a_bridge.cli import app
-from a2a_bridge.masking import Secrets, without_query_values
+from a2a_bridge.core.masking import Secrets, without_query_values
 from tests.cli.client.live import Live
 from tests.cli.client.test_destinations import KEY, NAMED, WELL_KNOWN, Site, card_at, site
 from tests.cli.commands import ANY_PORT, command, serving

@@ -41,7 +41,7 @@ from a2a_bridge.bindings.binding import (
 from a2a_bridge.bindings.memory import Arriving
 from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.masking import without_query_values
+from a2a_bridge.core.masking import without_query_values
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.certificates import alert_problem, certificate_problem
 from a2a_bridge_transports._http.connector import HTTP_2_ONLY, Checked, Connector, build_resolver, unavailable

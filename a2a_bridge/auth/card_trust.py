@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from cachetools import LRUCache
 
-from a2a_bridge.auth import KeySetSource
+from a2a_bridge.auth.key_set import KeySetSource
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.signing import ReceivedCard, Signature, UnverifiedCardError
 

@@ -25,7 +25,7 @@ from a2a_bridge.codec import Json, JsonSyntaxError, decoder, dumps, encoder, loa
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.masking import HIDDEN, NONE_KNOWN, Secrets
+from a2a_bridge.core.masking import HIDDEN, NONE_KNOWN, Secrets
 
 #: bytes of one line that is read: more than a frame with the largest body that a server takes by default
 LONGEST_LINE = 64 << 20
