@@ -47,6 +47,7 @@ from a2a_bridge.core.errors import (
     task_not_found,
 )
 from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.holders import OwnerLostError
 from a2a_bridge.core.lifecycle import fold
 from a2a_bridge.core.operations import Operation, Req, Res, Streaming, Unary
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
@@ -97,7 +98,6 @@ from a2a_bridge.hosting.ports import (
     GapError,
     Outbox,
     OutboxEntry,
-    OwnerLostError,
     PushConfigStore,
     Registered,
     Remote,

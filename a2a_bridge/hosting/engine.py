@@ -22,6 +22,7 @@ from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.core.event import Event, Events, HandedOver, no_events, open_stream
+from a2a_bridge.core.holders import closing_error
 from a2a_bridge.core.messages import TERMINAL, cut_history
 from a2a_bridge.core.paging import history_limit, query_of
 from a2a_bridge.core.protocols import require
@@ -29,10 +30,10 @@ from a2a_bridge.core.resume import number_of, offer_resume, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.clock import Clock, SystemClock
-from a2a_bridge.hosting.cluster.forwarding import ForwardingService
 from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer
+from a2a_bridge.hosting.forwarding import ForwardingService
 from a2a_bridge.hosting.idempotency import AlreadySentError, Idempotency
 from a2a_bridge.hosting.identifiers import two_ids
 from a2a_bridge.hosting.live_task import OwnershipLostError
@@ -43,7 +44,7 @@ from a2a_bridge.hosting.ports import PushSender, Scope, Store, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.recovery import Recovery, can_continue
-from a2a_bridge.hosting.rejections import broken_protocol_error, closing_error, not_cancelable
+from a2a_bridge.hosting.rejections import broken_protocol_error, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import RunRegistry
 from a2a_bridge.hosting.run_timer import TOO_LONG, too_late

@@ -20,13 +20,12 @@ from collections.abc import Iterable
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.core.holders import NotOwnerError, changed_hands_error, closing_error
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.ports import Scope, Sent, VersionConflictError, scope_of
-from a2a_bridge.hosting.rejections import changed_hands_error, closing_error
-from a2a_bridge.hosting.run_registry import NotOwnerError
 from a2a_bridge.hosting.sending import Accepted, RepeatedError, Sending
 from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.event_log import GapError
 from a2a_bridge.core.paging import TaskQuery
@@ -33,7 +33,6 @@ __all__ = [
     "MeasuresWrites",
     "Outbox",
     "OutboxEntry",
-    "OwnerLostError",
     "PushConfigStore",
     "PushSender",
     "Registered",
@@ -70,17 +69,6 @@ class Stored(NamedTuple):
 
 class VersionConflictError(Exception):
     """The task was changed, taken over or created by another process in the meantime."""
-
-
-class OwnerLostError(A2AError):
-    """The called replica is dead, or no longer holds the lease on the task.
-
-    To callers: UNAVAILABLE.
-    """
-
-    def __init__(self) -> None:
-        text = "the replica that worked on the task is gone; try again"
-        super().__init__(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
 
 
 class TaskPage(NamedTuple):

@@ -16,21 +16,6 @@ def not_cancelable(task_id: str) -> A2AError:
     return A2AError(Reason.TASK_NOT_CANCELABLE, metadata={"taskId": task_id})
 
 
-class ClosingError(A2AError):
-    """The engine closes. To callers: UNAVAILABLE."""
-
-
-def closing_error() -> A2AError:
-    """The response to new work while the engine closes."""
-    return ClosingError(Reason.UNAVAILABLE, "the agent is being stopped", blame=Blame.SELF)
-
-
-def changed_hands_error() -> A2AError:
-    """The response if another process has just taken the task."""
-    text = "the task was changed meanwhile; try again"
-    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
-
-
 def broken_protocol_error(text: str) -> A2AError:
     """The response if the agent broke the protocol."""
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.SELF)

@@ -9,29 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from a2a_bridge.core.errors import A2AError, Blame, Reason, task_not_found
+from a2a_bridge.core.errors import A2AError, task_not_found
+from a2a_bridge.core.holders import NotOwnerError, changed_hands_error, closing_error
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
-from a2a_bridge.hosting.rejections import changed_hands_error, closing_error, too_many_tasks
+from a2a_bridge.hosting.rejections import too_many_tasks
 from a2a_bridge.hosting.task_run import TaskRun
-from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: lookups of a task whose owner changes meanwhile
 _LOOKS = 3
 _OF_TENANT = " for this tenant"
-
-
-class NotOwnerError(A2AError):
-    """Another live replica works on the task, or on the message. To callers: UNAVAILABLE."""
-
-    def __init__(self, holder: str, task: hub.Task | None = None) -> None:
-        text = "the task is worked on by another replica"
-        super().__init__(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
-        #: the replica that works on it
-        self.holder = holder
-        #: the task as it was when this was found; None for a message that has not led to a task yet
-        self.task = task
 
 
 class RunRegistry:

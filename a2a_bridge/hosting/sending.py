@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.core.holders import NotOwnerError
 from a2a_bridge.core.paging import history_limit
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.decorator import Agent
@@ -25,7 +26,7 @@ from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader
 from a2a_bridge.hosting.rejections import already_ended, history_full, too_many_waiting
 from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.run_registry import NotOwnerError, RunRegistry
+from a2a_bridge.hosting.run_registry import RunRegistry
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, task_not_found
+from a2a_bridge.core.holders import changed_hands_error, closing_error
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.agent_view import for_agent, task_for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
@@ -31,7 +32,7 @@ from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.recovery import can_continue, resume_run
-from a2a_bridge.hosting.rejections import already_ended, changed_hands_error, closing_error, not_cancelable
+from a2a_bridge.hosting.rejections import already_ended, not_cancelable
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import RunTimer, too_late
 from a2a_bridge.hosting.views import TaskSnapshot

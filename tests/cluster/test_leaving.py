@@ -11,9 +11,8 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import no_events
-from a2a_bridge.hosting.cluster.forwarding import ForwardingService
-from a2a_bridge.hosting.ports import OwnerLostError
-from a2a_bridge.hosting.run_registry import NotOwnerError
+from a2a_bridge.core.holders import NotOwnerError, OwnerLostError
+from a2a_bridge.hosting.forwarding import ForwardingService
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.virtual_loop import VirtualLoop
 

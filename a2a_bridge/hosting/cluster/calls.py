@@ -25,6 +25,7 @@ from zlib import crc32
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.event import Event
+from a2a_bridge.core.holders import ClosingError, NotOwnerError, OwnerLostError
 from a2a_bridge.core.operations import Streaming
 from a2a_bridge.core.resume import number_of
 from a2a_bridge.core.service import Service
@@ -43,9 +44,6 @@ from a2a_bridge.hosting.cluster.frames import (
     form,
     undocument,
 )
-from a2a_bridge.hosting.ports import OwnerLostError
-from a2a_bridge.hosting.rejections import ClosingError
-from a2a_bridge.hosting.run_registry import NotOwnerError
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 
