@@ -23,13 +23,13 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting import Agent, Engine
-from a2a_bridge.hosting.ports import Store
-from a2a_bridge.hosting.stores import MemoryStore, open_store
 from a2a_bridge.middleware.tracing import delivery_spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH, PushService, WebhookResolver, push_service
 from a2a_bridge.push.notification import Names
+from a2a_bridge.stores import MemoryStore, open_store
+from a2a_bridge.stores.ports import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False)
     for contradictory options.
     """
     if isinstance(options.store, str):
-        raise TypeError("open the store of a URL first: see a2a_bridge.hosting.stores.open_store")
+        raise TypeError("open the store of a URL first: see a2a_bridge.stores.open_store")
     store = options.store
     if store is None:
         store = MemoryStore(max_memory=options.store_options.max_memory)

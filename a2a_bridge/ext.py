@@ -93,7 +93,27 @@ from a2a_bridge.hosting import (
     ResumingExecutor,
 )
 from a2a_bridge.hosting import Event as AgentEvent
-from a2a_bridge.hosting.ports import (
+from a2a_bridge.middleware import Limits, Metrics, Usage
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peer import Peer, request_of
+from a2a_bridge.peers import (
+    AgentSigns,
+    CallerSigns,
+    ErrorData,
+    Evidence,
+    Files,
+    Profile,
+    Quirks,
+    add_profile,
+    caller,
+)
+from a2a_bridge.planning import ServeOptions
+from a2a_bridge.push import PushOptions
+from a2a_bridge.runtime import Server, asgi_gateway, serve_gateway, serve_service
+from a2a_bridge.stores import MemoryStore, open_store
+from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
+from a2a_bridge.stores.options import StoreOptions
+from a2a_bridge.stores.ports import (
     Delivery,
     GapError,
     Outbox,
@@ -113,10 +133,7 @@ from a2a_bridge.hosting.ports import (
     TaskWriter,
     VersionConflictError,
 )
-from a2a_bridge.hosting.stores import MemoryStore, open_store
-from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
-from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.records import (
+from a2a_bridge.stores.records import (
     CONFLICT,
     Expiry,
     Found,
@@ -129,25 +146,8 @@ from a2a_bridge.hosting.stores.records import (
     TaskChange,
     TaskRow,
 )
-from a2a_bridge.hosting.stores.segments import Segment
-from a2a_bridge.hosting.stores.store_base import StoreBase
-from a2a_bridge.middleware import Limits, Metrics, Usage
-from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer, request_of
-from a2a_bridge.peers import (
-    AgentSigns,
-    CallerSigns,
-    ErrorData,
-    Evidence,
-    Files,
-    Profile,
-    Quirks,
-    add_profile,
-    caller,
-)
-from a2a_bridge.planning import ServeOptions
-from a2a_bridge.push import PushOptions
-from a2a_bridge.runtime import Server, asgi_gateway, serve_gateway, serve_service
+from a2a_bridge.stores.segments import Segment
+from a2a_bridge.stores.store_base import StoreBase
 
 __all__ = [
     "CONFLICT",

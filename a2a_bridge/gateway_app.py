@@ -34,12 +34,12 @@ from a2a_bridge.gateway.reachability import ask_while_gone, rejection
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay, pass_unchanged
-from a2a_bridge.hosting.ports import Outbox, Store
 from a2a_bridge.middleware.tracing import delivery_spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions, keeps_owners
 from a2a_bridge.push import JWKS_PATH, Webhook, WebhookResolver, push_service
 from a2a_bridge.push.notification import Names
+from a2a_bridge.stores.ports import Outbox, Store
 
 #: seconds that one attempt to pass a notification on may take
 _PUSH_TIMEOUT = 10.0

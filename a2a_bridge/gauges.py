@@ -16,9 +16,9 @@ from a2a_bridge.core.extras import DISTRIBUTION
 from a2a_bridge.gateway.failover import Failover
 from a2a_bridge.gateway_app import GatewayApp
 from a2a_bridge.hosting.phases import Phase
-from a2a_bridge.hosting.ports import MeasuresWrites, Outbox, Store
 from a2a_bridge.middleware.metrics import PREFIX, Gather, label
 from a2a_bridge.push.ports import CountsBacklog
+from a2a_bridge.stores.ports import MeasuresWrites, Outbox, Store
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

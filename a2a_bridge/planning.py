@@ -20,13 +20,13 @@ from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, by_version
 from a2a_bridge.gateway import REMEMBERED, ReplayOptions, UpstreamOptions
 from a2a_bridge.hosting.options import EngineOptions
-from a2a_bridge.hosting.ports import Store
-from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.tracing import Tracing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
+from a2a_bridge.stores.options import StoreOptions
+from a2a_bridge.stores.ports import Store
 
 TaskAccess = Literal["own", "unowned", "all"]
 

@@ -46,7 +46,6 @@ from a2a_bridge.gateway_app import GatewayApp, build_offered_card, follow_card, 
 from a2a_bridge.gauges import agent_gauges, gateway_gauges
 from a2a_bridge.given_agent import check_agent, check_interfaces, check_target, opened_as
 from a2a_bridge.hosting import Agent, Engine
-from a2a_bridge.hosting.ports import Store
 from a2a_bridge.observation import add_metrics, observe_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
@@ -60,6 +59,7 @@ from a2a_bridge.planning import (
 )
 from a2a_bridge.serving import Remembered, Server, Shared, guard, log_rounding, serve_service
 from a2a_bridge.shared_listener import note_other_workers
+from a2a_bridge.stores.ports import Store
 
 __all__ = [
     "EVERYTHING",

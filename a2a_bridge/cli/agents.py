@@ -42,12 +42,12 @@ from a2a_bridge.cli.serve_options import load_agent
 from a2a_bridge.cli.target import parse
 from a2a_bridge.cli.ui import launch_of
 from a2a_bridge.dialects import GRPC
-from a2a_bridge.hosting.stores.opening import MEMORY
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions, keeps_owners
 from a2a_bridge.runtime import serve_gateway
 from a2a_bridge.serving import Server, Shared
+from a2a_bridge.stores.opening import MEMORY
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.playground.launch import Launch

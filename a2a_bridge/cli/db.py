@@ -38,7 +38,7 @@ def upgrade(store: StoreUrl, *, flags: OutputFlags) -> None:
 
       a2a-bridge db upgrade postgresql://bridge@db.internal/tasks
     """
-    from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision, upgrade
+    from a2a_bridge.stores.sql.upgrading import HEAD, revision, upgrade
 
     with _connect(store, writes=True) as connection:
         before = revision(connection)
@@ -64,8 +64,8 @@ def check(store: StoreUrl, *, flags: OutputFlags) -> None:
 
       a2a-bridge db check sqlite:///.a2a-bridge/Echo.db
     """
-    from a2a_bridge.hosting.stores.sql.checking import find_damaged
-    from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision
+    from a2a_bridge.stores.sql.checking import find_damaged
+    from a2a_bridge.stores.sql.upgrading import HEAD, revision
 
     with _connect(store, writes=False) as connection:
         found = revision(connection)
@@ -87,9 +87,9 @@ def check(store: StoreUrl, *, flags: OutputFlags) -> None:
 def _connect(store: str, *, writes: bool) -> Iterator[Connection]:
     """One transaction. To change the tables of a SQLite file, no other process may use it."""
     from a2a_bridge.cli.output import fail, not_opened
-    from a2a_bridge.hosting.stores import StoreOpenError
-    from a2a_bridge.hosting.stores.sql.database import parse
-    from a2a_bridge.hosting.stores.sql.opened import lock_file, report_errors, touch
+    from a2a_bridge.stores import StoreOpenError
+    from a2a_bridge.stores.sql.database import parse
+    from a2a_bridge.stores.sql.opened import lock_file, report_errors, touch
 
     try:
         with ExitStack() as stack:

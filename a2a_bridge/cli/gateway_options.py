@@ -17,8 +17,8 @@ from a2a_bridge.cli.store_options import push_options, store_options
 from a2a_bridge.cli.tracing_setup import configure_tracing
 from a2a_bridge.cli.upstream_options import with_upstream
 from a2a_bridge.gateway import ReplayOptions
-from a2a_bridge.hosting.stores.opening import MEMORY
 from a2a_bridge.planning import keeps_owners
+from a2a_bridge.stores.opening import MEMORY
 
 
 def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:

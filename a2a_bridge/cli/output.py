@@ -35,7 +35,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 
 if TYPE_CHECKING:
-    from a2a_bridge.hosting.stores import StoreOpenError
+    from a2a_bridge.stores import StoreOpenError
 
 #: first words of messages and their levels, for a log
 _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}

@@ -62,8 +62,8 @@ def list_(*, store: StoreUrl, flags: ListFlags) -> None:
     """
     from a2a_bridge.cli.output import columns, data, document
     from a2a_bridge.cli.store_options import keys_of
-    from a2a_bridge.hosting.stores.sql.push import entries
     from a2a_bridge.push.vault import Vault
+    from a2a_bridge.stores.sql.push import entries
 
     wanted = None if flags.dead == flags.waiting else flags.dead
     vault = Vault(keys_of(flags.store_key))
@@ -104,7 +104,7 @@ def retry(
       a2a-bridge push retry --store postgresql://… --all
     """
     from a2a_bridge.cli.output import data, document, print_message
-    from a2a_bridge.hosting.stores.sql.push import retry
+    from a2a_bridge.stores.sql.push import retry
 
     if every == bool(numbers):
         raise typer.BadParameter("name some, or say --all", param_hint="NUMBER")
@@ -137,10 +137,10 @@ def key() -> None:
 def _connect(store: str, *, writes: bool) -> Iterator[Connection]:
     """A transaction; other processes may use the store at the same time."""
     from a2a_bridge.cli.output import fail, not_opened
-    from a2a_bridge.hosting.stores import StoreOpenError
-    from a2a_bridge.hosting.stores.sql.database import mask_url, parse
-    from a2a_bridge.hosting.stores.sql.opened import report_errors
-    from a2a_bridge.hosting.stores.sql.upgrading import HEAD, revision
+    from a2a_bridge.stores import StoreOpenError
+    from a2a_bridge.stores.sql.database import mask_url, parse
+    from a2a_bridge.stores.sql.opened import report_errors
+    from a2a_bridge.stores.sql.upgrading import HEAD, revision
 
     try:
         url = parse(store)

@@ -89,9 +89,9 @@ async def run(
     running server; None without one. Raises typer.Exit when the sockets cannot listen, or the store cannot be
     opened.
     """
-    from a2a_bridge.hosting.stores import StoreOpenError  # loads protobuf
     from a2a_bridge.loop_watch import watch_loop
     from a2a_bridge.process import ready_line, stop_signals
+    from a2a_bridge.stores import StoreOpenError  # loads protobuf
 
     worker = Worker.of_environment()
     async with AsyncExitStack() as stack:

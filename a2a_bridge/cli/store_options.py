@@ -16,12 +16,12 @@ from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.options import Exit, file_text, text_or_file
 from a2a_bridge.cli.output import fail
 from a2a_bridge.cli.serve_flags import ServeFlags
+from a2a_bridge.cluster.nats_login import split_server
 from a2a_bridge.hosting import Agent
-from a2a_bridge.hosting.cluster.nats_login import split_server
-from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.push import PushOptions
 from a2a_bridge.push.signing import Signer
 from a2a_bridge.push.vault import Vault, keys_in
+from a2a_bridge.stores.options import StoreOptions
 
 #: below the working directory; only the owner can read it
 FOLDER = Path(".a2a-bridge")

@@ -29,7 +29,6 @@ from a2a_bridge.core.protocols import require
 from a2a_bridge.core.resume import number_of, offer_resume, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.hosting.agent_view import for_agent
-from a2a_bridge.hosting.clock import Clock, SystemClock
 from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer
@@ -40,7 +39,6 @@ from a2a_bridge.hosting.live_task import OwnershipLostError
 from a2a_bridge.hosting.modes import check_parts
 from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.pending_send import Wants
-from a2a_bridge.hosting.ports import PushSender, Scope, Store, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.recovery import Recovery, can_continue
@@ -49,13 +47,15 @@ from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_registry import RunRegistry
 from a2a_bridge.hosting.run_timer import TOO_LONG, too_late
 from a2a_bridge.hosting.sending import SHORT, Accepted, Sending, check_names
-from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.hosting.views import (
     TaskSnapshot,
     histories_cut,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.clock import Clock, SystemClock
+from a2a_bridge.stores.memory import MemoryStore
+from a2a_bridge.stores.ports import PushSender, Scope, Store, scope_of
 
 log = logging.getLogger("a2a_bridge.hosting")
 

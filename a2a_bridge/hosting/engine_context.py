@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from a2a_bridge.hosting.clock import Clock
 from a2a_bridge.hosting.executor import AgentExecutor
 from a2a_bridge.hosting.options import EngineOptions
-from a2a_bridge.hosting.ports import Store
 from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.turns import Turns
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.clock import Clock
+from a2a_bridge.stores.ports import Store
 
 
 @dataclass(frozen=True, slots=True)

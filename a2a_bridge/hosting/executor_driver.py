@@ -23,12 +23,12 @@ from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
-from a2a_bridge.hosting.ports import Scope
 from a2a_bridge.hosting.pressure import MemoryUser, Pressure
 from a2a_bridge.hosting.rejections import broken_protocol_error
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import RunTimer
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import Scope
 
 log = logging.getLogger("a2a_bridge.hosting")
 

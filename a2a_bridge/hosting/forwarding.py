@@ -26,10 +26,10 @@ from a2a_bridge.core.messages import state_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import number_of
 from a2a_bridge.core.service import Service
-from a2a_bridge.hosting.ports import Replica, Scope, scope_of
 from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import Replica, Scope, scope_of
 
 T = TypeVar("T")
 

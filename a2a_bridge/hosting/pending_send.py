@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from enum import Enum
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.hosting.ports import Registered
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import Registered
 
 
 class Wants(Enum):

@@ -16,11 +16,11 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.dialects import is_older
 from a2a_bridge.hosting.identifiers import new_id
-from a2a_bridge.hosting.ports import PushConfigStore, PushSender, Registered, Scope, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.push import side_channel
 from a2a_bridge.push.redaction import is_redacted, redact, redact_side_channel, unredact
+from a2a_bridge.stores.ports import PushConfigStore, PushSender, Registered, Scope, scope_of
 
 _INLINE = "configuration.taskPushNotificationConfig"
 

@@ -17,9 +17,9 @@ from random import randrange
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
-from a2a_bridge.hosting.ports import Scope, Store, Stored
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import Scope, Store, Stored
 
 log = logging.getLogger("a2a_bridge.hosting")
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from a2a_bridge.core.errors import A2AError, task_not_found
 from a2a_bridge.core.holders import NotOwnerError, changed_hands_error, closing_error
 from a2a_bridge.hosting.engine_context import EngineContext
-from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.rejections import too_many_tasks
 from a2a_bridge.hosting.task_run import TaskRun
+from a2a_bridge.stores.ports import Scope, Stored, VersionConflictError
 
 #: lookups of a task whose owner changes meanwhile
 _LOOKS = 3

@@ -21,7 +21,6 @@ from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.identifiers import two_ids
 from a2a_bridge.hosting.modes import deliverable, overlap
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
-from a2a_bridge.hosting.ports import Scope, Stored, scope_of
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader
 from a2a_bridge.hosting.rejections import already_ended, history_full, too_many_waiting
@@ -30,6 +29,7 @@ from a2a_bridge.hosting.run_registry import RunRegistry
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import Scope, Stored, scope_of
 
 #: maximum length of the ids in a message, in characters
 LONGEST_ID = 512

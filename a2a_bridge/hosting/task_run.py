@@ -29,7 +29,6 @@ from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, ExecutorDriv
 from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
-from a2a_bridge.hosting.ports import Scope, Stored, VersionConflictError
 from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.recovery import can_continue, resume_run
 from a2a_bridge.hosting.rejections import already_ended, not_cancelable
@@ -37,6 +36,7 @@ from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.run_timer import RunTimer, too_late
 from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import Scope, Stored, VersionConflictError
 
 log = logging.getLogger("a2a_bridge.hosting")
 

@@ -12,9 +12,9 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.scope import Scope
-from a2a_bridge.hosting.ports import Store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Delivery, Registered
+from a2a_bridge.stores.ports import Store
 from a2a_bridge.testing.store_opening import OpensStores
 from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, ODD, PATIENCE, Author
 

@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from a2a_bridge.hosting.ports import Registered, Sent, Store, VersionConflictError
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import Registered, Sent, Store, VersionConflictError
 from a2a_bridge.testing.store_drivers import DriverContract
 from a2a_bridge.testing.store_lists import ListContract
 from a2a_bridge.testing.store_reading import ReadingContract

@@ -9,10 +9,10 @@ import asyncio
 
 import pytest
 
-from a2a_bridge.hosting.ports import GapError, Sent, Store, TaskQuery
-from a2a_bridge.hosting.stores.records import Expiry
-from a2a_bridge.hosting.stores.store_base import StoreBase
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import GapError, Sent, Store, TaskQuery
+from a2a_bridge.stores.records import Expiry
+from a2a_bridge.stores.store_base import StoreBase
 from a2a_bridge.testing.store_opening import OpensStores
 from a2a_bridge.testing.store_scene import (
     COMPLETED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.ports import Scope, Store, TaskQuery
+from a2a_bridge.stores.ports import Scope, Store, TaskQuery
 from a2a_bridge.testing.store_opening import OpensStores
 from a2a_bridge.testing.store_scene import (
     COMPLETED,

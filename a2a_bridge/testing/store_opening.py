@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from a2a_bridge.hosting.ports import Store
+from a2a_bridge.stores.ports import Store
 
 
 class OpensStores:

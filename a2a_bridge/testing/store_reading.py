@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.ports import GapError, Store
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import GapError, Store
 from a2a_bridge.testing.samples import full
 from a2a_bridge.testing.store_opening import OpensStores
 from a2a_bridge.testing.store_scene import (

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from a2a_bridge.core.lifecycle import advance, join
-from a2a_bridge.hosting.ports import Scope, Sent, Store, Stored, Subscription, TaskPage, TaskQuery, TaskWriter
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import Scope, Sent, Store, Stored, Subscription, TaskPage, TaskQuery, TaskWriter
 
 #: seconds after which a wait counts as hanging
 PATIENCE = 120.0

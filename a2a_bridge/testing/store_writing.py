@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.hosting.ports import Scope, Store, TaskPage, TaskQuery, VersionConflictError
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import Scope, Store, TaskPage, TaskQuery, VersionConflictError
 from a2a_bridge.testing.samples import full, minimal
 from a2a_bridge.testing.store_opening import OpensStores
 from a2a_bridge.testing.store_scene import (

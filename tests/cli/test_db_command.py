@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from a2a_bridge.cli.db import app
-from a2a_bridge.hosting.stores.sql.upgrading import HEAD
+from a2a_bridge.stores.sql.upgrading import HEAD
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

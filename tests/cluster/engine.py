@@ -20,8 +20,8 @@ from a2a_bridge import Run, agent
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.hosting import Engine
-from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores import StoreOptions, open_store
 
 #: of one replica
 _CALLERS = 12

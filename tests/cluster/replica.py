@@ -14,18 +14,19 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from a2a_bridge.cluster.cluster import Cluster
+from a2a_bridge.cluster.polling import PollingBus
+from a2a_bridge.cluster.session import SessionError
+from a2a_bridge.cluster.session_limits import session_name
+from a2a_bridge.cluster.tails import Position as TaskPosition
 from a2a_bridge.hosting import Agent, Engine, Run
-from a2a_bridge.hosting.clock import SystemClock
-from a2a_bridge.hosting.cluster.cluster import Cluster
-from a2a_bridge.hosting.cluster.polling import PollingBus
-from a2a_bridge.hosting.cluster.session import SessionError
-from a2a_bridge.hosting.cluster.session_limits import session_name
-from a2a_bridge.hosting.cluster.tails import Position as TaskPosition
 from a2a_bridge.hosting.options import EngineOptions
-from a2a_bridge.hosting.ports import Registered, Scope, TaskQuery
-from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
-from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.records import (
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.clock import SystemClock
+from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
+from a2a_bridge.stores.options import StoreOptions
+from a2a_bridge.stores.ports import Registered, Scope, TaskQuery
+from a2a_bridge.stores.records import (
     CONFLICT,
     Expiry,
     Found,
@@ -35,11 +36,10 @@ from a2a_bridge.hosting.stores.records import (
     TaskChange,
     TaskRow,
 )
-from a2a_bridge.hosting.stores.segments import Segment
-from a2a_bridge.hosting.stores.sql.commit import _begins
-from a2a_bridge.hosting.stores.sql.rows import _commit
-from a2a_bridge.hosting.stores.store_base import StoreBase
-from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.segments import Segment
+from a2a_bridge.stores.sql.commit import _begins
+from a2a_bridge.stores.sql.rows import _commit
+from a2a_bridge.stores.store_base import StoreBase
 from tests.cluster.virtual_loop import Owner
 from tests.cluster.world import Link, Row, SimulatedBus, SimulatedSession, World
 

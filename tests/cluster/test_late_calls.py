@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from a2a_bridge.cluster.calls import ReplicaServer
+from a2a_bridge.cluster.frames import Frame, FrameKind, document, encode_context, form, undocument
+from a2a_bridge.cluster.tails import Committed
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.hosting.cluster.calls import ReplicaServer
-from a2a_bridge.hosting.cluster.frames import Frame, FrameKind, document, encode_context, form, undocument
-from a2a_bridge.hosting.cluster.tails import Committed
-from a2a_bridge.hosting.ports import Scope
-from a2a_bridge.hosting.stores.records import Place, TaskChange, TaskRow
-from a2a_bridge.hosting.stores.sql.rows import _commit
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.ports import Scope
+from a2a_bridge.stores.records import Place, TaskChange, TaskRow
+from a2a_bridge.stores.sql.rows import _commit
 from tests.patience import PATIENCE
 
 REQUEST = hub.CancelTaskRequest(id="t")

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from a2a_bridge.hosting.cluster.calls import ReplicaDirectory
+from a2a_bridge.cluster.calls import ReplicaDirectory
 from a2a_bridge.hosting.identifiers import new_id
 
 NAMES = [f"{number:032x}" for number in range(5)]

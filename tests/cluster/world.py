@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from a2a_bridge.hosting.cluster import membership, polling
-from a2a_bridge.hosting.cluster.bus import BusDownError, BusListener, Hint, NobodyError
-from a2a_bridge.hosting.cluster.session import SECONDS, SessionError
+from a2a_bridge.cluster import membership, polling
+from a2a_bridge.cluster.bus import BusDownError, BusListener, Hint, NobodyError
+from a2a_bridge.cluster.session import SECONDS, SessionError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.virtual_loop import Owner, VirtualLoop
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from a2a_bridge.hosting.ports import Store
-from a2a_bridge.hosting.stores import MemoryStore
+from a2a_bridge.stores import MemoryStore
+from a2a_bridge.stores.ports import Store
 from a2a_bridge.testing.contracts import StoreContract
 
 

@@ -11,10 +11,10 @@ from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.hosting.options import EngineOptions
-from a2a_bridge.hosting.stores import MemoryStore
-from a2a_bridge.hosting.stores.options import StoreOptions
 from a2a_bridge.middleware import Limits
 from a2a_bridge.push import PushOptions
+from a2a_bridge.stores import MemoryStore
+from a2a_bridge.stores.options import StoreOptions
 from tests.docs.pages import DOCS, prose
 from tests.docs.test_cli_page import VERBS, default, options
 

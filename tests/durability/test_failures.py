@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.stores import open_store
+from a2a_bridge.stores import open_store
 from tests.durability import troubles
 from tests.durability.callers import BINDINGS, callers
 from tests.durability.databases import filled

@@ -22,12 +22,12 @@ from a2a_bridge.core.scope import Scope
 from a2a_bridge.gateway.context_names import name_for
 from a2a_bridge.gateway.owners import GROUPS, TASK, MemoryOwners, Owned, StoredOwners
 from a2a_bridge.gateway.ownership import Ownership
-from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peer import Peer
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
 from a2a_bridge.runtime import serve_gateway
+from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.testing.probe import Probe
 from tests.patience import PATIENCE
 from tests.push.receiver import receiving

@@ -20,10 +20,10 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Engine
-from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, push_service
 from a2a_bridge.push.redaction import MASK, redact
+from a2a_bridge.stores import MemoryStore
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.patience import PATIENCE
 from tests.push.receiver import Receiver, receiving

@@ -24,9 +24,9 @@ from a2a_bridge.gateway.index import TaskIndex
 from a2a_bridge.gateway.legacy import adapt_dial
 from a2a_bridge.gateway.owners import MemoryOwners, Owned
 from a2a_bridge.gateway_app import gateway_app
-from a2a_bridge.hosting.stores import StoreOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions
+from a2a_bridge.stores import StoreOptions
 from a2a_bridge.testing.probe import Probe
 from tests.gateway.test_gateway import card
 

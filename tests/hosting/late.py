@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.hosting.ports import Scope, Stored, Synced, VersionConflictError
-from a2a_bridge.hosting.stores import MemoryStore
-from a2a_bridge.hosting.stores.memory import MemoryWriter
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores import MemoryStore
+from a2a_bridge.stores.memory import MemoryWriter
+from a2a_bridge.stores.ports import Scope, Stored, Synced, VersionConflictError
 from tests.patience import PATIENCE
 
 

@@ -13,8 +13,8 @@ import pytest
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import INTERRUPTED, TERMINAL
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores import MemoryStore
 from tests.hosting.scene import IMMEDIATELY, PATIENCE, Talk, agent_of
 
 STATES = ["working", "working", "input-required", "auth-required", "completed", "failed", "submitted"]

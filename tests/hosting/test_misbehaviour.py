@@ -12,11 +12,11 @@ import pytest
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.hosting.ports import Scope, Stored
-from a2a_bridge.hosting.stores import MemoryStore
-from a2a_bridge.hosting.stores.memory import MemoryWriter
-from a2a_bridge.hosting.stores.memory_tasks import Entry
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores import MemoryStore
+from a2a_bridge.stores.memory import MemoryWriter
+from a2a_bridge.stores.memory_tasks import Entry
+from a2a_bridge.stores.ports import Scope, Stored
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
 from tests.hosting.scene import (
     CANCELED,

@@ -14,10 +14,10 @@ from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Event, Run, pressure
 from a2a_bridge.hosting.pressure import MemoryUser, Pressure
-from a2a_bridge.hosting.stores import StoreOptions, open_store
-from a2a_bridge.hosting.stores.groups import _QUEUE_BYTES
-from a2a_bridge.hosting.stores.lease import TaskLease
 from a2a_bridge.hosting.task_run import TaskRun
+from a2a_bridge.stores import StoreOptions, open_store
+from a2a_bridge.stores.groups import _QUEUE_BYTES
+from a2a_bridge.stores.lease import TaskLease
 from tests.hosting.scene import COMPLETED, Talk
 from tests.patience import PATIENCE
 

@@ -12,9 +12,9 @@ import pytest
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Agent, Run
 from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.ports import Scope
-from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores import MemoryStore
+from a2a_bridge.stores.ports import Scope
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent, SlowAgent
 from tests.hosting.hand_clock import HandClock
 from tests.hosting.scene import (

@@ -21,10 +21,10 @@ from a2a_bridge.hosting import Engine, Run
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.hosting.phases import STOPPED, TRANSITIONS, IllegalPhaseError, Phase, RunPhase
-from a2a_bridge.hosting.ports import Scope
-from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores import MemoryStore
+from a2a_bridge.stores.ports import Scope
 from tests.hosting.hand_clock import HandClock
 from tests.hosting.late import LateStore
 from tests.hosting.scene import (

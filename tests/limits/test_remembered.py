@@ -12,9 +12,9 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.gateway.identity_table import IdentityTable, Name
-from a2a_bridge.hosting.stores.memory import MemoryStore
 from a2a_bridge.middleware import spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.memory import MemoryStore
 from a2a_bridge.testing.probe import Probe
 
 MIB = 1 << 20

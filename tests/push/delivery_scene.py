@@ -11,11 +11,11 @@ from typing import Any
 
 from a2a_bridge.bindings.binding import DialOptions, http_post
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.hosting.ports import Registered, Store
-from a2a_bridge.hosting.stores import MemoryStore
-from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import DeliveryWorker, PushOptions, WebhookResolver
+from a2a_bridge.stores import MemoryStore
+from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
+from a2a_bridge.stores.ports import Registered, Store
 from a2a_bridge.testing.store_scene import HERE, Author
 from tests.push.receiver import PATIENCE
 

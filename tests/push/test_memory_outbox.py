@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from a2a_bridge.hosting.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Delivery
+from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.testing.store_scene import HERE
 from tests.push.delivery_scene import config
 

@@ -16,10 +16,10 @@ from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.gateway import Route, Router, add_polyfill, dial_failover
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Agent, Engine
-from a2a_bridge.hosting.stores import MemoryStore
 from a2a_bridge.middleware import validate
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.push import PushOptions, Registrations, Webhook, push_memory, push_service
+from a2a_bridge.stores import MemoryStore
 from tests.patience import PATIENCE
 
 #: the receivers of tests are on this machine

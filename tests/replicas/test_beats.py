@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from a2a_bridge.hosting.ports import VersionConflictError
-from a2a_bridge.hosting.stores import StoreOptions, open_store
+from a2a_bridge.stores import StoreOptions, open_store
+from a2a_bridge.stores.ports import VersionConflictError
 from a2a_bridge.testing.store_scene import COMPLETED, Author, found
 from tests.postgres import Postgres
 from tests.replicas.conftest import LEASE, PATIENCE, until

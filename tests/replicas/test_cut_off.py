@@ -15,8 +15,8 @@ from sqlalchemy.engine import make_url
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Run
-from a2a_bridge.hosting.stores import StoreOptions, open_store
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.testing.store_scene import Author
 from tests.hosting.scene import COMPLETED, IMMEDIATELY, Gate, Talk, request, shapes
 from tests.patience import PATIENCE

@@ -13,7 +13,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.hosting import Agent, Run
-from a2a_bridge.hosting.stores import StoreOptions, open_store
+from a2a_bridge.stores import StoreOptions, open_store
 from tests.hosting.scene import (
     CANCELED,
     COMPLETED,

@@ -11,11 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from a2a_bridge.cluster.cluster import stripe_of
+from a2a_bridge.cluster.session_limits import session_name
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.cluster.cluster import stripe_of
-from a2a_bridge.hosting.cluster.session_limits import session_name
-from a2a_bridge.hosting.ports import TaskQuery, VersionConflictError
-from a2a_bridge.hosting.stores import StoreOptions, open_store
+from a2a_bridge.stores import StoreOptions, open_store
+from a2a_bridge.stores.ports import TaskQuery, VersionConflictError
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, Author, found
 from tests.patience import PATIENCE
 from tests.replicas.conftest import LEASE, until
@@ -168,7 +168,7 @@ def test_no_two_live_replicas_have_the_same_stripe(count: int) -> None:
 async def test_replicas_learn_of_each_others_stripes(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("a2a_bridge.hosting.cluster.cluster.crc32", lambda _: 0)
+    monkeypatch.setattr("a2a_bridge.cluster.cluster.crc32", lambda _: 0)
     options = StoreOptions(lease=LEASE)
     async with _served(postgres_url, options) as one, _served(postgres_url, options) as two:
         await until(lambda: {one._beside.stripe, two._beside.stripe} == {0, 1})

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from a2a_bridge.hosting.cluster import nats_bus
-from a2a_bridge.hosting.cluster.bus import BusDownError, Hint
-from a2a_bridge.hosting.cluster.nats_bus import NatsBus
-from a2a_bridge.hosting.cluster.nats_login import NatsLogin
+from a2a_bridge.cluster import nats_bus
+from a2a_bridge.cluster.bus import BusDownError, Hint
+from a2a_bridge.cluster.nats_bus import NatsBus
+from a2a_bridge.cluster.nats_login import NatsLogin
 from tests.certificates import new_identity
 from tests.nats import Accounts, Nats, running
 from tests.patience import PATIENCE

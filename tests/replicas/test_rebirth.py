@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.hosting.cluster import membership
-from a2a_bridge.hosting.cluster.membership import Membership
-from a2a_bridge.hosting.cluster.session import SessionError
+from a2a_bridge.cluster import membership
+from a2a_bridge.cluster.membership import Membership
+from a2a_bridge.cluster.session import SessionError
 from tests.replicas.conftest import LEASE
 
 

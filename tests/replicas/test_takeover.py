@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from a2a_bridge.hosting.ports import Scope
-from a2a_bridge.hosting.stores import StoreOptions
-from a2a_bridge.hosting.stores.sql.opened import open_sql_store
+from a2a_bridge.stores import StoreOptions
+from a2a_bridge.stores.ports import Scope
+from a2a_bridge.stores.sql.opened import open_sql_store
 from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.store_scene import HERE, INPUT, Author
 from tests.hosting.scene import FAILED, Talk

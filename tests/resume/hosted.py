@@ -17,10 +17,10 @@ from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.hosting import Agent, Run
-from a2a_bridge.hosting.ports import Store
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.planning import ServeOptions
 from a2a_bridge.runtime import Server, serve_agent
+from a2a_bridge.stores.ports import Store
 from tests.resume.cutting import PATIENCE, Cutter, cutting
 from tests.resume.scene import BINDINGS, Seen, answered, dialling, kind_of, read_on
 

@@ -15,7 +15,7 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.dialects import KNOWN
-from a2a_bridge.hosting.stores import MemoryStore
+from a2a_bridge.stores import MemoryStore
 from tests.interop.sdk_client import sdk_client
 from tests.peers.callers import RESUBSCRIBE, STREAM, PeerCaller
 from tests.peers.processes import CLIENTS, PATIENCE, PeerClient

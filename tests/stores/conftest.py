@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from a2a_bridge.hosting.stores.sql.database import Database, parse
-from a2a_bridge.hosting.stores.sql.upgrading import upgrade
+from a2a_bridge.stores.sql.database import Database, parse
+from a2a_bridge.stores.sql.upgrading import upgrade
 from tests.postgres import Postgres
 
 

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from sqlalchemy import func, select
 
-from a2a_bridge.hosting.ports import Sent
-from a2a_bridge.hosting.stores import StoreOptions, open_store
-from a2a_bridge.hosting.stores.sql.schema import metadata
+from a2a_bridge.stores import StoreOptions, open_store
+from a2a_bridge.stores.ports import Sent
+from a2a_bridge.stores.sql.schema import metadata
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, Author
 from tests.patience import PATIENCE
 from tests.push.delivery_scene import config

@@ -14,12 +14,12 @@ import pytest
 from sqlalchemy import Connection, create_engine, select, text
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.ports import TaskQuery, VersionConflictError
-from a2a_bridge.hosting.stores import StoreOptions
-from a2a_bridge.hosting.stores.retention import Janitor
-from a2a_bridge.hosting.stores.sql.database import Database
-from a2a_bridge.hosting.stores.sql.opened import open_sql_store
-from a2a_bridge.hosting.stores.sql.schema import sends, tasks
+from a2a_bridge.stores import StoreOptions
+from a2a_bridge.stores.ports import TaskQuery, VersionConflictError
+from a2a_bridge.stores.retention import Janitor
+from a2a_bridge.stores.sql.database import Database
+from a2a_bridge.stores.sql.opened import open_sql_store
+from a2a_bridge.stores.sql.schema import sends, tasks
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
     HERE,
@@ -426,7 +426,7 @@ async def test_reads_continue_while_writes_fail(sqlite_url: str) -> None:
 
 
 def test_every_commit_is_forced_to_the_disk(sqlite_url: str) -> None:
-    from a2a_bridge.hosting.stores.sql.database import parse
+    from a2a_bridge.stores.sql.database import parse
 
     database = Database(parse(sqlite_url))
     with database.connect(writes=True) as connection:

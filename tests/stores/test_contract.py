@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from a2a_bridge.hosting.ports import Store
-from a2a_bridge.hosting.stores import StoreOptions, open_store
+from a2a_bridge.stores import StoreOptions, open_store
+from a2a_bridge.stores.ports import Store
 from a2a_bridge.testing.contracts import DurableStoreContract, SharedStoreContract
 from tests.patience import PATIENCE
 

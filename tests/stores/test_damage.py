@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 from a2a_bridge.cli.db import app
 from a2a_bridge.core.call import LEFT_OUT_PARAMETER, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.ports import Registered, Scope, Store, TaskQuery
-from a2a_bridge.hosting.stores import open_store
-from a2a_bridge.hosting.stores.sql.database import Database, parse
-from a2a_bridge.hosting.stores.sql.schema import bodies, outbox, push_configs, segments, sends, tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.runtime import ServeOptions
+from a2a_bridge.stores import open_store
+from a2a_bridge.stores.ports import Registered, Scope, Store, TaskQuery
+from a2a_bridge.stores.sql.database import Database, parse
+from a2a_bridge.stores.sql.schema import bodies, outbox, push_configs, segments, sends, tasks
 from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, INPUT, WORKING, Author, found
 from tests.limits.scene import Waiting, agent, named, peers, served
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from a2a_bridge.hosting.ports import Scope, VersionConflictError
-from a2a_bridge.hosting.stores import StoreOptions, open_store
-from a2a_bridge.hosting.stores.sql.store import SqlStore
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Registered
+from a2a_bridge.stores import StoreOptions, open_store
+from a2a_bridge.stores.ports import Scope, VersionConflictError
+from a2a_bridge.stores.sql.store import SqlStore
 from a2a_bridge.testing.store_scene import Author
 from tests.patience import PATIENCE
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.ports import TaskQuery
-from a2a_bridge.hosting.stores import StoreOptions, open_store
-from a2a_bridge.hosting.stores.sql import file_watch
-from a2a_bridge.hosting.stores.sql.store import SqlStore
+from a2a_bridge.stores import StoreOptions, open_store
+from a2a_bridge.stores.ports import TaskQuery
+from a2a_bridge.stores.sql import file_watch
+from a2a_bridge.stores.sql.store import SqlStore
 from a2a_bridge.testing.store_scene import HERE, Author
 from tests.patience import PATIENCE
 

@@ -8,7 +8,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from a2a_bridge.hosting.stores import StoreOptions, open_store
+from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.testing.store_scene import COMPLETED, Author, found, rest
 from tests.patience import PATIENCE
 
@@ -18,7 +18,7 @@ import asyncio, ctypes, gc, os, sys
 
 import psutil
 
-from a2a_bridge.hosting.stores import StoreOptions, open_store
+from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.testing.store_scene import COMPLETED, Author
 
 async def main():

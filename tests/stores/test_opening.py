@@ -22,17 +22,17 @@ from sqlalchemy import inspect, text
 from typer.testing import CliRunner
 
 from a2a_bridge.cli.push import app
+from a2a_bridge.cluster.session import PostgresSession, SessionError
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.hosting.cluster.session import PostgresSession, SessionError
-from a2a_bridge.hosting.ports import TaskQuery
-from a2a_bridge.hosting.stores import StoreOpenError, StoreOptions, open_store
-from a2a_bridge.hosting.stores.sql import database as sql_database
-from a2a_bridge.hosting.stores.sql import migrations
-from a2a_bridge.hosting.stores.sql import opened as opening_sql
-from a2a_bridge.hosting.stores.sql.database import Database, parse
-from a2a_bridge.hosting.stores.sql.schema import metadata
-from a2a_bridge.hosting.stores.sql.upgrading import HEAD, upgrade
 from a2a_bridge.push.vault import new_key
+from a2a_bridge.stores import StoreOpenError, StoreOptions, open_store
+from a2a_bridge.stores.ports import TaskQuery
+from a2a_bridge.stores.sql import database as sql_database
+from a2a_bridge.stores.sql import migrations
+from a2a_bridge.stores.sql import opened as opening_sql
+from a2a_bridge.stores.sql.database import Database, parse
+from a2a_bridge.stores.sql.schema import metadata
+from a2a_bridge.stores.sql.upgrading import HEAD, upgrade
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, Author, found, rest
 from tests.patience import PATIENCE
 
@@ -93,7 +93,7 @@ async def test_a_file_is_one_process_at_a_time(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     program = (
         "import asyncio, sys\n"
-        "from a2a_bridge.hosting.stores import open_store\n"
+        "from a2a_bridge.stores import open_store\n"
         "async def main():\n"
         "    async with open_store(sys.argv[1]):\n"
         "        print('open', flush=True)\n"

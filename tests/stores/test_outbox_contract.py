@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from a2a_bridge.hosting.ports import Store
-from a2a_bridge.hosting.stores import MemoryStore, open_store
+from a2a_bridge.stores import MemoryStore, open_store
+from a2a_bridge.stores.ports import Store
 from a2a_bridge.testing.contracts import DurableOutboxContract, OutboxContract
 
 

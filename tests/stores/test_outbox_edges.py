@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import Connection, event, text
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.stores import open_store
-from a2a_bridge.hosting.stores.records import Place, TaskChange, TaskRow
-from a2a_bridge.hosting.stores.sql import push
-from a2a_bridge.hosting.stores.sql.push import SqlOutbox
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores import open_store
+from a2a_bridge.stores.records import Place, TaskChange, TaskRow
+from a2a_bridge.stores.sql import push
+from a2a_bridge.stores.sql.push import SqlOutbox
 from a2a_bridge.testing.outbox_contract import build_registered, due, summaries, write_task
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
 from tests.push.test_fair_queue import Clock

@@ -13,11 +13,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from a2a_bridge.hosting.stores import open_store
-from a2a_bridge.hosting.stores.options import StoreOptions
-from a2a_bridge.hosting.stores.sql import push, push_releases
-from a2a_bridge.hosting.stores.sql.push import SqlOutbox
-from a2a_bridge.hosting.stores.sql.push_releases import LATER, SOON
+from a2a_bridge.stores import open_store
+from a2a_bridge.stores.options import StoreOptions
+from a2a_bridge.stores.sql import push, push_releases
+from a2a_bridge.stores.sql.push import SqlOutbox
+from a2a_bridge.stores.sql.push_releases import LATER, SOON
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
 from tests.push.delivery_scene import author, config, delivering, until
 from tests.push.receiver import Posted, receiving

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from a2a_bridge.hosting.ports import Sent, VersionConflictError
-from a2a_bridge.hosting.stores import open_store
+from a2a_bridge.stores import open_store
+from a2a_bridge.stores.ports import Sent, VersionConflictError
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
 
 _PUT = "INSERT INTO sends VALUES (%s, %s, 'm', '1', 'theirs', '', 'other', 1e10)"

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Connection, create_engine, text
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting.stores import StoreOptions
-from a2a_bridge.hosting.stores.sql import commit
-from a2a_bridge.hosting.stores.sql.opened import open_sql_store
+from a2a_bridge.stores import StoreOptions
+from a2a_bridge.stores.sql import commit
+from a2a_bridge.stores.sql.opened import open_sql_store
 from a2a_bridge.testing.store_scene import Author, take
 
 

@@ -1,8 +1,0 @@
-"""Stores of tasks, events and push notifications: one module or folder per kind of store, opened by URL."""
-
-from a2a_bridge.hosting.stores.errors import StoreOpenError
-from a2a_bridge.hosting.stores.memory import MemoryStore
-from a2a_bridge.hosting.stores.opening import open_store
-from a2a_bridge.hosting.stores.options import StoreOptions
-
-__all__ = ["MemoryStore", "StoreOpenError", "StoreOptions", "open_store"]

@@ -1,0 +1,383 @@
+"""Group commit: the changes of all tasks, and all other writes, go to the driver in one call at a time.
+
+Rules:
+1. A group is collected at once if a caller waits, otherwise `commit_delay` after the first change. During a
+   commit the next group collects.
+2. Waiting callers are answered after the commit.
+3. A group that fails is kept unchanged and retried until it succeeds, with growing pauses. Meanwhile the
+   store rejects new work, and callers that have waited for `ack_timeout` get UNAVAILABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.core.errors import A2AError, internal_error
+from a2a_bridge.stores.errors import unavailable
+from a2a_bridge.stores.lease import Pending, TaskLease
+from a2a_bridge.stores.ports import Scope, Stored, Synced
+from a2a_bridge.stores.records import CONFLICT, Records
+
+log = logging.getLogger("a2a_bridge.store")
+
+#: maximum tasks and maximum jobs of a group
+_MOST = 512
+#: number of leases with unwritten changes above which new events have to wait
+_CROWD = 4096
+#: bytes of events and bodies after which a group takes no further task
+_MOST_BYTES = 16 << 20
+#: bytes of unwritten events above which new ones have to wait
+_QUEUE_BYTES = 32 << 20
+#: seconds between attempts: the first pause, doubled each time, and the longest
+_SOON, _LATE = 0.05, 1.0
+#: looks, one a second, after which an unfinished commit counts as failed
+_SLOW = 3
+#: seconds for the last group when the store is closed
+_LAST_GROUP = 10.0
+
+
+class Group(NamedTuple):
+    """What one call of the driver writes."""
+
+    pending: Sequence[Pending]
+    #: who waits for the result of a change that is no task's
+    answers: Sequence[asyncio.Future[Any]]
+    #: of both, for the driver
+    changes: Sequence[Any]
+
+
+class GroupWriter:
+    """Writes all changes of this process.
+
+    commit_delay: seconds that a change may wait for others if no caller waits for it. ack_timeout: seconds.
+    memory: the account for the memory of tasks. me: returns the present name of this process. on_committed:
+    called with the changes of tasks once they are durable, before their waiters are answered. on_lost: called
+    with the leases that others have.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        me: Callable[[], str],
+        on_committed: Callable[[Sequence[Pending]], None],
+        on_lost: Callable[[Sequence[str]], None],
+        *,
+        commit_delay: float,
+        ack_timeout: float,
+        memory: MemoryAccount,
+    ) -> None:
+        self.leases: dict[str, TaskLease] = {}
+        self.commits = 0
+        #: seconds of all commits, from the collected group to the response of the database
+        self.commit_seconds = 0.0
+        #: changed tasks and jobs of all commits
+        self.committed = 0
+        self.closed = False
+        #: bytes of the events that wait for a group
+        self.queued = 0
+        self.memory = memory
+        self.ack_timeout = ack_timeout
+        self._records = records
+        self._me = me
+        self._on_committed = on_committed
+        self._on_lost = on_lost
+        self._delay = commit_delay
+        self._dirty: list[TaskLease] = []
+        #: changes that are no task's, by who waits for the result, in the order of their arrival. A caller
+        #: that stops waiting removes its own
+        self._jobs: dict[asyncio.Future[Any], Any] = {}
+        self._group: Group | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._sent = 0.0
+        #: looks since the group was sent; not seconds, because a busy loop learns late of its end
+        self._looks = 0
+        self._timer: asyncio.Handle | None = None
+        self._urgent = False
+        self._failing = False
+        self._wait = _SOON
+        self._watch: asyncio.TimerHandle | None = None
+        self._turn: asyncio.Future[None] | None = None
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the first use."""
+        return asyncio.get_running_loop()
+
+    # ------------------------------------------------------------------ for the store
+
+    def lease(
+        self,
+        scope: Scope,
+        task_id: str,
+        on_lost: Callable[[], None],
+        *,
+        push: bool,
+        opened: Stored | None = None,
+    ) -> TaskLease:
+        """The lease on a task: a new one, or one that this process has in the database.
+
+        Lost at once if there is already one here.
+        """
+        lease = TaskLease(self, scope, task_id, on_lost, push=push, opened=opened)
+        if task_id in self.leases:
+            self._loop.call_soon(lease.lose)
+            lease.lost = True
+        else:
+            self.leases[task_id] = lease
+        return lease
+
+    async def write(self, change: Any, /) -> Any:
+        """Writes a change that is no task's with the next group, and returns its result once that is durable.
+
+        Raises the exception that is its result, and UNAVAILABLE.
+        """
+        if self.closed:
+            raise unavailable()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._jobs[answer] = change
+        self.commit_soon()
+        timer = self._loop.call_later(self.ack_timeout, _give_up, answer)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            self._jobs.pop(answer, None)
+
+    def probe(self, change: Any) -> None:
+        """Writes a change without an effect if nothing else is written, so that `rejection` reports an outage
+        before the next write.
+        """
+        if self.closed or self._failing or self._jobs or self._group is not None:
+            return
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._jobs[answer] = change
+        self.commit_soon()
+
+    def rejection(self) -> A2AError | None:
+        """UNAVAILABLE while writes fail."""
+        if self._failing or (self._group is not None and self._looks >= _SLOW):
+            return unavailable()
+        return None
+
+    def lose_all(self) -> None:
+        """All leases are lost."""
+        leases, self.leases = self.leases, {}
+        for lease in leases.values():
+            lease.lose()
+            lease.part()
+
+    async def wait_settled(self) -> None:
+        """Waits until all changes are durable."""
+        while self._group is not None or self._waits():
+            self.commit_soon()
+            await self.next_group()
+
+    async def close(self) -> None:
+        """Ends after the present group, for a limited time. All changes were given before."""
+        self.closed = True
+        for handle in (self._timer, self._watch):
+            if handle is not None:
+                handle.cancel()
+        if self._writing is not None and not self._writing.done():
+            await asyncio.wait({self._writing}, timeout=_LAST_GROUP)
+            if not self._writing.done():
+                log.error("the store does not answer; the last changes may be lost")
+                self._writing.cancel()
+        for lease in tuple(self.leases.values()):
+            lease.expire(math.inf, unavailable())
+        for answer in self._jobs:
+            _give_up(answer)
+
+    # ------------------------------------------------------------------ for leases
+
+    @property
+    def crowded(self) -> bool:
+        """True if too many changes wait to be written."""
+        return len(self._dirty) > _CROWD or self.queued > _QUEUE_BYTES
+
+    def deadline(self) -> float:
+        """The loop time at which a wait that starts now times out."""
+        return self._loop.time() + self.ack_timeout
+
+    def note(self, lease: TaskLease) -> None:
+        """A lease has changes."""
+        self._dirty.append(lease)
+        if self._timer is None and self._group is None:
+            self._timer = self._loop.call_later(self._delay, self._collect)
+
+    def commit_soon(self) -> None:
+        """A caller waits: commits as soon as possible."""
+        if self._urgent:
+            return
+        self._urgent = True
+        if self._group is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            # Batches everything queued in this loop iteration.
+            self._timer = self._loop.call_soon(self._collect)
+
+    def as_future(self, when: Callable[[Synced], None]) -> asyncio.Future[None]:
+        """A future that completes like a callback of `when`."""
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def callback(error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        when(callback)
+        return future
+
+    async def next_group(self) -> None:
+        """Waits until a group has been committed, or there was nothing to commit."""
+        if self._turn is None:
+            self._turn = self._loop.create_future()
+        await asyncio.shield(self._turn)
+
+    def forget(self, lease: TaskLease) -> None:
+        """A lease is over."""
+        if self.leases.get(lease.task_id) is lease:
+            del self.leases[lease.task_id]
+        lease.part()
+
+    # ------------------------------------------------------------------ groups
+
+    def _waits(self) -> bool:
+        """True if the next group has anything to write."""
+        return any(lease.dirty for lease in self._dirty) or any(not answer.done() for answer in self._jobs)
+
+    def _collect(self) -> None:
+        if self._group is not None:
+            return
+        if self._timer is not None:
+            # The timer may be the caller; if not, it would fire while the group is being written.
+            self._timer.cancel()
+            self._timer = None
+        me = self._me()
+        dirty = [lease for lease in self._dirty if lease.dirty]
+        jobs = [job for job in self._jobs.items() if not job[0].done()]
+        taken = weight = 0
+        while taken < min(len(dirty), _MOST) and weight < _MOST_BYTES:
+            weight += dirty[taken].weight
+            taken += 1
+        self._dirty, self._jobs = dirty[taken:], dict(jobs[_MOST:])
+        self._urgent = self._urgent and bool(self._dirty)
+        pending = [lease.collect(me) for lease in dirty[:taken]]
+        del jobs[_MOST:]
+        if pending or jobs:
+            changes = [*(one.change for one in pending), *(change for _, change in jobs)]
+            self._send(Group(pending, [answer for answer, _ in jobs], changes))
+        else:
+            self._take_turns()
+
+    def _take_turns(self) -> None:
+        """Wakes the callers that wait for a group."""
+        if self._turn is not None:
+            self._turn.set_result(None)
+            self._turn = None
+
+    def _send(self, group: Group) -> None:
+        # This call may come from the timer itself, for a repeated group. A stale timer would delay the next
+        # group.
+        self._timer = None
+        self._group = group
+        self._sent = self._loop.time()
+        self._looks = 0
+        if self._watch is None:
+            self._watch = self._loop.call_later(1.0, self._look)
+        self._writing = self._loop.create_task(self._write(group))
+
+    async def _write(self, group: Group) -> None:
+        try:
+            results = await self._records.write(group.changes)
+        except Exception as error:  # noqa: BLE001  it is logged there
+            self._fail(group, error)
+        else:
+            self._done(group, results)
+
+    def _done(self, group: Group, results: Sequence[Any]) -> None:
+        self.commits += 1
+        self.commit_seconds += self._loop.time() - self._sent
+        self.committed += len(group.changes)
+        self._group = None
+        if self._failing:
+            self._failing = False
+            self._wait = _SOON
+            log.warning("the store works again")
+        stored = group.pending
+        if any(result is not None for result in results[: len(stored)]):
+            stored = self._take_stored(stored, results)
+        self._on_committed(stored)
+        for one in stored:
+            lease = one.lease
+            lease.settle(one)
+            if lease.released and not lease.pending:
+                self.forget(lease)
+        for answer, result in zip(group.answers, results[len(group.pending) :], strict=True):
+            if not answer.done():
+                if isinstance(result, Exception):
+                    answer.set_exception(result)
+                else:
+                    answer.set_result(result)
+        self._take_turns()
+        if self._urgent or self._jobs:
+            self._collect()
+        elif self._dirty and self._timer is None:
+            self._timer = self._loop.call_later(self._delay, self._collect)
+
+    def _take_stored(self, pending: Sequence[Pending], results: Sequence[Any]) -> list[Pending]:
+        """Ends the leases whose changes were not stored. Returns the others."""
+        stored: list[Pending] = []
+        gone: list[str] = []
+        for one, result in zip(pending, results, strict=False):
+            if result is None:
+                stored.append(one)
+                continue
+            if result is not CONFLICT:
+                # First: after a loss, waiters get the error that another process owns the task.
+                one.lease.expire(math.inf, internal_error())
+            one.lease.lose()
+            self.forget(one.lease)
+            gone.append(one.lease.task_id)
+        self._on_lost(gone)
+        return stored
+
+    def _fail(self, group: Group, error: Exception) -> None:
+        if isinstance(error, OSError | A2AError):
+            # Once per outage: repeated failures have no news.
+            level = logging.DEBUG if self._failing else logging.WARNING
+            log.log(level, "the store cannot be written, and tries again in %.2f s: %s", self._wait, error)
+        else:
+            log.error("the store cannot be written", exc_info=error)
+        self._failing = True
+        if self.closed:
+            return
+        self._timer = self._loop.call_later(self._wait, self._send, group)
+        self._wait = min(self._wait * 2, _LATE)
+
+    def _look(self) -> None:
+        """Once a second while there is a group: fails waiters whose time is over."""
+        self._watch = None
+        if self._group is None:
+            return
+        self._looks += 1
+        self._watch = self._loop.call_later(1.0, self._look)
+        if self.rejection() is not None:
+            now = self._loop.time()
+            for lease in tuple(self.leases.values()):
+                lease.expire(now, unavailable())
+
+
+def _give_up(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(unavailable())

@@ -1,0 +1,393 @@
+"""The lease on one task: buffers its events, and decides what the next group writes. `groups` writes them.
+
+Rules:
+1. Events are buffered as messages, for the readers, and serialized, for the log. The working copy is
+   serialized when a group is collected: at that time it is the task after the last event.
+2. The body is written when the task begins, is amended or ends, and when the events since the last body are
+   as large as it: so a read never costs much more than the task, and a stream never writes more than twice
+   its size.
+3. The write of a terminal state also releases the lease.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.checksums import checksum_of
+from a2a_bridge.stores.errors import unavailable
+from a2a_bridge.stores.ports import Scope, Stored, Synced, VersionConflictError
+from a2a_bridge.stores.records import EARLIEST, LATEST, Place, TaskChange, TaskRow
+from a2a_bridge.stores.segments import pack
+from a2a_bridge.stores.text import storable
+
+#: maximum changes of one task that are not durable yet
+_MOST_EVENTS = 1024
+_MOST_BYTES = 4 << 20
+
+
+class Pending(NamedTuple):
+    """The changes of one task in one group."""
+
+    lease: TaskLease
+    #: the number of the last change whose waiters this answers
+    submitted: int
+    change: TaskChange
+    events: Sequence[hub.StreamResponse]
+    #: the events, serialized
+    data: Sequence[bytes]
+    ended: bool
+    #: bytes of the events
+    size: int
+
+
+class CommitQueue(Protocol):
+    """The part of GroupWriter that leases use."""
+
+    #: counts the memory that leases take
+    memory: MemoryAccount
+    #: bytes of the events that no group has collected yet
+    queued: int
+    #: True after the store was closed
+    closed: bool
+
+    @property
+    def crowded(self) -> bool:
+        """True while new events have to wait."""
+        ...
+
+    def deadline(self) -> float:
+        """The loop time at which a wait that starts now times out."""
+        ...
+
+    def note(self, lease: TaskLease, /) -> None:
+        """Queues a lease with changes for the next group."""
+        ...
+
+    def commit_soon(self) -> None:
+        """Commits as soon as possible: there is a waiter."""
+        ...
+
+    def as_future(self, when: Callable[[Synced], None], /) -> Awaitable[None]:
+        """Turns a callback into an awaitable."""
+        ...
+
+    async def next_group(self) -> None:
+        """Waits for the next commit."""
+        ...
+
+    def forget(self, lease: TaskLease, /) -> None:
+        """Removes a lease that is over."""
+        ...
+
+
+def place_of(task: hub.Task) -> Place:
+    """What a task is listed by."""
+    stamp = task.status.timestamp
+    nanoseconds = stamp.seconds * 1_000_000_000 + stamp.nanos
+    return Place(task.context_id, task.status.state, min(max(nanoseconds, EARLIEST), LATEST))
+
+
+def body_key(scope: Scope, task_id: str) -> tuple[str, ...]:
+    """What the checksum of a body covers beside it."""
+    return storable(scope.tenant), storable(scope.owner), storable(task_id)
+
+
+class TaskLease:
+    """Implements TaskWriter."""
+
+    __slots__ = (
+        "_amended",
+        "_body_size",
+        "_bytes",
+        "_counted",
+        "_data",
+        "_ended",
+        "_event_bytes",
+        "_events",
+        "_key",
+        "_loss_reported",
+        "_opened",
+        "_place",
+        "_released",
+        "_submitted",
+        "_synced",
+        "_task",
+        "_task_bytes",
+        "_waiters",
+        "_writer",
+        "applied",
+        "crowded",
+        "dirty",
+        "last",
+        "lost",
+        "on_lost",
+        "push",
+        "released_version",
+        "scope",
+        "stored",
+        "task_id",
+        "version",
+    )
+
+    def __init__(
+        self,
+        writer: CommitQueue,
+        scope: Scope,
+        task_id: str,
+        on_lost: Callable[[], None],
+        *,
+        push: bool,
+        opened: Stored | None = None,
+    ) -> None:
+        self.scope = scope
+        self.task_id = task_id
+        self.push = push
+        #: as of the last event
+        self.crowded = False
+        self.dirty = False
+        self.last = self.applied = self.version = 0
+        #: the number of the last durable event
+        self.stored = 0
+        self._body_size = self._event_bytes = self._bytes = 0
+        #: the version before a write that only released the lease; else -1
+        self.released_version = -1
+        self._place: Place | None = None
+        #: what the checksum of the body covers beside it
+        self._key: tuple[str, ...] | None = None
+        #: approximate bytes of the working copy; and all bytes that this lease has in the memory account
+        self._task_bytes = self._counted = 0
+        self._writer = writer
+        #: True until the first change of a task that was opened is collected
+        self._opened = opened is not None
+        if opened is not None:
+            self.version, self.applied = opened.version, opened.applied
+            self.last = self.stored = opened.last
+            self._place = place_of(opened.task)
+            self._body_size = self._task_bytes = opened.task.ByteSize()
+            self._count(self._body_size)
+        self._task: hub.Task | None = None
+        self._events: list[hub.StreamResponse] = []
+        #: the same events, serialized
+        self._data: list[bytes] = []
+        self._amended = opened is None
+        self.lost = self._loss_reported = self._released = self._ended = False
+        #: the number of changes, and the number of durable ones
+        self._submitted = self._synced = 0
+        self._waiters: list[tuple[int, float, Synced]] = []
+        self.on_lost = on_lost
+
+    # ------------------------------------------------------------------ for the engine
+
+    @property
+    def pending(self) -> bool:
+        return self._submitted != self._synced
+
+    def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
+        self.last += 1
+        if not self.lost:
+            events = self._events
+            events.append(event)
+            data = event.SerializeToString()
+            self._data.append(data)
+            size = len(data)
+            writer = self._writer
+            self._bytes += size
+            writer.queued += size
+            self._task_bytes += size
+            # As `_count` and `_note`, without two more calls for each event.
+            self._counted += size + size
+            writer.memory.add(size + size)
+            self._task = task
+            self._submitted += 1
+            if not self.dirty:
+                self.dirty = True
+                writer.note(self)
+            self.crowded = self._bytes > _MOST_BYTES or len(events) > _MOST_EVENTS or writer.crowded
+        return self.last
+
+    def amend(self, task: hub.Task, /) -> None:
+        if not self.lost:
+            self._task = task
+            self._amended = True
+            self.note()
+
+    def when_synced(self, callback: Synced, /) -> None:
+        if self.lost:
+            self.lose()
+            callback(VersionConflictError(self.task_id))
+        elif self._submitted == self._synced:
+            callback(None)
+        elif self._writer.closed:
+            callback(unavailable())
+        else:
+            self._waiters.append((self._submitted, self._writer.deadline(), callback))
+            self._writer.commit_soon()
+
+    async def sync(self) -> None:
+        if self.lost:
+            self.lose()
+            raise VersionConflictError(self.task_id)
+        if self._submitted != self._synced:
+            await self._writer.as_future(self.when_synced)
+
+    async def wait_settled(self) -> None:
+        """Waits until all changes so far are durable or dropped."""
+        with suppress(VersionConflictError):
+            await self.sync()
+
+    async def room(self) -> None:
+        while self._bytes > _MOST_BYTES or len(self._events) > _MOST_EVENTS or self._writer.crowded:
+            await self._writer.next_group()
+        self.crowded = False
+
+    def release(self) -> None:
+        if not self._released and not self.lost:
+            self._released = True
+            if self._ended:
+                return
+            if self.version or self._submitted:
+                self.note()
+            else:
+                self._writer.forget(self)
+
+    # ------------------------------------------------------------------ for the writer
+
+    @property
+    def released(self) -> bool:
+        """True if the lease is or will be released, or the task has ended."""
+        return self._released or self._ended
+
+    @property
+    def weight(self) -> int:
+        """The approximate size of the next write, in bytes."""
+        task, events = self._task, self._bytes
+        whole = self._body_size + self._event_bytes + events
+        ends = task is not None and task.status.state in TERMINAL
+        if task is not None and (ends or self._amended or self._event_bytes + events >= self._body_size):
+            return events + whole
+        return events
+
+    def collect(self, me: str) -> Pending:
+        """The changes to write now. Each is returned once."""
+        events, self._events = self._events, []
+        data, self._data = self._data, []
+        size, self._bytes = self._bytes, 0
+        self._writer.queued -= size
+        self.dirty = False
+        self._event_bytes += size
+        before, task = self._place, self._task
+        ended = False
+        body = checksum = None
+        self.released_version = self.version if task is None else -1
+        if task is not None:
+            self._task = None
+            self._place = place_of(task)
+            if before is not None:
+                self._place = self._place._replace(context=before.context)
+            ended = task.status.state in TERMINAL
+            if self._amended or ended or self._event_bytes >= self._body_size:
+                # The order of maps matters to who parses it: see `LiveTask`.
+                body = task.SerializeToString(deterministic=True)
+                if self._key is None:
+                    self._key = body_key(self.scope, self.task_id)
+                checksum = checksum_of(self._key, body)
+                self._body_size = len(body)
+                self._count(self._body_size - self._task_bytes)
+                self._task_bytes = self._body_size
+                self._event_bytes = 0
+                self._amended = False
+                self.applied = self.last
+        place = self._place
+        if place is None:
+            raise RuntimeError("a task begins with an event")
+        self._ended = ended
+        self.version += 1
+        holder = "" if self._released or ended else me
+        row = TaskRow(
+            self.scope,
+            self.task_id,
+            place,
+            self.version,
+            self.last,
+            self.applied,
+            holder,
+            body,
+            checksum,
+            (),
+            time.time(),
+        )
+        segments = pack(self.task_id, self.last - len(events) + 1, data)
+        change = TaskChange(row, segments, before, data, self.push, me, self._opened)
+        self._opened = False
+        return Pending(self, self._submitted, change, events, data, ended, size)
+
+    def settle(self, pending: Pending) -> None:
+        """A change is durable."""
+        self._synced = pending.submitted
+        self.stored = pending.change.row.last
+        if self._counted:
+            self._count(-pending.size)
+        waiters = self._waiters
+        if waiters:
+            self._waiters = [waiter for waiter in waiters if waiter[0] > pending.submitted]
+            for submitted, _, callback in waiters:
+                if submitted <= pending.submitted:
+                    callback(None)
+
+    def expire(self, now: float, error: A2AError) -> None:
+        """Fails the waiters whose time is over."""
+        if any(deadline <= now for _, deadline, _ in self._waiters):
+            waiters = self._waiters
+            self._waiters = [waiter for waiter in waiters if waiter[1] > now]
+            for _, deadline, callback in waiters:
+                if deadline <= now:
+                    callback(error)
+
+    def lose(self) -> None:
+        """Another process owns the task. May be called again."""
+        if self._loss_reported:
+            return
+        self.lost = self._loss_reported = True
+        self.last = self.stored
+        self.dirty = False
+        self._events.clear()
+        self._data.clear()
+        self._task = None
+        self._writer.queued -= self._bytes
+        self._bytes = 0
+        waiters, self._waiters = self._waiters, []
+        # The owner first: a waiter that asks it must find that the lease is lost, or it waits again at once.
+        if not self._released:
+            self.on_lost()
+        for _, _, callback in waiters:
+            callback(VersionConflictError(self.task_id))
+
+    def part(self) -> None:
+        """The lease is over.
+
+        Cuts the reference cycle with its owner, so that both are freed without the garbage collector.
+        """
+        self.on_lost = _nothing
+        self._count(-self._counted)
+
+    def _count(self, size: int) -> None:
+        self._counted += size
+        self._writer.memory.add(size)
+
+    def note(self) -> None:
+        """There is a change to write, if only of the holder."""
+        self._submitted += 1
+        if not self.dirty:
+            self.dirty = True
+            self._writer.note(self)
+
+
+def _nothing() -> None:
+    """The callback after the lease is over."""

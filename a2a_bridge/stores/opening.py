@@ -1,0 +1,34 @@
+"""Opens the store of a URL.
+
+Rules:
+1. The modules of a store are imported when it is opened: a store in memory loads no database driver.
+2. Error messages never contain the password of the URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from a2a_bridge.stores.options import StoreOptions
+from a2a_bridge.stores.ports import Store
+
+#: keeps everything in this process, until it ends
+MEMORY = "memory://"
+
+
+@asynccontextmanager
+async def open_store(url: str, options: StoreOptions | None = None) -> AsyncIterator[Store]:
+    """The store of a URL while the context is open: `memory://`, `sqlite:///PATH` or `postgresql://…`.
+
+    Raises StoreOpenError.
+    """
+    if url == MEMORY:
+        from a2a_bridge.stores.memory import MemoryStore  # rule 1
+
+        yield MemoryStore(max_memory=(options or StoreOptions()).max_memory)
+        return
+    from a2a_bridge.stores.sql.opened import open_sql_store  # rule 1
+
+    async with open_sql_store(url, options or StoreOptions()) as store:
+        yield store

@@ -1,0 +1,172 @@
+"""Deletes expired data: logs of ended tasks, ids of sent messages, and, if configured, tasks.
+
+Rules:
+1. Small batches, one after another, as jobs of the writer, so that other writes do not wait long.
+2. Logs are found by walking along the log itself, from task to task: earlier deletions cost nothing.
+3. With several replicas each does this. Two that delete the same rows delete them once.
+4. Ages are by the clock of the rows (`clock`). After a jump of it a round deletes a share of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from math import ceil, inf
+
+from sqlalchemy import Connection, Table, delete, func, select, tuple_
+
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.stores.records import Expiry, Place
+from a2a_bridge.stores.sql.clock import SHARE, ClockWatch, Write
+from a2a_bridge.stores.sql.commit import SqlJob
+from a2a_bridge.stores.sql.counts import Counted
+from a2a_bridge.stores.sql.database import Database
+from a2a_bridge.stores.sql.push import forget
+from a2a_bridge.stores.sql.schema import bodies, segments, sends, task_counts, tasks
+
+#: tasks, or messages, per batch
+_BATCH = 200
+
+#: updates the counters for changed or deleted tasks, in a transaction
+Count = Callable[[Connection, Iterable[Counted]], None]
+
+
+class Expirer:
+    """Deletes what has expired in one database. count: updates the counters of deleted tasks."""
+
+    def __init__(self, database: Database, count: Count) -> None:
+        self._database = database
+        self._count = count
+        self._clock = ClockWatch(database)
+
+    async def delete(self, expiry: Expiry, write: Write) -> None:
+        """Deletes everything that has expired, or a share after a jump of the clock.
+
+        Raises UNAVAILABLE if the store does not work.
+        """
+        now = await self._clock.agreed()
+        if now is None:
+            return
+        jumped = await self._clock.may_have_jumped(write)
+        whole = [await self._delete_sends(now - expiry.sends, write, await self._most(jumped, sends))]
+        most = await self._most(jumped, tasks)
+        if expiry.tasks is not None:
+            remove = partial(_delete_tasks, count=self._count)
+            whole.append(await self._each(write, _next_tasks, now - expiry.tasks, remove, most))
+        whole.append(await self._each(write, _next_logs, now - expiry.events, _delete_logs, most))
+        await write(SqlJob(_empty_counters))
+        if jumped and all(whole):
+            await self._clock.caught_up(write)
+
+    async def _most(self, jumped: bool, table: Table) -> float:
+        """How many rows a round may delete."""
+        if not jumped:
+            return inf
+        number = select(func.count()).select_from(table)
+        return ceil(await self._database.read(lambda connection: connection.scalar(number) or 0) / SHARE)
+
+    async def _delete_sends(self, before: float, write: Write, most: float) -> bool:
+        """Forgets old messages. Returns False if more of them may be left."""
+        while most > 0:
+            batch = int(min(most, _BATCH))
+            gone = await write(SqlJob(partial(_delete_sends, before=before, most=batch)))
+            most -= gone
+            if gone < batch:
+                return True
+        return False
+
+    async def _each(
+        self,
+        write: Write,
+        following: Callable[..., list[str]],
+        before: float,
+        remove: Callable[..., None],
+        most: float,
+    ) -> bool:
+        """Removes something of all ended tasks that were written last before a time.
+
+        Returns False if more of them may be left.
+        """
+        after = ""
+        while found := await self._database.read(partial(following, after=after)):
+            after = found[-1]
+            # An ended task does not change, so the deletion does not check its state again.
+            due = await self._database.read(partial(_list_ended, task_ids=found, before=before))
+            if len(due) > most:
+                due = due[: int(most)]
+            if due:
+                await write(SqlJob(partial(remove, task_ids=due)))
+            most -= len(due)
+            if most <= 0:
+                return False
+        return True
+
+
+def _delete_sends(connection: Connection, before: float, most: int) -> int:
+    old = select(sends.c.tenant, sends.c.owner, sends.c.message).where(sends.c.created < before)
+    rows = connection.execute(old.limit(most).with_for_update(skip_locked=True)).all()
+    for tenant, owner, message in rows:
+        mine = (sends.c.tenant == tenant, sends.c.owner == owner, sends.c.message == message)
+        connection.execute(delete(sends).where(*mine))
+    return len(rows)
+
+
+def _delete_tasks(connection: Connection, task_ids: Sequence[str], count: Count) -> None:
+    task_ids = _free(connection, task_ids)
+    query = delete(tasks).where(tasks.c.id.in_(task_ids))
+    gone = connection.execute(
+        query.returning(tasks.c.tenant, tasks.c.owner, tasks.c.context, tasks.c.state, tasks.c.time)
+    ).all()
+    connection.execute(delete(bodies).where(bodies.c.task.in_(task_ids)))
+    connection.execute(delete(segments).where(segments.c.task.in_(task_ids)))
+    count(
+        connection,
+        [Counted(one.tenant, one.owner, Place(one.context, one.state, one.time), None) for one in gone],
+    )
+    forget(connection, task_ids)
+
+
+def _next_logs(connection: Connection, after: str) -> list[str]:
+    """Tasks with a log, in the order of their ids."""
+    found: list[str] = []
+    while len(found) < _BATCH:
+        # From one task to the next by the key, independent of the number of rows per task.
+        query = select(segments.c.task).where(segments.c.task > after).order_by(segments.c.task).limit(1)
+        following = connection.scalar(query)
+        if following is None:
+            break
+        found.append(following)
+        after = following
+    return found
+
+
+def _next_tasks(connection: Connection, after: str) -> list[str]:
+    query = select(tasks.c.id).where(tasks.c.id > after).order_by(tasks.c.id).limit(_BATCH)
+    return list(connection.scalars(query))
+
+
+def _list_ended(connection: Connection, task_ids: Sequence[str], before: float) -> list[str]:
+    old = select(tasks.c.id).where(tasks.c.id.in_(task_ids), tasks.c.written < before)
+    return list(connection.scalars(old.where(tasks.c.state.in_([int(state) for state in TERMINAL]))))
+
+
+def _delete_logs(connection: Connection, task_ids: Sequence[str]) -> None:
+    connection.execute(delete(segments).where(segments.c.task.in_(_free(connection, task_ids))))
+
+
+def _free(connection: Connection, task_ids: Sequence[str]) -> list[str]:
+    """The tasks from which no other replica's janitor deletes at present.
+
+    They are locked until the commit.
+    """
+    query = select(tasks.c.id).where(tasks.c.id.in_(task_ids))
+    return list(connection.scalars(query.with_for_update(skip_locked=True)))
+
+
+def _empty_counters(connection: Connection) -> None:
+    key = tuple_(*task_counts.primary_key.columns)
+    query = select(*task_counts.primary_key.columns).where(task_counts.c.number == 0)
+    # A row that is being written will not stay empty.
+    empty = [tuple(row) for row in connection.execute(query.with_for_update(skip_locked=True))]
+    for start in range(0, len(empty), _BATCH):
+        connection.execute(delete(task_counts).where(key.in_(empty[start : start + _BATCH])))

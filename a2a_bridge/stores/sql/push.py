@@ -1,0 +1,600 @@
+"""The outbox in a database: events are added with the commit that creates them, and deleted after delivery.
+
+Rules:
+1. One replica delivers for a config at a time. `push_configs.holder` is * if notifications wait for any
+   replica, else the delivering replica. Claims of dead replicas are open to all.
+2. Delays are measured on this process's monotonic clock. The times in the rows are those of the database
+   (`present`). They matter only to a replica that claims a config of another one, and such a delay is never
+   longer than LONGEST.
+3. No locks beyond those of a statement. A notification that another replica adds while its config is being
+   released may find it without a holder: released configs are looked at soon after, once more later, and in a
+   full search now and then. That search also deletes notifications that were added while their config was
+   being deleted.
+4. `_lines` contains what this replica has claimed. A claim whose result was lost is missing there; the next
+   claim finds it again.
+5. A result of a delivery always changes the row of its notification, but makes the next one of its config due
+   only if this replica still counts it as being delivered: results may come twice, or after another claim.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select, tuple_, update
+
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.fair_queue import FairQueue
+from a2a_bridge.push.ports import Backlog
+from a2a_bridge.push.target import target_of
+from a2a_bridge.push.vault import DecryptionError, Vault
+from a2a_bridge.stores.checksums import DamagedError, checksum_of, parse_checked
+from a2a_bridge.stores.ports import Delivery, OutboxEntry, Registered, Scope
+from a2a_bridge.stores.records import TaskChange
+from a2a_bridge.stores.sql import push_configs as configs
+from a2a_bridge.stores.sql.database import Database, present
+from a2a_bridge.stores.sql.push_configs import ANYBODY, SqlPushConfigStore, Writes, forget
+from a2a_bridge.stores.sql.push_releases import Releases
+from a2a_bridge.stores.sql.schema import outbox, push_configs, replicas
+from a2a_bridge.stores.text import original, storable
+
+__all__ = ["SqlOutbox", "SqlPushConfigStore", "entries", "forget", "post_events", "retry"]
+
+log = logging.getLogger("a2a_bridge.push")
+
+#: longest delay, in seconds, of notifications that another replica has left
+LONGEST = 600.0
+#: seconds after which notifications are looked for without a hint
+POLL = 5.0
+#: seconds after which notifications of configs without a holder are looked for
+SWEEP = 60.0
+#: configs per claim
+_CLAIM = 500
+#: dead letters between two checks of their number
+_PRUNE = 100
+_DAMAGED = "the notification is damaged in the store"
+
+_O = outbox.c
+_C = push_configs.c
+#: task and config, as in rows
+_Line = tuple[str, str]
+
+
+def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_locked: bool = False) -> int:
+    """Adds events, once for each config of their task. Returns the number added. At most three statements.
+
+    skip_locked: configs that another session has locked are offered by a later search (rule 3).
+    """
+    of_tasks = [(storable(one.row.task_id), one) for one in changes]
+    wanted = select(_C.task, _C.id).where(_C.task.in_([task_id for task_id, _ in of_tasks]))
+    receivers: dict[str, list[str]] = {}
+    for task_id, config_id in connection.execute(wanted.order_by(_C.ordinal)):
+        receivers.setdefault(task_id, []).append(config_id)
+    if not receivers:
+        return 0
+    rows = [
+        _row(task_id, config_id, number, event)
+        for task_id, one in of_tasks
+        for number, event in enumerate(one.events, one.row.last - len(one.events) + 1)
+        for config_id in receivers.get(task_id, ())
+    ]
+    connection.execute(_insert(connection), rows)
+    which = _C.task.in_(list(receivers)) & (_C.holder == "")
+    _mark_claimable(connection, which, skip_locked=skip_locked)
+    return len(rows)
+
+
+def _mark_claimable(connection: Connection, which: ColumnElement[bool], *, skip_locked: bool = False) -> None:
+    """Offers configs to all replicas.
+
+    skip_locked: not those that another transaction is changing.
+    """
+    if connection.dialect.name != "sqlite":
+        # In the common locking order: several replicas may do this at once.
+        wanted = select(_C.task, _C.id).where(which)
+        wanted = wanted.order_by(_C.task.collate("C"), _C.id.collate("C"))
+        found = [tuple(row) for row in connection.execute(wanted.with_for_update(skip_locked=skip_locked))]
+        if not found:
+            return
+        which = _among(found)
+    connection.execute(update(push_configs).where(which).values(holder=ANYBODY))
+
+
+def _insert(connection: Connection) -> Any:
+    """Adds notifications that are due at once."""
+    now = present(connection)
+    return insert(outbox).values(due=now, created=now)
+
+
+def _row(task_id: str, config_id: str, sequence: int, event: bytes) -> dict[str, Any]:
+    return {
+        "task": task_id,
+        "config": config_id,
+        "sequence": sequence,
+        "event": event,
+        "checksum": checksum_of(event_key(task_id, config_id, sequence), event),
+        "webhook": str(uuid4()),
+    }
+
+
+def event_key(task_id: str, config_id: str, sequence: int) -> tuple[str, ...]:
+    """What identifies a notification in its checksum. The scope is covered by that of its config."""
+    return config_id, str(sequence), task_id
+
+
+class _Head(NamedTuple):
+    line: _Line
+    url: str
+    seconds: float
+
+
+class SqlOutbox:
+    """Implements Outbox.
+
+    me: returns the present id of this replica. now: seconds on a monotonic clock. most_dead: dead letters
+    that are kept for operators.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        writer: Writes,
+        me: Callable[[], str],
+        vault: Vault | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        most_dead: int = 10_000,
+    ) -> None:
+        self._database = database
+        self._writer = writer
+        self._me = me
+        self._vault = vault or Vault()
+        self._now = now
+        self._most_dead = most_dead
+        self._lines: FairQueue[_Line] = FairQueue(now)
+        self._claimed_as = ""
+        self._callbacks: list[Callable[[], None]] = []
+        self._poll_now = True
+        self._poll_at = now()
+        self._sweep_at = now()
+        self._dead_count = 0
+        #: True if the result of a claim has not arrived; set by the writer's thread when it claims
+        self._claim_uncertain = False
+        self._releases = Releases(now)
+
+    # ------------------------------------------------------------------ additions
+
+    def on_new(self, callback: Callable[[], None], /) -> None:
+        self._callbacks.append(callback)
+
+    def outbox_changed(self) -> None:
+        """Entries were added, here or by another process. Called in the loop, after the commit."""
+        self._poll_now = True
+        self._notify()
+
+    def redirect(self, line: _Line, url: str, released: bool) -> None:
+        """A config has a new URL: ends the delay of its notifications, because the old target caused it.
+
+        released: see SqlPushConfigStore.
+        """
+        if released:
+            self.outbox_changed()
+        elif self._lines.redirect(line, target_of(url)):
+            self._notify()
+
+    async def post(self, scope: Scope, registered: Registered, event: hub.StreamResponse, /) -> None:
+        values = configs.row_of(scope, registered, self._vault)
+        task_id, config_id = values["task"], values["id"]
+        row = _row(task_id, config_id, 0, event.SerializeToString())
+        added = False
+
+        def work(connection: Connection) -> None:
+            nonlocal added
+            configs.insert(connection, values, most=None, replace=False)
+            same = (_O.task == task_id, _O.config == config_id, _O.webhook == row["webhook"])
+            # An earlier attempt may have been committed: its outcome was in doubt.
+            if not added or connection.execute(select(_O.number).where(*same)).first() is None:
+                connection.execute(_insert(connection), [row])
+            added = True
+            idle = update(push_configs).where(_C.task == task_id, _C.id == config_id, _C.holder == "")
+            connection.execute(idle.values(holder=ANYBODY))
+
+        await self._writer.write(work, order=("push_configs", task_id, config_id))
+        self.outbox_changed()
+
+    # ------------------------------------------------------------------ deliveries
+
+    async def due(self, limit: int, capacity_of: Callable[[str], int], /) -> list[Delivery]:
+        if self._claimed_as != self._me():
+            # This replica was declared dead: its claims may belong to others by now.
+            self._claimed_as = self._me()
+            self._lines = FairQueue(self._now)
+            self._poll_now = True
+        if self._poll_now or self._now() >= self._look_at:
+            await self._claim()
+        lines = self._lines.take(limit, capacity_of)
+        if not lines:
+            return []
+        try:
+            rows = await self._database.read(lambda connection: _heads(connection, lines, self._claimed_as))
+            deliveries = await self._parcels(lines, rows)
+        except BaseException:
+            for line in lines:
+                self._lines.put(line, self._lines.target(line), 1.0)
+            raise
+        for delivery in deliveries:
+            self._lines.give_out(_line_of(delivery), delivery.number)
+        return deliveries
+
+    async def wait(self) -> float | None:
+        if self._poll_now:
+            return 0.0
+        until_look = max(0.0, self._look_at - self._now())
+        seconds = self._lines.wait()
+        return until_look if seconds is None else min(seconds, until_look)
+
+    async def sent(self, deliveries: Sequence[Delivery], /) -> None:
+        numbers = [delivery.number for delivery in deliveries]
+        await self._settle(deliveries, delete(outbox).where(_O.number.in_(numbers)))
+
+    async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
+        changed = update(outbox).where(_O.number == delivery.number)
+        changed = changed.values(attempts=delivery.attempts + 1, error=error)
+        await self._writer.write(
+            lambda connection: _change(connection, changed.values(due=present(connection) + seconds))
+        )
+        line = _line_of(delivery)
+        if self._lines.take_back(line, delivery.number):
+            self._lines.again(line, target_of(delivery.registered.config.url), seconds)
+            self._notify()
+
+    async def dead(self, delivery: Delivery, error: str, /) -> None:
+        changed = update(outbox).where(_O.number == delivery.number)
+        changed = changed.values(attempts=delivery.attempts + 1, error=error, dead=True)
+        self._dead_count += 1
+        await self._settle([delivery], changed, prune=self._dead_count % _PRUNE == 1)
+
+    async def entries(
+        self, *, dead: bool | None = None, limit: int = 100, after: int = 0
+    ) -> list[OutboxEntry]:
+        def work(connection: Connection) -> list[OutboxEntry]:
+            return entries(connection, self._vault, dead=dead, limit=limit, after=after)
+
+        return await self._database.read(work)
+
+    async def backlog(self) -> Backlog:
+        def work(connection: Connection) -> Backlog:
+            waiting = select(func.count(), present(connection) - func.min(_O.created)).where(~_O.dead)
+            pending, age = connection.execute(waiting).one()
+            dead = connection.execute(select(func.count()).where(_O.dead)).scalar_one()
+            return Backlog(pending, None if age is None else max(0.0, age), dead)
+
+        return await self._database.read(work)
+
+    async def retry(self, numbers: Sequence[int] | None, /) -> int:
+        found: set[int] = set()
+        # An earlier attempt may have been committed, its outcome in doubt: its numbers count, too.
+        await self._writer.write(lambda connection: found.update(retry(connection, numbers)))
+        self.outbox_changed()
+        return len(found)
+
+    # ------------------------------------------------------------------ claims
+
+    @property
+    def _look_at(self) -> float:
+        """When to look for notifications without a hint."""
+        return min(self._poll_at, self._releases.next_look)
+
+    async def _claim(self) -> None:
+        """Claims configs with notifications that no live replica delivers."""
+        self._poll_now = False
+        me = self._claimed_as
+        gone = self._releases.take()
+        sweep = self._now() >= self._sweep_at
+        try:
+            if (gone or sweep) and await self._database.read(
+                lambda connection: _lost(connection, gone, sweep=sweep)
+            ):
+                await self._writer.write(lambda connection: _offer(connection, gone, sweep=sweep))
+            if sweep and await self._database.read(
+                lambda connection: bool(self._lost_claims(connection, me))
+            ):
+                self._claim_uncertain = True
+            if self._claim_uncertain or await self._database.read(lambda connection: _free(connection, me)):
+                lines, heads = await self._writer.write(lambda connection: self._take_over(connection, me))
+                self._claim_uncertain = False
+                for line, url, seconds in heads:
+                    # One that waits here was released meanwhile: only its row has the right time.
+                    if not self._lines.is_out(line):
+                        self._lines.put(line, target_of(url), seconds)
+                for line in set(lines) - {head.line for head in heads}:
+                    self._look_later(line)
+                # A hint may have come during the claim.
+                self._poll_now = self._poll_now or len(heads) >= _CLAIM
+        except A2AError:
+            self._poll_now = True
+            if gone:
+                self._sweep_at = self._now()
+            raise
+        if self._now() >= self._poll_at:
+            self._poll_at = self._now() + POLL
+        if sweep:
+            self._sweep_at = self._now() + SWEEP
+
+    def _take_over(self, connection: Connection, me: str) -> tuple[list[_Line], list[_Head]]:
+        """Claims configs, and releases those without a notification again. Returns all, and the first
+        notifications.
+        """
+        # The caller may have left before the commit, and the claim may run again although it was committed:
+        # until a result has arrived, the rows show which were claimed.
+        lines = self._lost_claims(connection, me) if self._claim_uncertain else []
+        self._claim_uncertain = True
+        wanted = select(_C.task, _C.id).where(_is_free(me)).limit(max(0, _CLAIM - len(lines)))
+        free = [(row.task, row.id) for row in connection.execute(wanted.with_for_update(skip_locked=True))]
+        if free:
+            connection.execute(update(push_configs).where(_among(free)).values(holder=me))
+            lines += free
+        rows = _heads(connection, lines, me)
+        if len(rows) < len(lines):
+            found = {(row.task, row.config) for row in rows}
+            claimed = _let_go(connection, [line for line in lines if line not in found], me)
+            rows = [*rows, *_heads(connection, list(claimed), me)]
+        heads = [
+            _Head((row.task, row.config), self._url(row), min(max(0.0, row.delay), LONGEST)) for row in rows
+        ]
+        return lines, heads
+
+    def _lost_claims(self, connection: Connection, me: str) -> list[_Line]:
+        """Configs that this replica has claimed in the rows, but not in memory.
+
+        Runs in a thread: some may be completed meanwhile.
+        """
+        held = select(_C.task, _C.id).where(_C.holder != "", _C.holder == me)
+        return [(task, name) for task, name in connection.execute(held) if (task, name) not in self._lines]
+
+    async def _parcels(self, lines: Sequence[_Line], rows: Sequence[Any]) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        waiting = {(row.task, row.config): row for row in rows}
+        shut: dict[str, list[int]] = {}
+        damaged: list[tuple[_Line, int]] = []
+        for line in lines:
+            row = waiting.get(line)
+            if row is None:
+                continue
+            try:
+                registered = _parse_registered(row, self._vault)
+            except DecryptionError as error:
+                log.error("a push config of task %s: %s", row.task, configs.why(error))  # noqa: TRY400  the text says it
+                shut.setdefault(configs.why(error), []).append(row.number)
+                self._lines.put(line, "", LONGEST)
+                continue
+            target = target_of(registered.config.url)
+            if target != self._lines.target(line):  # its config has a new URL, from another replica
+                self._lines.put(line, target)
+                self._notify()
+                continue
+            try:
+                key = event_key(row.task, row.config, row.sequence)
+                event = parse_checked(hub.StreamResponse.FromString, row.checksum, key, row.event)
+            except DamagedError:
+                log.error("notification %d of task %s is damaged in the store", row.number, row.task)  # noqa: TRY400
+                damaged.append((line, row.number))
+                continue
+            deliveries.append(
+                Delivery(
+                    row.number,
+                    _scope_of(row),
+                    original(row.task),
+                    row.sequence,
+                    event,
+                    registered,
+                    row.attempts,
+                    row.webhook,
+                )
+            )
+        for error_text, numbers in shut.items():
+            statement = update(outbox).where(_O.number.in_(numbers)).values(error=error_text)
+            await self._writer.write(partial(_change, change=statement))
+        if damaged:  # it cannot be delivered, but those behind it can
+            buried = update(outbox).where(_O.number.in_([number for _, number in damaged]))
+            buried = buried.values(error=_DAMAGED, dead=True)
+            await self._writer.write(partial(_change, change=buried))
+            for line, _ in damaged:
+                self._lines.put(line, self._lines.target(line))
+            self._notify()
+        empty = [line for line in lines if line not in waiting]
+        if empty:  # the config was deleted, belongs to another replica, or has no notifications left
+            left = await self._writer.write(lambda connection: _let_go(connection, empty, self._claimed_as))
+            self._go_on(empty, left)
+        return deliveries
+
+    async def _settle(self, deliveries: Sequence[Delivery], change: Any, *, prune: bool = False) -> None:
+        """Changes notifications, and makes their successors due."""
+        lines = [_line_of(delivery) for delivery in deliveries]
+        me = self._claimed_as
+
+        def work(connection: Connection) -> set[_Line]:
+            connection.execute(change)
+            if prune:
+                self._prune(connection)
+            return _let_go(connection, lines, me)
+
+        left = await self._writer.write(work)
+        # Those that no longer are being delivered (rule 5).
+        given = zip(lines, deliveries, strict=True)
+        self._go_on([line for line, one in given if self._lines.take_back(line, one.number)], left)
+
+    def _go_on(self, lines: Sequence[_Line], left: set[_Line]) -> None:
+        """Queues taken configs again if they have notifications left."""
+        for line in lines:
+            if line in left:
+                self._lines.put(line, self._lines.target(line))
+            else:
+                self._lines.drop(line)
+                self._look_later(line)
+        if left:
+            self._notify()
+
+    def _look_later(self, line: _Line) -> None:
+        """A config is released; nothing is added beside that with SQLite."""
+        if not self._database.sqlite and not self._releases.put(line):
+            self._sweep_at = min(self._sweep_at, self._now() + POLL)
+
+    def _prune(self, connection: Connection) -> None:
+        """Deletes the oldest dead letters, so that there are never many more than `most_dead`."""
+        newest = select(_O.number).where(_O.dead).order_by(_O.number.desc())
+        last = connection.execute(newest.offset(self._most_dead).limit(1)).scalar()
+        if last is not None:
+            connection.execute(delete(outbox).where(_O.dead, _O.number <= last))
+
+    def _url(self, row: Row[Any]) -> str:
+        try:
+            return _parse_registered(row, self._vault).config.url
+        except DecryptionError:
+            return ""
+
+    def _notify(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+
+#: what `_parse_registered` needs beside task and config
+_OF_CONFIG = (_C.tenant, _C.owner, _C.version, _C.data, _C.aside, _C.checksum.label("config_checksum"))
+
+_belongs = (_O.task == _C.task) & (_O.config == _C.id)
+
+
+def _among(lines: Sequence[Any]) -> Any:
+    return tuple_(_C.task, _C.id).in_(lines)
+
+
+def _is_free(me: str) -> Any:
+    alive = select(replicas.c.id)
+    return (_C.holder != "") & (_C.holder != me) & ((_C.holder == ANYBODY) | _C.holder.not_in(alive))
+
+
+def _free(connection: Connection, me: str) -> bool:
+    """True if there is anything to claim."""
+    return connection.execute(select(_C.task).where(_is_free(me)).limit(1)).first() is not None
+
+
+def _lost(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> bool:
+    """True if configs without a holder have notifications: the given ones, or any."""
+    return connection.execute(_without_holder(lines, sweep=sweep).limit(1)).first() is not None
+
+
+def _offer(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> None:
+    """Offers such configs to all replicas. Deletes notifications whose config does not exist."""
+    wanted = _without_holder(lines, sweep=sweep).distinct().limit(_CLAIM)
+    found = [tuple(row) for row in connection.execute(wanted)]
+    if found:
+        _mark_claimable(connection, _among(found) & (_C.holder == ""), skip_locked=True)
+        orphans = tuple_(_O.task, _O.config).in_(found) & ~exists().where(_belongs)
+        connection.execute(delete(outbox).where(orphans))
+
+
+def _without_holder(lines: Sequence[_Line], *, sweep: bool) -> Any:
+    found = select(_O.task, _O.config).outerjoin(push_configs, _belongs)
+    found = found.where(~_O.dead, func.coalesce(_C.holder, "") == "")
+    return found if sweep else found.where(_among(lines))
+
+
+def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[Any]:
+    """The oldest notification of each claimed config, with its config."""
+    # By the index, independent of how many wait.
+    queue = outbox.alias().c
+    first = select(queue.number).where(queue.task == _C.task, queue.config == _C.id, ~queue.dead)
+    first = first.order_by(queue.number).limit(1)
+    delay = (_O.due - present(connection)).label("delay")
+    wanted = select(_O.number, _O.sequence, _O.event, _O.attempts, delay, _O.webhook, _O.checksum)
+    wanted = wanted.add_columns(_C.task, _C.id.label("config"), *_OF_CONFIG)
+    wanted = wanted.select_from(push_configs).join(outbox, _O.number == first.scalar_subquery())
+    wanted = wanted.where(_among(lines), _C.holder == me)
+    return connection.execute(wanted).all()
+
+
+def _let_go(connection: Connection, lines: Sequence[_Line], me: str) -> set[_Line]:
+    """Releases those of the configs that have no notifications. One that is added now is looked for later
+    (rule 3). Returns the configs that stay claimed.
+    """
+    waits = exists().where(_O.task == _C.task, _O.config == _C.id, ~_O.dead)
+    empty = update(push_configs).where(_among(lines), _C.holder == me, ~waits)
+    if connection.execute(empty.values(holder="")).rowcount == len(lines):
+        return set()
+    held = select(_C.task, _C.id).where(_among(lines), _C.holder == me)
+    return {(task_id, config_id) for task_id, config_id in connection.execute(held)}
+
+
+def entries(
+    connection: Connection,
+    vault: Vault,
+    *,
+    dead: bool | None = None,
+    limit: int = 100,
+    after: int = 0,
+    task_id: str = "",
+) -> list[OutboxEntry]:
+    """The content of the outbox, by number. URLs are shortened to their targets: the rest is often secret."""
+    wanted = select(outbox, *_OF_CONFIG).join(push_configs, _belongs)
+    wanted = wanted.where(_O.number > after).order_by(_O.number).limit(limit)
+    if dead is not None:
+        wanted = wanted.where(_O.dead == dead)
+    if task_id:
+        wanted = wanted.where(_O.task == storable(task_id))
+    found: list[OutboxEntry] = []
+    for row in connection.execute(wanted):
+        try:
+            url = target_of(_parse_registered(row, vault).config.url)
+        except DecryptionError:
+            url = ""
+        found.append(
+            OutboxEntry(
+                row.number,
+                _scope_of(row),
+                original(row.task),
+                original(row.config),
+                row.sequence,
+                url,
+                row.attempts,
+                row.dead,
+                row.error,
+                row.created,
+            )
+        )
+    return found
+
+
+def retry(connection: Connection, numbers: Sequence[int] | None) -> list[int]:
+    """Makes dead letters due at once, all if None. Returns their numbers."""
+    which = _O.dead if numbers is None else _O.dead & _O.number.in_(numbers)
+    found = connection.execute(select(_O.number, _O.task, _O.config).where(which)).all()
+    connection.execute(update(outbox).where(which).values(dead=False, attempts=0, due=0.0))
+    lines = list({(task_id, config_id) for _, task_id, config_id in found})
+    for at in range(0, len(lines), _CLAIM):
+        # Also those that a replica has: it may be delaying a later notification, and then finds this one.
+        _mark_claimable(connection, _among(lines[at : at + _CLAIM]))
+    return [number for number, _, _ in found]
+
+
+def _change(connection: Connection, change: Any) -> int:
+    count: int = connection.execute(change).rowcount
+    return count
+
+
+def _parse_registered(row: Row[Any], vault: Vault) -> Registered:
+    """The config of a notification. Raises DecryptionError."""
+    key = (row.tenant, row.owner, row.task, row.config)
+    return configs.parse_registered(row, key, vault, row.config_checksum)
+
+
+def _line_of(delivery: Delivery) -> _Line:
+    return storable(delivery.task_id), storable(delivery.registered.config.id)
+
+
+def _scope_of(row: Row[Any]) -> Scope:
+    return Scope(original(row.tenant), original(row.owner))

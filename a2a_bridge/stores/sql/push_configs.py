@@ -1,0 +1,224 @@
+"""Push notification configs in a database. Encrypted if there is a key; see a2a_bridge.push.vault.
+
+Rules:
+1. A row that no key decrypts, or that is damaged, is an error of that row: lists omit it, and reading it is
+   an error.
+2. A config of another scope does not exist for a caller, even with the right task id.
+3. Ids and scopes are converted by `storable` for rows; callers see the original ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from google.protobuf.message import DecodeError
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, update
+
+from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.target import target_of
+from a2a_bridge.push.vault import DecryptionError, Vault
+from a2a_bridge.stores.checksums import DamagedError, checksum_of, intact
+from a2a_bridge.stores.ports import Registered, Scope
+from a2a_bridge.stores.sql.database import Database, build_insert, present
+from a2a_bridge.stores.sql.schema import outbox, push_configs
+from a2a_bridge.stores.text import original, storable
+
+#: the holder of a config whose notifications any replica may deliver
+ANYBODY = "*"
+
+log = logging.getLogger("a2a_bridge.push")
+
+T = TypeVar("T")
+_C = push_configs.c
+
+
+class DamagedConfigError(DecryptionError):
+    """The row of a config is damaged."""
+
+
+class Writes(Protocol):
+    """Writes rows: the group writer.
+
+    Returns when the changes of `work` are durable; `work` may run twice.
+    """
+
+    async def write(self, work: Callable[[Connection], T], /, *, order: tuple[str, ...] = ()) -> T: ...
+
+
+class SqlPushConfigStore:
+    """Implements PushConfigStore.
+
+    me: returns the present id of this replica. most_per_task: maximum configs of one task.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        writer: Writes,
+        me: Callable[[], str],
+        vault: Vault | None = None,
+        *,
+        most_per_task: int = 100,
+    ) -> None:
+        self._database = database
+        self._writer = writer
+        self._me = me
+        self._vault = vault or Vault()
+        self._most = most_per_task
+        #: called with a config, its new URL, and whether another replica has lost it for that
+        self.on_changed: Callable[[tuple[str, str], str, bool], None] | None = None
+
+    async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
+        values = row_of(scope, registered, self._vault)
+        url, me = registered.config.url, self._me()
+
+        def work(connection: Connection) -> bool:
+            moved = replace and self._moves(connection, values, url)
+            insert(connection, values, most=self._most, replace=replace)
+            return moved and _release(connection, values["task"], values["id"], me)
+
+        released = await self._writer.write(work, order=("push_configs", values["task"], values["id"]))
+        if replace and self.on_changed is not None:
+            self.on_changed((values["task"], values["id"]), url, released)
+
+    async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None:
+        key = key_of(scope, task_id, config_id)
+        wanted = select(push_configs).where(_of(scope, task_id), _C.id == key[-1])
+        row = await self._database.read(lambda connection: connection.execute(wanted).one_or_none())
+        if row is None:
+            return None
+        try:
+            return parse_registered(row, key, self._vault, row.checksum)
+        except DecryptionError as error:
+            _complain(row, error)
+            damaged = isinstance(error, DamagedConfigError)
+            raise DamagedError(task_id) if damaged else internal_error() from None
+
+    async def list(self, scope: Scope, task_id: str, /) -> list[Registered]:
+        wanted = select(push_configs).where(_of(scope, task_id)).order_by(_C.ordinal, _C.id)
+        rows = await self._database.read(lambda connection: connection.execute(wanted).all())
+        found: list[Registered] = []
+        for row in rows:
+            try:
+                found.append(
+                    parse_registered(row, key_of(scope, task_id, original(row.id)), self._vault, row.checksum)
+                )
+            except DecryptionError as error:
+                _complain(row, error)
+        return found
+
+    async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
+        task, config = storable(task_id), storable(config_id)
+
+        def work(connection: Connection) -> None:
+            gone = delete(push_configs).where(_of(scope, task_id), _C.id == config)
+            if connection.execute(gone).rowcount:
+                connection.execute(delete(outbox).where(outbox.c.task == task, outbox.c.config == config))
+
+        await self._writer.write(work, order=("push_configs", task, config))
+
+    def _moves(self, connection: Connection, values: dict[str, Any], url: str) -> bool:
+        """True if a config exists with another target, or is unreadable."""
+        wanted = select(push_configs).where(_C.task == values["task"], _C.id == values["id"])
+        row = connection.execute(wanted).one_or_none()
+        if row is None:
+            return False
+        try:
+            key = (row.tenant, row.owner, row.task, row.id)
+            known = parse_registered(row, key, self._vault, row.checksum)
+        except DecryptionError:
+            return True
+        return target_of(known.config.url) != target_of(url)
+
+
+def _release(connection: Connection, task: str, config: str, me: str) -> bool:
+    """Ends the delay of a config that another replica delivers for, by offering it to all.
+
+    Returns False if there is no such replica.
+    """
+    theirs = update(push_configs).where(_C.task == task, _C.id == config, _C.holder.not_in(("", ANYBODY, me)))
+    if not connection.execute(theirs.values(holder=ANYBODY)).rowcount:
+        return False
+    waits = outbox.c.due > present(connection)
+    delayed = update(outbox).where(outbox.c.task == task, outbox.c.config == config, ~outbox.c.dead, waits)
+    connection.execute(delayed.values(due=0.0))
+    return True
+
+
+def forget(connection: Connection, task_ids: Sequence[str]) -> None:
+    """Deletes the configs of tasks and their notifications, together with the tasks. Ids are as in rows."""
+    connection.execute(delete(outbox).where(outbox.c.task.in_(task_ids)))
+    connection.execute(delete(push_configs).where(_C.task.in_(task_ids)))
+
+
+def row_of(scope: Scope, registered: Registered, vault: Vault) -> dict[str, Any]:
+    """A config as a row, without its position among the others of its task."""
+    config = registered.config
+    data = vault.encrypt(config.SerializeToString())
+    aside = vault.encrypt(registered.side_channel.encode()) if registered.side_channel else b""
+    key = key_of(scope, config.task_id, config.id)
+    return dict(zip(("tenant", "owner", "task", "id"), key, strict=True)) | {
+        "version": registered.version,
+        "data": data,
+        "aside": aside,
+        "checksum": checksum_of(key, data, aside),
+    }
+
+
+def key_of(scope: Scope, task_id: str, config_id: str) -> tuple[str, ...]:
+    """What identifies a config in its checksum, as in rows."""
+    return storable(scope.tenant), storable(scope.owner), storable(task_id), storable(config_id)
+
+
+def parse_registered(row: Row[Any], key: Sequence[str], vault: Vault, checksum: int | None) -> Registered:
+    """The reverse of `row_of`. key: see `key_of`. Raises DecryptionError."""
+    if not intact(checksum, key, row.data, row.aside):
+        raise DamagedConfigError
+    try:
+        config = hub.TaskPushNotificationConfig.FromString(vault.decrypt(row.data))
+    except DecodeError:
+        raise DamagedConfigError from None
+    return Registered(config, row.version, vault.decrypt(row.aside).decode() if row.aside else "")
+
+
+def insert(connection: Connection, values: dict[str, Any], *, most: int | None, replace: bool = True) -> None:
+    """Inserts a row, or replaces an earlier one if `replace`. Raises RESOURCE_EXHAUSTED, TASK_NOT_FOUND."""
+    task_id = values["task"]
+    here = select(_C.tenant, _C.owner, func.count(), func.max(_C.ordinal)).where(_C.task == task_id)
+    homes = connection.execute(here.group_by(_C.tenant, _C.owner)).all()
+    if any((tenant, owner) != (values["tenant"], values["owner"]) for tenant, owner, *_ in homes):
+        raise task_not_found(original(task_id))
+    count, last = (homes[0][2], homes[0][3]) if homes else (0, 0)
+    if most is not None and count >= most:
+        known = select(_C.id).where(_C.task == task_id, _C.id == values["id"])
+        if connection.execute(known).one_or_none() is None:
+            raise A2AError(Reason.RESOURCE_EXHAUSTED, "the task has too many push notification configs")
+    putting = build_insert(connection, push_configs).values(values | {"ordinal": last + 1})
+    key = [_C.task, _C.id]
+    if replace:
+        changed = {name: putting.excluded[name] for name in ("version", "data", "aside", "checksum")}
+        connection.execute(putting.on_conflict_do_update(index_elements=key, set_=changed))
+    else:
+        connection.execute(putting.on_conflict_do_nothing(index_elements=key))
+
+
+def _of(scope: Scope, task_id: str) -> ColumnElement[bool]:
+    return (
+        (_C.task == storable(task_id))
+        & (_C.tenant == storable(scope.tenant))
+        & (_C.owner == storable(scope.owner))
+    )
+
+
+def why(error: DecryptionError) -> str:
+    """The message for a config that cannot be read."""
+    if isinstance(error, DamagedConfigError):
+        return "the config is damaged in the store"
+    return "the credentials cannot be opened with the keys that are configured"
+
+
+def _complain(row: Row[Any], error: DecryptionError) -> None:
+    log.error("a push config of task %s: %s", row.task, why(error))

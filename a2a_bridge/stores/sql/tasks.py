@@ -1,0 +1,222 @@
+"""Reads rows of tasks: one, a page of them, the segments of one. Runs in threads; it neither waits nor
+writes, and parses nothing. `task_rows` needs no transaction.
+
+A page is found through an index: a position is the time and id of a task, so neither new nor changed tasks
+make the next page miss or repeat unchanged ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select
+
+from a2a_bridge.cluster import tails as cluster
+from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.paging import PAGE_BYTES
+from a2a_bridge.stores.ports import Scope, TaskQuery
+from a2a_bridge.stores.records import EARLIEST, LATEST, Found, Place, Position, TaskRow
+from a2a_bridge.stores.segments import Segment
+from a2a_bridge.stores.sql.counts import total
+from a2a_bridge.stores.sql.schema import bodies, replicas, segments, tasks
+from a2a_bridge.stores.text import original, storable
+
+_WHOLE = (
+    select(tasks, bodies.c.data, bodies.c.checksum, replicas.c.id.label("alive"))
+    .outerjoin_from(tasks, bodies, bodies.c.task == tasks.c.id)
+    .outerjoin(replicas, replicas.c.id == tasks.c.holder)
+)
+# Made once: that takes longer than the database needs for one of them.
+_ONE = _WHOLE.where(tasks.c.id == bindparam("task"))
+_SOME = _WHOLE.where(tasks.c.id.in_(bindparam("ids", expanding=True)))
+_SEGMENT = (segments.c.first, segments.c.last, segments.c.data, segments.c.checksum)
+
+
+def task_rows(connection: Connection, wanted: Sequence[tuple[Scope, str]], me: str) -> list[TaskRow | None]:
+    """The rows of the first of some tasks, as far as they belong to these scopes. me: the name of this
+    process in leases.
+    """
+    ids = [storable(task_id) for _, task_id in wanted]
+    alone = len(ids) == 1
+    if not alone:
+        ids = _of_a_page(connection, ids)
+    query, values = (_ONE, {"task": ids[0]}) if alone else (_SOME, {"ids": ids})
+    rows = connection.execute(query, values).all()
+    tails = _tails(connection, rows)
+    # One that is asked for alone is taken as that: a damaged index may have led to another row.
+    by_id = {ids[0] if alone else row.id: row for row in rows}
+    found: list[TaskRow | None] = []
+    for (scope, task_id), stored_id in zip(wanted, ids, strict=False):
+        row = by_id.get(stored_id)
+        if row is None or (row.tenant, row.owner) != (storable(scope.tenant), storable(scope.owner)):
+            found.append(None)
+            continue
+        holder = row.alive if row.alive and row.alive != me else ""
+        one = _row(scope, task_id, row, row.data, row.checksum, tails.get(row.id, ()))
+        found.append(one._replace(holder=holder))
+    return found
+
+
+def page(connection: Connection, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> Found:
+    """A page of tasks, newest first. after: the position of the last task of the previous page."""
+    context = storable(query.context_id)
+    since = None if query.since is None else min(max(query.since, EARLIEST), LATEST)
+    where: list[ColumnElement[bool]] = [visible_to(scope)]
+    if context:
+        where.append(tasks.c.context == context)
+    if query.state:
+        where.append(tasks.c.state == int(query.state))
+    if since is not None:
+        where.append(tasks.c.time >= since)
+    if after is not None:
+        time, task_id = after
+        stored_id = storable(task_id)
+        # The first half allows the use of an index.
+        where += [tasks.c.time <= time, or_(tasks.c.time < time, tasks.c.id < stored_id)]
+    chosen = (
+        select(tasks)
+        .where(and_(*where))
+        .order_by(tasks.c.time.desc(), tasks.c.id.desc())
+        .limit(query.page_size + 1)
+    )
+    found = connection.execute(chosen).all()
+    wanted = _of_a_page(connection, [row.id for row in found[: query.page_size]])
+    # Not joined: PostgreSQL would read all bodies of a small table for that.
+    parts = select(bodies).where(bodies.c.task.in_(wanted))
+    content = {row.task: (row.data, row.checksum) for row in connection.execute(parts)} if wanted else {}
+    tails = _tails(connection, found[: len(wanted)])
+    rows = [
+        _row(scope, original(row.id), row, *content.get(row.id, (None, None)), tails.get(row.id, ()))
+        for row in found[: len(wanted)]
+    ]
+    matching = total(
+        connection, storable(scope.tenant), storable(scope.owner), context, int(query.state), since
+    )
+    return Found(rows, matching, len(found) > len(wanted))
+
+
+def stretch(
+    connection: Connection, task_id: str, after: int, most: int
+) -> tuple[Position | None, list[Segment]]:
+    """The end of a task's log (None if the task does not exist), and some of its segments after a number.
+
+    most: bytes after which no further segment is fetched.
+    """
+    stored_id = storable(task_id)
+    row = connection.execute(select(tasks.c.last, tasks.c.state).where(tasks.c.id == stored_id)).one_or_none()
+    if row is None:
+        return None, []
+    found: list[Segment] = []
+    if row.last > after:
+        query = (
+            select(*_SEGMENT)
+            .where(segments.c.task == stored_id, segments.c.last > after, segments.c.last <= row.last)
+            .order_by(segments.c.first)
+        )
+        # By key from here on, so that earlier segments are not read.
+        start = connection.scalar(
+            select(segments.c.first)
+            .where(segments.c.task == stored_id, segments.c.first <= after + 1)
+            .order_by(segments.c.first.desc())
+            .limit(1)
+        )
+        if start is not None:
+            query = query.where(segments.c.first >= start)
+        size = 0
+        with connection.execution_options(stream_results=True).execute(query) as rows:
+            for one in rows:
+                found.append(Segment(one.first, one.last, one.data, one.checksum))
+                size += len(one.data)
+                if size >= most:
+                    break
+    return Position(row.last, row.state in TERMINAL), found
+
+
+def positions(connection: Connection, task_ids: Sequence[str]) -> dict[str, cluster.Position]:
+    """The ends of the logs of tasks, and who holds them."""
+    stored_ids = {storable(task_id): task_id for task_id in task_ids}
+    query = (
+        select(tasks.c.id, tasks.c.last, tasks.c.version, tasks.c.state, replicas.c.id.label("alive"))
+        .outerjoin(replicas, replicas.c.id == tasks.c.holder)
+        .where(tasks.c.id.in_(stored_ids))
+    )
+    return {
+        stored_ids[row.id]: cluster.Position(row.last, row.version, row.state in TERMINAL, row.alive or "")
+        for row in connection.execute(query)
+    }
+
+
+def _of_a_page(connection: Connection, ids: Sequence[str]) -> list[str]:
+    """The tasks whose bodies fill a page, so that few more are read than one page holds."""
+    # Neither database reads large values for their length.
+    query = select(bodies.c.task, func.length(bodies.c.data).label("length")).where(bodies.c.task.in_(ids))
+    sizes = {row.task: row.length for row in connection.execute(query)} if ids else {}
+    size = 0
+    for number, one in enumerate(ids, 1):
+        size += sizes.get(one, 0)
+        if size >= PAGE_BYTES:
+            return list(ids[:number])
+    return list(ids)
+
+
+def _row(
+    scope: Scope, task_id: str, row: Any, body: bytes | None, checksum: int | None, tail: Sequence[Segment]
+) -> TaskRow:
+    return TaskRow(
+        scope,
+        task_id,
+        Place(original(row.context), row.state, row.time),
+        row.version,
+        row.last,
+        row.applied,
+        "",
+        body,
+        checksum,
+        tail,
+        row.written,
+    )
+
+
+def _tails(connection: Connection, rows: Sequence[Any]) -> dict[str, list[Segment]]:
+    """The segments with the events that the bodies of these tasks lack. Segments do not change, so the state
+    of the database may have gone on since these rows.
+    """
+    own = segments.c
+    behind = [
+        and_(own.task == row.id, own.last > row.applied, own.last <= row.last)
+        for row in rows
+        if row.applied < row.last
+    ]
+    if not behind:
+        return {}
+    query = select(own.task, *_SEGMENT).where(or_(*behind)).order_by(own.task, own.first)
+    found: dict[str, list[Segment]] = {}
+    for stored_id, *segment in connection.execute(query):
+        found.setdefault(stored_id, []).append(Segment(*segment))
+    return found
+
+
+def visible_to(scope: Scope) -> ColumnElement[bool]:
+    """The condition for the rows of a scope."""
+    return and_(tasks.c.tenant == storable(scope.tenant), tasks.c.owner == storable(scope.owner))
+
+
+def list_orphans(connection: Connection, limit: int) -> list[tuple[Scope, str]]:
+    """Tasks whose holder is dead."""
+    return _list_named(
+        connection, tasks.c.holder != "", tasks.c.holder.not_in(select(replicas.c.id)), limit=limit
+    )
+
+
+def list_held(connection: Connection, holder: str) -> list[tuple[Scope, str]]:
+    """Tasks that a replica holds."""
+    return _list_named(connection, tasks.c.holder == holder, tasks.c.holder != "")
+
+
+def _list_named(
+    connection: Connection, *where: ColumnElement[bool], limit: int | None = None
+) -> list[tuple[Scope, str]]:
+    newest = tasks.c.time.desc(), tasks.c.id.desc()
+    query = select(tasks.c.tenant, tasks.c.owner, tasks.c.id).where(*where).order_by(*newest).limit(limit)
+    return [(Scope(original(row.tenant), original(row.owner)), row.id) for row in connection.execute(query)]
