@@ -9,13 +9,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from a2a_bridge.app.process import run, run_gateway
+    from a2a_bridge.app.runtime import add_to_server, asgi, connect
+    from a2a_bridge.app.runtime import serve_agent as serve
     from a2a_bridge.cards import interface
     from a2a_bridge.core.agent_api import Client
     from a2a_bridge.core.errors import A2AError, Reason
     from a2a_bridge.hosting import Agent, Run, agent
-    from a2a_bridge.process import run, run_gateway
-    from a2a_bridge.runtime import add_to_server, asgi, connect
-    from a2a_bridge.runtime import serve_agent as serve
 
 _HOMES = {
     "A2AError": ("a2a_bridge.core.errors", "A2AError"),
@@ -23,14 +23,14 @@ _HOMES = {
     "Client": ("a2a_bridge.core.agent_api", "Client"),
     "Reason": ("a2a_bridge.core.errors", "Reason"),
     "Run": ("a2a_bridge.hosting", "Run"),
-    "add_to_server": ("a2a_bridge.runtime", "add_to_server"),
+    "add_to_server": ("a2a_bridge.app.runtime", "add_to_server"),
     "agent": ("a2a_bridge.hosting", "agent"),
-    "asgi": ("a2a_bridge.runtime", "asgi"),
-    "connect": ("a2a_bridge.runtime", "connect"),
-    "run": ("a2a_bridge.process", "run"),
-    "run_gateway": ("a2a_bridge.process", "run_gateway"),
+    "asgi": ("a2a_bridge.app.runtime", "asgi"),
+    "connect": ("a2a_bridge.app.runtime", "connect"),
+    "run": ("a2a_bridge.app.process", "run"),
+    "run_gateway": ("a2a_bridge.app.process", "run_gateway"),
     "interface": ("a2a_bridge.cards", "interface"),
-    "serve": ("a2a_bridge.runtime", "serve_agent"),
+    "serve": ("a2a_bridge.app.runtime", "serve_agent"),
 }
 
 __all__ = [

@@ -7,6 +7,9 @@ your tests are in `a2a_bridge.testing.contracts`; they need pytest.
 
 from __future__ import annotations
 
+from a2a_bridge.app.peer import Peer, request_of
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import Server, asgi_gateway, serve_gateway, serve_service
 from a2a_bridge.auth.card_trust import CardTrust
 from a2a_bridge.bindings.binding import (
     Binding,
@@ -95,7 +98,6 @@ from a2a_bridge.hosting import (
 from a2a_bridge.hosting import Event as AgentEvent
 from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer, request_of
 from a2a_bridge.peers import (
     AgentSigns,
     CallerSigns,
@@ -107,9 +109,7 @@ from a2a_bridge.peers import (
     add_profile,
     caller,
 )
-from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
-from a2a_bridge.runtime import Server, asgi_gateway, serve_gateway, serve_service
 from a2a_bridge.stores import MemoryStore, open_store
 from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.stores.options import StoreOptions

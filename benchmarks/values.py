@@ -24,11 +24,11 @@ import grpc.aio
 import orjson
 
 from a2a_bridge import Agent, Run, interface, serve
+from a2a_bridge.app.runtime import ServeOptions, serve_gateway
 from a2a_bridge.cards import Candidate
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, by_version
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, serve_gateway
 
 VALUES = 90_000
 REFUSED_BYTES = 8 * 1024 * 1024

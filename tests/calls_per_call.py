@@ -25,12 +25,12 @@ from typing import Any
 import grpc
 
 from a2a_bridge import Agent, agent, interface, serve
+from a2a_bridge.app.runtime import ServeOptions, serve_gateway
 from a2a_bridge.cards import Candidate
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.task_run import _spawn
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, serve_gateway
 
 ROOT = Path(__file__).parents[1]
 _OURS = ("a2a_bridge/", "transports/", "<a2a_bridge.")

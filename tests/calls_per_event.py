@@ -22,12 +22,12 @@ import grpc
 import grpc.aio
 
 from a2a_bridge import agent, interface, serve
+from a2a_bridge.app.runtime import ServeOptions, serve_gateway
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, serve_gateway
 
 ROOT = Path(__file__).parents[1]
 OURS = tuple(f"{ROOT / folder}/" for folder in ("a2a_bridge", "transports"))

@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
+from a2a_bridge.app.planning import EVERYTHING, ServeOptions
+from a2a_bridge.app.runtime import serve_agent, serve_gateway
+from a2a_bridge.app.serving import Server, Shared
 from a2a_bridge.bindings.binding import (
     DialOptions,
     ListenAddress,
@@ -16,9 +19,6 @@ from a2a_bridge.dialects import GRPC
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.hosting import Agent
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import EVERYTHING, ServeOptions
-from a2a_bridge.runtime import serve_agent, serve_gateway
-from a2a_bridge.serving import Server, Shared
 
 #: names are segments of paths, tenants and parts of URNs
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from a2a_bridge.agents.entry import PATH, AgentEntry
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.serving import Server
 from a2a_bridge.bindings.binding import (
     Host,
     HostOptions,
@@ -20,8 +22,6 @@ from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import GRPC, Dialect
-from a2a_bridge.planning import ServeOptions
-from a2a_bridge.serving import Server
 
 
 class Running:

@@ -19,12 +19,15 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from a2a_bridge.admin import admin_listener, announce
 from a2a_bridge.agents.catalogue import CATALOG_PATH, catalogue, front_page, render_catalogue
 from a2a_bridge.agents.directory import Directory
 from a2a_bridge.agents.entry import PATH, SHARED, AgentEntry
 from a2a_bridge.agents.member import GrpcPart, Member
-from a2a_bridge.asgi_lifetime import Lifetime
+from a2a_bridge.app.admin import admin_listener, announce
+from a2a_bridge.app.asgi_lifetime import Lifetime
+from a2a_bridge.app.given_agent import opened_as
+from a2a_bridge.app.observation import add_metrics
+from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
     DocumentHost,
@@ -37,10 +40,7 @@ from a2a_bridge.bindings.binding import (
 )
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN
-from a2a_bridge.given_agent import opened_as
-from a2a_bridge.observation import add_metrics
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions
 
 logger = logging.getLogger("a2a_bridge.agents")
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cli.output import print_message
@@ -26,7 +27,6 @@ from a2a_bridge.dialects import GRPC
 from a2a_bridge.gateway.reachability import question
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions
 
 #: seconds for the response to one call
 QUESTION = 5.0

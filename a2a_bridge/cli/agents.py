@@ -28,6 +28,9 @@ from a2a_bridge.agents import (
     options_of,
     serve_agents,
 )
+from a2a_bridge.app.planning import ServeOptions, keeps_owners
+from a2a_bridge.app.runtime import serve_gateway
+from a2a_bridge.app.serving import Server, Shared
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.advertised import Advertised
 from a2a_bridge.cli.agent_settings import flags_of
@@ -44,9 +47,6 @@ from a2a_bridge.cli.ui import launch_of
 from a2a_bridge.dialects import GRPC
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions, keeps_owners
-from a2a_bridge.runtime import serve_gateway
-from a2a_bridge.serving import Server, Shared
 from a2a_bridge.stores.opening import MEMORY
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from a2a_bridge import runtime
+from a2a_bridge.app import runtime
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.cards import interface
 from a2a_bridge.cards.read import CardError, parse_bytes

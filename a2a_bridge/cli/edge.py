@@ -23,11 +23,11 @@ from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.listen_address import ListenAddress
 
 if TYPE_CHECKING:
+    from a2a_bridge.app.planning import ServeOptions
     from a2a_bridge.auth import Authentication, Method
     from a2a_bridge.cli.gateway_flags import GatewayFlags
     from a2a_bridge.core.service import Middleware
     from a2a_bridge.hosting import Agent
-    from a2a_bridge.planning import ServeOptions
 
 _log = logging.getLogger(__name__)
 
@@ -93,8 +93,8 @@ def note_task_owners(flags: GatewayFlags) -> None:
 
 def check_card(agent: Agent, options: ServeOptions) -> None:
     """Raises typer.Exit if the card of an agent demands credentials that nothing here checks."""
+    from a2a_bridge.app.runtime import check_credentials
     from a2a_bridge.auth import UncheckedCredentialsError
-    from a2a_bridge.runtime import check_credentials
 
     try:
         check_credentials(agent.card, options)

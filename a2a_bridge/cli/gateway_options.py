@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import typer
 
+from a2a_bridge.app.planning import keeps_owners
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cli.connect import dial_options
 from a2a_bridge.cli.gateway_flags import GatewayFlags
@@ -17,7 +18,6 @@ from a2a_bridge.cli.store_options import push_options, store_options
 from a2a_bridge.cli.tracing_setup import configure_tracing
 from a2a_bridge.cli.upstream_options import with_upstream
 from a2a_bridge.gateway import ReplayOptions
-from a2a_bridge.planning import keeps_owners
 from a2a_bridge.stores.opening import MEMORY
 
 

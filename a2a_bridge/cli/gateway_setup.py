@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from a2a_bridge import runtime
+from a2a_bridge.app import runtime
 from a2a_bridge.bindings.binding import DialOptions, http_fetch, names
 from a2a_bridge.cards import Candidate, Resolver, interface, select
 from a2a_bridge.cards.read import assumption

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 import typer
 
-from a2a_bridge import runtime
+from a2a_bridge.app import runtime
 from a2a_bridge.auth.rules import LiveRules, Rule
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.cards import interface

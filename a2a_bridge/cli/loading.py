@@ -120,7 +120,7 @@ def _from_name(name: str) -> ModuleType:
 
 
 def _run(load: Any, module: ModuleType | None, place: str) -> ModuleType:
-    from a2a_bridge.process import being_read
+    from a2a_bridge.app.process import being_read
 
     reading = being_read.set(place)
     try:

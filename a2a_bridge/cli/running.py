@@ -51,7 +51,7 @@ def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
     if envoy is not None:
         envoy.run(main)
         return
-    from a2a_bridge.process import loop_factory  # loads protobuf
+    from a2a_bridge.app.process import loop_factory  # loads protobuf
 
     try:
         make = loop_factory(kind.value)
@@ -89,8 +89,8 @@ async def run(
     running server; None without one. Raises typer.Exit when the sockets cannot listen, or the store cannot be
     opened.
     """
-    from a2a_bridge.loop_watch import watch_loop
-    from a2a_bridge.process import ready_line, stop_signals
+    from a2a_bridge.app.loop_watch import watch_loop
+    from a2a_bridge.app.process import ready_line, stop_signals
     from a2a_bridge.stores import StoreOpenError  # loads protobuf
 
     worker = Worker.of_environment()

@@ -57,7 +57,7 @@ def serve(
 
         raise workers.supervise(flags, reloader, bus, check=check)
 
-    from a2a_bridge import runtime
+    from a2a_bridge.app import runtime
     from a2a_bridge.cli.advertised import Advertised
     from a2a_bridge.cli.output import guard
     from a2a_bridge.cli.serve_options import load_agent

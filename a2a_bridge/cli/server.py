@@ -39,7 +39,7 @@ def server(*, flags: DemoFlags) -> None:
 
       a2a-bridge send -a :8080 "tck-input-required"
     """
-    from a2a_bridge import runtime
+    from a2a_bridge.app import runtime
     from a2a_bridge.cli.log_setup import configure_logging
     from a2a_bridge.cli.output import guard
     from a2a_bridge.cli.running import run, run_on, serve

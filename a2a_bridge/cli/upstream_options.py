@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from a2a_bridge.app.planning import ServeOptions, identifies
 from a2a_bridge.cli.options import PREFIX, file_text
 from a2a_bridge.cli.upstream_flags import ClientAuth, ReachFlags, UpstreamAuth
 from a2a_bridge.gateway.credentials import (
@@ -20,7 +21,6 @@ from a2a_bridge.gateway.credentials import (
     UpstreamCredentials,
 )
 from a2a_bridge.gateway.endpoints import check_endpoint
-from a2a_bridge.planning import ServeOptions, identifies
 
 _SECRET = "--upstream-client-secret"  # noqa: S105  the name of a flag
 #: the kinds that ask a token endpoint

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
+from a2a_bridge.app.runtime import asgi, asgi_gateway
 from a2a_bridge.cards import interface, select
-from a2a_bridge.runtime import asgi, asgi_gateway
 from benchmarks.hosts import upstream_card
 from benchmarks.servers.ours import measured_agent
 

@@ -17,11 +17,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from a2a_bridge.app.runtime import ServeOptions, Server, serve_agent, serve_gateway
 from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource
 from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.cards import interface, select
 from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
-from a2a_bridge.runtime import ServeOptions, Server, serve_agent, serve_gateway
 from benchmarks import agent
 from benchmarks.hosts import upstream_card
 from benchmarks.servers.listening import AUDIENCE, FOLDER, ISSUER, JWKS, KEYS, VARIABLE, ready

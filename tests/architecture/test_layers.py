@@ -17,13 +17,17 @@ PACKAGES = [
     *("a2a_bridge", "a2a_bridge_transports"),
     *(
         f"a2a_bridge/{name}"
-        for name in ("pb", "codec", "peers", "core", "dialects", "cards", "gateway", "hosting")
+        for name in ("pb", "codec", "peers", "core", "dialects", "bindings", "cards", "gateway", "hosting")
     ),
-    *(f"a2a_bridge/{name}" for name in ("middleware", "config", "cli", "testing")),
+    *(f"a2a_bridge/{name}" for name in ("middleware", "app", "cli", "testing")),
     *(f"a2a_bridge/dialects/{name}" for name in ("v1_0", "v0_3")),
     *(f"a2a_bridge_transports/{name}" for name in ("_http", "jsonrpc", "http_json", "grpc")),
 ]
-MODULES = ("a2a_bridge/bindings/binding.py", "a2a_bridge/runtime.py", "a2a_bridge_transports/jsonrpc/wire.py")
+MODULES = (
+    "a2a_bridge/bindings/binding.py",
+    "a2a_bridge/app/runtime.py",
+    "a2a_bridge_transports/jsonrpc/wire.py",
+)
 
 
 def test_the_contracts_hold() -> None:
@@ -59,7 +63,7 @@ def skeleton(folder: Path) -> None:
         ("a2a_bridge/codec/__init__.py", "from a2a_bridge.core import call", "layers"),
         ("a2a_bridge/gateway/__init__.py", "import a2a_bridge.hosting", "layers"),
         ("a2a_bridge/hosting/__init__.py", "import a2a_bridge.testing", "layers"),
-        ("a2a_bridge_transports/_http/__init__.py", "import a2a_bridge.runtime", "layers"),
+        ("a2a_bridge_transports/_http/__init__.py", "import a2a_bridge.app.runtime", "layers"),
         ("a2a_bridge_transports/grpc/__init__.py", "import a2a_bridge_transports.jsonrpc.wire", "bindings"),
         ("a2a_bridge_transports/_http/__init__.py", "import a2a_bridge_transports.http_json", "bindings"),
         ("a2a_bridge/dialects/v1_0/__init__.py", "import a2a_bridge.dialects.v0_3", "dialects"),
@@ -67,9 +71,9 @@ def skeleton(folder: Path) -> None:
         ("a2a_bridge/core/__init__.py", "import asyncio", "pure"),
         ("a2a_bridge/dialects/v1_0/__init__.py", "import ssl", "pure"),
         ("a2a_bridge_transports/jsonrpc/wire.py", "import aiohttp", "pure"),
-        ("a2a_bridge/runtime.py", "import grpc", "networks"),
+        ("a2a_bridge/app/runtime.py", "import grpc", "networks"),
         ("a2a_bridge/cards/__init__.py", "import aiohttp", "networks"),
-        ("a2a_bridge/runtime.py", "import a2a_bridge_transports.grpc", "networks"),
+        ("a2a_bridge/app/runtime.py", "import a2a_bridge_transports.grpc", "networks"),
     ],
 )
 def test_a_planted_violation_breaks_its_contract(tmp_path: Path, module: str, line: str, broken: str) -> None:

@@ -14,13 +14,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_bridge import Agent, connect, serve
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.auth import Authentication, BearerTokens, KeySetSource
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles
 from a2a_bridge.bindings.server_tls import ServerTls
 from a2a_bridge.core.authentication import Presented
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
-from a2a_bridge.runtime import ServeOptions
 from tests.auth.identity_provider import AUDIENCE, Provider, provider_running
 from tests.certificates import new_identity
 from tests.patience import PATIENCE

@@ -22,6 +22,8 @@ from a2a.client.errors import A2AClientError
 from a2a.types import Message, Part, Role, SendMessageRequest
 
 from a2a_bridge import Agent, add_to_server, asgi, connect, interface, serve
+from a2a_bridge.app.planning import VERSIONS
+from a2a_bridge.app.runtime import ServeOptions, serve_gateway
 from a2a_bridge.auth import (
     ApiKeys,
     Authentication,
@@ -38,8 +40,6 @@ from a2a_bridge.core.call import Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import VERSIONS
-from a2a_bridge.runtime import ServeOptions, serve_gateway
 from tests.auth.identity_provider import AUDIENCE, Provider, provider_running
 from tests.runtime.scene import BINDINGS, PATIENCE, WELL_KNOWN, uvicorn_running
 

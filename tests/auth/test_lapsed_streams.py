@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, connect, serve
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.auth import (
     ApiKeys,
     Authentication,
@@ -28,8 +30,6 @@ from a2a_bridge.core.call import Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import state_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
-from a2a_bridge.runtime import ServeOptions
 from tests.auth.identity_provider import AUDIENCE, provider_running
 from tests.limits.scene import Waiting, first_event
 from tests.patience import PATIENCE

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from a2a_bridge import connect, serve
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader, Rule
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.authentication import Presented, UnauthenticatedError
@@ -16,7 +17,6 @@ from a2a_bridge.core.call import CallContext, Joined
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.index import scopes_by
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions
 from tests.auth.identity_provider import AUDIENCE, provider_running
 from tests.runtime.scene import BINDINGS, agent
 

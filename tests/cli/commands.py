@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from a2a_bridge.app.runtime import Server, serve_service
 from a2a_bridge.cards import interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server, serve_service
 from tests.cli import prefork
 from tests.patience import PATIENCE
 

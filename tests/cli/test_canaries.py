@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from a2a_bridge import connect
+from a2a_bridge.app.peer import request_of
 from a2a_bridge.auth import KeyFile
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cli import app
 from a2a_bridge.core.masking import mask, without_query_secrets
-from a2a_bridge.peer import request_of
 from tests.cli.commands import ANY_PORT, Running, serving
 from tests.patience import PATIENCE
 

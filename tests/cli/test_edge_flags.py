@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from a2a_bridge import connect
+from a2a_bridge.app.planning import VERSIONS, keeps_owners
 from a2a_bridge.auth import KeyFile
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.cli.edge import note_task_owners
@@ -19,7 +20,6 @@ from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.gateway_options import gateway_options
 from a2a_bridge.cli.upstream_flags import TaskAccess, UpstreamAuth
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.planning import VERSIONS, keeps_owners
 from tests.auth.identity_provider import AUDIENCE, provider_running
 from tests.certificates import new_identity
 from tests.cli.commands import ANY_PORT, command, serving

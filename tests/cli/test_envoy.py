@@ -22,13 +22,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a_bridge import agent, serve
+from a2a_bridge.app.runtime import connect
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.envoy import application, flags, paths, supervisor
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import connect
 from a2a_bridge_transports._http.host import KEEP_CONNECTION
 from tests.certificates import new_identity
 from tests.cli.commands import card, command, serving

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey
 
+from a2a_bridge.app.runtime import Server, connect
 from a2a_bridge.cards import interface
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server, connect
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from tests.cli.check.scripted import Script, scripted
 from tests.cli.commands import ANY_PORT, agent, card, command, serving

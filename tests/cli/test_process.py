@@ -145,12 +145,12 @@ async def test_while_it_drains_it_is_not_ready_and_still_answers(target: str) ->
 
 BLOCKING = '''
 import asyncio, sys, time
-import a2a_bridge.process
+import a2a_bridge.app.process
 from a2a_bridge import agent, interface
-from a2a_bridge.process import run
-from a2a_bridge.runtime import ServeOptions
+from a2a_bridge.app.process import run
+from a2a_bridge.app.runtime import ServeOptions
 
-a2a_bridge.process._LAST = 0.3
+a2a_bridge.app.process._LAST = 0.3
 
 @agent(task=True)
 async def blocking(text: str) -> str:

@@ -15,13 +15,13 @@ from uuid import uuid4
 
 import pytest
 
+from a2a_bridge.app.runtime import Server
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.client.comparing import rule_of
 from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server
 from a2a_bridge.testing.probe import Probe, answering, waiting, yielding
 from tests.cli.commands import Done, agent, card, command, ended, spawn
 from tests.patience import PATIENCE
@@ -482,7 +482,7 @@ async def test_no_colour_without_a_terminal(probe: Probe) -> None:
 def test_version_and_help_load_no_transport_and_no_protobuf() -> None:
     script = (
         "import sys; from a2a_bridge.cli import app; "
-        "heavy = {'grpc', 'aiohttp', 'google.protobuf', 'a2a_bridge.runtime'} & set(sys.modules); "
+        "heavy = {'grpc', 'aiohttp', 'google.protobuf', 'a2a_bridge.app.runtime'} & set(sys.modules); "
         "sys.exit(', '.join(heavy) or None)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

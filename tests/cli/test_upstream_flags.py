@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, interface, serve
+from a2a_bridge.app.runtime import Server, connect
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cli.upstream_flags import ReachFlags
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server, connect
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from tests.auth.identity_provider import AUDIENCE, Provider, provider_running
 from tests.cli.commands import ANY_PORT, agent, card, command, serving

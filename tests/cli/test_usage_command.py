@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from a2a_bridge.app.runtime import connect
 from a2a_bridge.cli import app
 from a2a_bridge.codec import dumps
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import connect
 from a2a_bridge.testing.probe import Probe, answering
 from tests.cli.commands import ANY_PORT, agent, command, serving
 from tests.patience import PATIENCE

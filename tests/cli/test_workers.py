@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from a2a_bridge import connect
+from a2a_bridge.app.peer import Peer
 from a2a_bridge.cli import workers
-from a2a_bridge.peer import Peer
 from tests.cli.commands import ANY_PORT, Running, command, ended, serving, spawn
 from tests.patience import PATIENCE
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.runtime import ServeOptions, connect, serve_agent
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.bindings.binding import GROUP, DialOptions, HostOptions, ListenAddress, find, names
 from a2a_bridge.cards import interface
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.runtime import ServeOptions, connect, serve_agent
 from a2a_bridge.testing.agents import EchoAgent
 from a2a_bridge.testing.contracts import BindingContract
 from examples.custom_transport.a2a_tcp import BINDING, TcpBinding

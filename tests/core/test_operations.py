@@ -8,6 +8,7 @@ from typing import Any, cast, get_type_hints
 
 import pytest
 
+from a2a_bridge.app.peer import Peer
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import METHODS, A2AService, Client, service_of
 from a2a_bridge.core.call import Call, CallContext
@@ -15,7 +16,6 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
 from a2a_bridge.testing.agents import EchoAgent
 
 RPCS = hub.DESCRIPTOR.services_by_name["A2AService"].methods

@@ -11,12 +11,12 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from a2a_bridge import Run, agent, connect, interface, serve
+from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway
 from a2a_bridge.bindings.binding import ListenAddress, names
 from a2a_bridge.cards import select
 from a2a_bridge.cli.flags import LogFormat, TracingMode
 from a2a_bridge.core.operations import ALL
 from a2a_bridge.middleware.logging import FIELDS
-from a2a_bridge.runtime import ServeOptions, Server, serve_gateway
 from tests.docs.pages import DOCS, section, table
 from tests.patience import PATIENCE
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.bindings.binding import DialOptions, HostOptions
 from a2a_bridge.codec import DecodeError, decode_bytes
 from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, V1_0
 from a2a_bridge.dialects.v1_0.forms import SERVICE
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions
 from tests.docs.pages import DOCS, section, table
 
 PAGE = DOCS / "wire.md"

@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from a2a_bridge.app.runtime import ServeOptions, Server, connect, serve_agent
 from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.hosting import Agent
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, Server, connect, serve_agent
 from tests.equivalence.agent import scripted_agent
 from tests.patience import PATIENCE
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions
 from tests.equivalence.faults import BAD_VERSIONS, EXCLUDED, FAULTS, GOOD_VERSIONS, Fault
 from tests.equivalence.raw import Answer, RawGrpc, RawHttp, rpc
 from tests.equivalence.stack import stack

@@ -12,8 +12,8 @@ import aiohttp
 import grpc
 import pytest
 
+from a2a_bridge.app.runtime import ServeOptions, Server
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, Server
 from tests.limits.scene import PATIENCE, Waiting, agent, named, peers, served
 
 BOB = {"x-name": "bob", "A2A-Version": "1.0"}

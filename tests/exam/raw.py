@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import grpc.aio
 
+from a2a_bridge.app.runtime import Server
 from a2a_bridge.bindings.binding import find
 from a2a_bridge.cards import interface
 from a2a_bridge.codec import dumps, encoder, loads
@@ -21,7 +22,6 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Operation
 from a2a_bridge.dialects import GRPC, JSONRPC, Dialect, ErrorReply, Form, Row, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server
 from a2a_bridge_transports.http_json import wire as rest
 from a2a_bridge_transports.jsonrpc import wire as rpc
 from tests.patience import PATIENCE

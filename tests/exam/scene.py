@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from a2a_bridge import Agent, Run, connect, serve
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import Server, serve_gateway
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import Candidate
@@ -20,10 +23,7 @@ from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
-from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
-from a2a_bridge.runtime import Server, serve_gateway
 from a2a_bridge.stores.opening import open_store
 from tests.exam.probes import HOOK, PROBES, Names
 from tests.exam.raw import INTERFACES, Asker, Cell, asking, carries_tenant

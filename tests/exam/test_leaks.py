@@ -12,6 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import serve_agent
 from a2a_bridge.auth import ApiKeys, Authentication
 from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.core import operations as ops
@@ -19,9 +22,6 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import task_id_of
 from a2a_bridge.middleware.usage import Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
-from a2a_bridge.planning import ServeOptions
-from a2a_bridge.runtime import serve_agent
 from tests.exam.probes import Names
 from tests.exam.raw import BINDINGS, CELLS, INTERFACES, Cell, asking, is_get
 from tests.exam.scene import (

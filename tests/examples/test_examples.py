@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge import A2AError, interface
-from a2a_bridge.runtime import connect
+from a2a_bridge.app.runtime import connect
 from tests.cli.commands import ANY_PORT, PATIENCE, command, serving
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

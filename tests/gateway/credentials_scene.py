@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from a2a_bridge import Agent, connect, interface, serve
+from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway
 from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
@@ -18,7 +19,6 @@ from a2a_bridge.gateway.credentials import (
 )
 from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, Server, serve_gateway
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from tests.auth.identity_provider import AUDIENCE, Provider
 from tests.runtime.scene import BINDINGS

@@ -9,12 +9,12 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, loads_exact
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import serve_gateway
 from tests.patience import PATIENCE
 
 Side = tuple[str, str]

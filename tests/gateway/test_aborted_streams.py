@@ -18,13 +18,13 @@ from weakref import ReferenceType
 import pytest
 
 from a2a_bridge import Agent, Run, connect, serve
+from a2a_bridge.app.peer import Peer, request_of
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards import select
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer, request_of
-from a2a_bridge.planning import ServeOptions
-from a2a_bridge.runtime import serve_gateway
 from a2a_bridge.stores.options import StoreOptions
 from tests.patience import PATIENCE
 

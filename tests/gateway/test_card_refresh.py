@@ -15,6 +15,7 @@ from weakref import ref
 import pytest
 
 from a2a_bridge import connect, interface
+from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway, serve_service
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards.select import Candidate, select
@@ -26,7 +27,6 @@ from a2a_bridge.gateway.card_refresh import LEAST, MOST, CardReading, CardRefres
 from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, Server, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering, holding
 from tests.gateway.sharing_scene import Shaky, sending
 from tests.gateway.test_gateway import card
@@ -359,7 +359,7 @@ async def test_cards_that_change_leave_nothing() -> None:
 
 
 async def test_a_call_that_finds_nobody_has_the_card_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a2a_bridge.gateway_app.CardRefresh", partial(CardRefresh, least=0.01))
+    monkeypatch.setattr("a2a_bridge.app.gateway.CardRefresh", partial(CardRefresh, least=0.01))
     async with agent("new") as (_, second):
         async with agent("old") as (_, first):
             upstreams = Upstreams(first)

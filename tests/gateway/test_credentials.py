@@ -18,6 +18,7 @@ from a2a.server.tasks import InMemoryTaskStore
 from starlette.applications import Starlette
 
 from a2a_bridge import connect, interface
+from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway, serve_service
 from a2a_bridge.auth import BearerTokens, KeySetSource
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import Candidate, select
@@ -34,7 +35,6 @@ from a2a_bridge.gateway.credentials import (
 )
 from a2a_bridge.gateway.credentials.tokens import REJECTIONS
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, Server, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering
 from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running
 from tests.gateway.credentials_scene import (

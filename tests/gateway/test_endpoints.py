@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, connect, interface, serve
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core import operations as ops
@@ -22,8 +24,6 @@ from a2a_bridge.gateway.endpoints import with_endpoints
 from a2a_bridge.gateway.upstream import Upstream
 from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
-from a2a_bridge.runtime import ServeOptions, Server, serve_gateway
 from tests.patience import PATIENCE
 from tests.runtime.scene import BINDINGS
 

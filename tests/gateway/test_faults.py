@@ -11,10 +11,10 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from a2a_bridge.app.runtime import ServeOptions, connect, serve_gateway
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.runtime import ServeOptions, connect, serve_gateway
 from tests.gateway.test_gateway import card
 from tests.runtime.scene import BINDINGS
 

@@ -12,13 +12,13 @@ import grpc.aio
 import pytest
 from aiohttp import web
 
+from a2a_bridge.app.runtime import Server, serve_gateway
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, encoder, loads
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.dialects import by_version, signed_extras
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server, serve_gateway
 from tests.gateway.raw_echo import RawAgent, task_of
 
 KINDS = ("JSONRPC", "HTTP+JSON", "GRPC")

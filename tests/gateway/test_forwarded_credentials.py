@@ -13,6 +13,8 @@ import pytest
 from aiohttp import web
 
 from a2a_bridge import connect
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.bindings.binding import IMPERSONAL, DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import loads
@@ -20,8 +22,6 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.dialects import V0_3
 from a2a_bridge.gateway.index import scopes_by, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
-from a2a_bridge.runtime import serve_gateway
 from tests.patience import PATIENCE
 
 HEADERS = ("authorization", "x-api-key", "x-user")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.runtime import ServeOptions, Server, connect, serve_gateway, serve_service
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, rounded
@@ -20,7 +21,6 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import ReplayOptions, is_connect_failure
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, Server, connect, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering, holding
 from tests.patience import PATIENCE
 

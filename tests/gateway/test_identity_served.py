@@ -12,6 +12,8 @@ import pytest
 from aiohttp import web
 
 import a2a_bridge
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import Server, connect, serve_agent, serve_gateway
 from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.read import parse_bytes
@@ -21,9 +23,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import text_of
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
-from a2a_bridge.runtime import Server, connect, serve_agent, serve_gateway
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.gateway.legacy_agent import LegacyAgent, served, session
 from tests.gateway.legacy_client import Failed, LegacyClient, sending

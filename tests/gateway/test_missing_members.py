@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, loads
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions
-from a2a_bridge.runtime import serve_gateway
 from tests.patience import PATIENCE
 
 #: without `capabilities`

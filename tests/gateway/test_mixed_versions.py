@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.peer import request_of
+from a2a_bridge.app.runtime import connect
 from a2a_bridge.cards import interface
 from a2a_bridge.codec import dumps, loads
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import request_of
-from a2a_bridge.runtime import connect
 
 PLACE = {"taskId": "t", "contextId": "c"}
 #: langgraph-api 0.16: methods of 1.0, events in the shape of 0.3, names of 1.0

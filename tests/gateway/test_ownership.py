@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, Run, connect, serve
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import select
@@ -23,10 +26,7 @@ from a2a_bridge.gateway.context_names import name_for
 from a2a_bridge.gateway.owners import GROUPS, TASK, MemoryOwners, Owned, StoredOwners
 from a2a_bridge.gateway.ownership import Ownership
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
-from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
-from a2a_bridge.runtime import serve_gateway
 from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.testing.probe import Probe
 from tests.patience import PATIENCE

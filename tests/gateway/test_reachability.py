@@ -13,6 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from a2a_bridge import connect, interface, serve
+from a2a_bridge.app.runtime import ServeOptions, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.call import CallContext, Principal
@@ -21,7 +22,6 @@ from a2a_bridge.gateway import Failover, Upstream
 from a2a_bridge.gateway.credentials import add_credentials
 from a2a_bridge.gateway.reachability import question
 from a2a_bridge.hosting import Agent, Run
-from a2a_bridge.runtime import ServeOptions, serve_gateway
 from tests.gateway.test_upstream import Agent as Upstreamed
 from tests.gateway.test_upstream import agents_by_url, candidates, get_task, no_connection
 from tests.patience import PATIENCE

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_bridge.app.runtime import ServeOptions, connect, serve_gateway, serve_service
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
@@ -21,7 +22,6 @@ from a2a_bridge.gateway.failover import Failover, circuits
 from a2a_bridge.gateway.retries import FIRST, LONGEST, LONGEST_WISH, Retries, RetryBudget, UnreachableError
 from a2a_bridge.gateway.upstream import Upstream
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, connect, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe
 from tests.gateway.test_gateway import card
 from tests.gateway.test_upstream import Agent, agents_by_url, ids, no_connection

@@ -16,12 +16,12 @@ import grpc
 import pytest
 
 from a2a_bridge import A2AError, Client, Reason, interface
+from a2a_bridge.app.runtime import ServeOptions, Server, serve_agent
 from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
-from a2a_bridge.runtime import ServeOptions, Server, serve_agent
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.gateway.raw_echo import chained
 from tests.patience import PATIENCE

@@ -14,14 +14,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import Json, decoder, encoder, loads
 from a2a_bridge.dialects import by_version
 from a2a_bridge.dialects.v0_3.params import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions
-from a2a_bridge.runtime import serve_gateway
 from tests.patience import PATIENCE
 
 SPELLED = ("task_id", "TaskId", "TASKID", "task-id", "ta\u017fkId")

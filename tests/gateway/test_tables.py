@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge import interface
+from a2a_bridge.app.gateway import gateway_app
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.auth import Authentication, ProxyHeader
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.bindings.memory import MemoryAccount
@@ -23,9 +25,7 @@ from a2a_bridge.gateway import UpstreamOptions, add_polyfill
 from a2a_bridge.gateway.index import TaskIndex
 from a2a_bridge.gateway.legacy import adapt_dial
 from a2a_bridge.gateway.owners import MemoryOwners, Owned
-from a2a_bridge.gateway_app import gateway_app
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge.testing.probe import Probe
 from tests.gateway.test_gateway import card

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge import connect, interface
+from a2a_bridge.app.runtime import ServeOptions, serve_service
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
@@ -19,7 +20,6 @@ from a2a_bridge.gateway.credentials import (
 )
 from a2a_bridge.gateway.credentials.token_exchange import REJECTED
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, serve_service
 from a2a_bridge.testing.probe import Probe, answering
 from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running
 from tests.gateway.credentials_scene import (

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.peer import request_of
+from a2a_bridge.app.runtime import Server, connect, serve_gateway
 from a2a_bridge.cards import interface, select
 from a2a_bridge.codec import dumps, loads
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import request_of
-from a2a_bridge.runtime import Server, connect, serve_gateway
 
 KNOWN = ("JSONRPC", "HTTP+JSON", "GRPC")
 TASK = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.runtime import serve_service
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.call import Call, CallContext
@@ -23,7 +24,6 @@ from a2a_bridge.gateway.failover import COOL_DOWN
 from a2a_bridge.gateway.upstream import QUIET
 from a2a_bridge.gateway.upstream import dial as upstream_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import serve_service
 from a2a_bridge.testing.probe import Probe, answering
 from tests.patience import PATIENCE
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from a2a_bridge import serve
+from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.hosting import Agent, Run
-from a2a_bridge.planning import ServeOptions
 from tests.patience import PATIENCE
 
 #: members of the metadata, about 1 MB, and bytes from which a message counts as large

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
+from a2a_bridge.app.peer import request_of
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.messages import data_part
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import request_of
 from tests.hosting.scene import INPUT, SUBMITTED, WORKING, request
 
 

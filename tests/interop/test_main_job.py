@@ -14,13 +14,13 @@ import httpx
 import pytest
 from a2a.client import A2ACardResolver
 
+from a2a_bridge.app.planning import VERSIONS
+from a2a_bridge.app.runtime import Server, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, find, http_fetch
 from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.dialects import V1_0, signed_extras
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import VERSIONS
-from a2a_bridge.runtime import Server, serve_gateway
 from tests.cli.commands import ANY_PORT, serving
 from tests.equivalence.scenarios import SCENARIOS
 from tests.equivalence.talk import Talk

@@ -10,14 +10,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from a2a_bridge import Agent, Run, connect, interface, serve
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.runtime import ServeOptions, Server
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.call import Call, Principal
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Service
-from a2a_bridge.peer import Peer
-from a2a_bridge.runtime import ServeOptions, Server
 from tests.patience import PATIENCE
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.runtime import ServeOptions, connect, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.bindings.memory import Arriving, MemoryAccount, in_work
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, connect, serve_gateway
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge_transports._http.session import Exchanger
 from a2a_bridge_transports._http.sse import Decoder

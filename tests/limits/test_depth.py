@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge import A2AError, Agent, Reason, Run, connect, interface, serve
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.runtime import Server, serve_gateway
 from a2a_bridge.cards import Candidate
 from a2a_bridge.codec import decoder, encoder, structs
 from a2a_bridge.core import operations as ops
@@ -21,8 +23,6 @@ from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, V1_0, by_version
 from a2a_bridge.dialects.listing import decode_list, encode_list
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct, Timestamp, Value
-from a2a_bridge.peer import Peer
-from a2a_bridge.runtime import Server, serve_gateway
 from tests.limits.scene import BINDINGS
 
 VERSIONS = ("1.0", "0.3")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Run
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.runtime import ServeOptions
 from a2a_bridge.stores import StoreOptions
 from tests.limits.scene import BINDINGS, agent, peers, served
 from tests.patience import PATIENCE

@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from a2a_bridge import Run
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions
 from tests.hosting.scene import request
 from tests.limits.scene import BINDINGS, agent, peers, served
 from tests.patience import PATIENCE

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Reason
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions
 from tests.limits.scene import agent, peers, rejected, served
 
 #: the longest characters, in an order that no index can make shorter

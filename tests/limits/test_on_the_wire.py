@@ -11,12 +11,12 @@ import aiohttp
 import pytest
 
 from a2a_bridge import A2AError, Reason
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.middleware import Limits
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
-from a2a_bridge.runtime import ServeOptions
 from tests.limits.scene import (
     PATIENCE,
     Waiting,

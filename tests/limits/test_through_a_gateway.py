@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge import A2AError, Reason, interface
+from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.cards import select
 from a2a_bridge.middleware import Limits
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, Server, serve_gateway
 from tests.limits.scene import BINDINGS, Waiting, agent, first_event, peers, rejected, served
 
 

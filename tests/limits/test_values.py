@@ -16,12 +16,12 @@ import grpc.aio
 import pytest
 
 from a2a_bridge import A2AError, Agent, Reason, Run, connect, interface, serve
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.codec import decoder, loads
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct, Value
-from a2a_bridge.runtime import ServeOptions
 from tests.limits.scene import BINDINGS, peers, served
 from tests.patience import PATIENCE
 

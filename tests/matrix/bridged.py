@@ -10,12 +10,12 @@ from itertools import product
 
 import httpx
 
+from a2a_bridge.app.runtime import Server, connect, serve_agent, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server, connect, serve_agent, serve_gateway
 from tests.equivalence.agent import card, scripted_agent
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.versions import BINDINGS, OURS, VERSIONS, Deviation, Side, expected_differences

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 from a2a.client import A2ACardResolver
-from a2a_bridge.runtime import serve_agent, serve_gateway
 
+from a2a_bridge.app.runtime import serve_agent, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, http_fetch
 from a2a_bridge.cards import interface, resolve, select
 from tests.equivalence.agent import scripted_agent

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.runtime import Server, serve_gateway, serve_service
 from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core import operations as ops
@@ -20,7 +21,6 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server, serve_gateway, serve_service
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import every_error, full, samples
 from a2a_bridge.testing.service_contract import assert_same_error, invoke

@@ -9,13 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from a2a_bridge.app.runtime import serve_agent, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import serve_agent, serve_gateway
 from tests.equivalence.agent import scripted_agent
 from tests.equivalence.scenarios import SCENARIOS
 from tests.equivalence.talk import Talk

@@ -16,14 +16,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from a2a_bridge.app.observation import server_middleware
+from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service, compose
 from a2a_bridge.middleware import deadline
 from a2a_bridge.middleware.tracing import client_spans, delivery_spans, server_spans, tracer_of
-from a2a_bridge.observation import server_middleware
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from tests.middleware.scene import TASK, ask, get, send, subscribe
 from tests.middleware.test_access_log import working
@@ -287,8 +287,8 @@ def test_what_is_off_is_not_there() -> None:
     code_ = (
         "import sys\n"
         "from a2a_bridge import runtime\n"
-        "from a2a_bridge.observation import observe_dial, server_middleware\n"
-        "from a2a_bridge.planning import ServeOptions\n"
+        "from a2a_bridge.app.observation import observe_dial, server_middleware\n"
+        "from a2a_bridge.app.planning import ServeOptions\n"
         "assert server_middleware(ServeOptions(), 'x') == ()\n"
         "assert observe_dial(runtime.dial, 'auto') is runtime.dial\n"
         "loaded = [name for name in sys.modules if name.startswith(('opentelemetry', 'prometheus_client'))]\n"

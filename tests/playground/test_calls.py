@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from a2a_bridge.app.runtime import Server, serve_service
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.playground.results import Compared, Result, comparison
@@ -19,7 +20,6 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import Server, serve_service
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
 from tests.patience import PATIENCE
 from tests.peers.processes import Agent, peer_agents

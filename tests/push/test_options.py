@@ -13,6 +13,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet
 
+from a2a_bridge.app.runtime import ServeOptions, Server, connect, serve_agent, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress, http_fetch
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.core.agent_api import Client
@@ -20,7 +21,6 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.webhooks import PATH
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.redaction import redact
-from a2a_bridge.runtime import ServeOptions, Server, connect, serve_agent, serve_gateway
 from a2a_bridge.testing.agents import ScriptedAgent
 from tests.gateway.test_versions import asking
 from tests.push.receiver import PATIENCE, Receiver, receiving

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from a2a_bridge.app.runtime import ServeOptions, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
@@ -15,7 +16,6 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions, serve_gateway
 from a2a_bridge.testing.probe import Probe
 from tests.resume.cutting import Cutter, cutting
 from tests.resume.scene import listening

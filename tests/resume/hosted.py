@@ -10,6 +10,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import Server, serve_agent
 from a2a_bridge.cards import interface
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
@@ -18,8 +20,6 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.hosting import Agent, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions
-from a2a_bridge.runtime import Server, serve_agent
 from a2a_bridge.stores.ports import Store
 from tests.resume.cutting import PATIENCE, Cutter, cutting
 from tests.resume.scene import BINDINGS, Seen, answered, dialling, kind_of, read_on

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.peer import Peer, request_of
 from a2a_bridge.bindings.following import Following
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER
@@ -18,7 +19,6 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event
 from a2a_bridge.core.resume import RESUME_URI, gap_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer, request_of
 from a2a_bridge.testing.probe import Probe
 from tests.resume.cutting import PATIENCE, Cutter
 from tests.resume.scene import BINDINGS, through_a_cutter

@@ -15,12 +15,12 @@ import pytest
 from httpx import ASGITransport, AsyncClient, Response
 
 from a2a_bridge import add_to_server, agent, asgi, connect, interface, serve
-from a2a_bridge import agent_app as under_test
+from a2a_bridge.app import agent as under_test
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.core.scope import Scope
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushService
-from a2a_bridge.runtime import ServeOptions
 from a2a_bridge.stores import MemoryStore, StoreOpenError, open_store
 from a2a_bridge.stores.ports import Store
 from tests.patience import PATIENCE

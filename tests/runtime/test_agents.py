@@ -17,12 +17,12 @@ from a2a.types import Message, Part, Role, SendMessageRequest
 
 from a2a_bridge import Agent, connect, interface, serve
 from a2a_bridge.agents import AgentEntry, Agents, hosted, remote, serve_agents
+from a2a_bridge.app.planning import EVERYTHING, VERSIONS, ServeOptions
+from a2a_bridge.app.serving import Shared
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
-from a2a_bridge.planning import EVERYTHING, VERSIONS, ServeOptions
-from a2a_bridge.serving import Shared
 from tests.patience import PATIENCE
 from tests.runtime.scene import BINDINGS
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from a2a_bridge import connect, interface, serve
+from a2a_bridge.app.peer import Reply, reply_of, request_of
+from a2a_bridge.app.runtime import connect as runtime_connect
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Reply, reply_of, request_of
-from a2a_bridge.runtime import connect as runtime_connect
 from tests.runtime.scene import BINDINGS, PATIENCE, agent
 
 

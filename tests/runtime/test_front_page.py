@@ -14,10 +14,10 @@ from aiohttp import ClientSession
 
 from a2a_bridge import agent, connect, interface, serve
 from a2a_bridge.agents import hosted, serve_agents
+from a2a_bridge.app.runtime import asgi, locate_agent, serve_gateway
 from a2a_bridge.cards.page import agent_page
 from a2a_bridge.ext import ServeOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import asgi, locate_agent, serve_gateway
 from tests.patience import PATIENCE
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}

@@ -10,6 +10,8 @@ import pytest
 
 import a2a_bridge
 from a2a_bridge import connect, interface, serve
+from a2a_bridge.app.planning import VERSIONS
+from a2a_bridge.app.runtime import ServeOptions, asgi_gateway, serve_gateway, serve_service
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import select
 from a2a_bridge.codec import rounded
@@ -19,8 +21,6 @@ from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD
 from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import VERSIONS
-from a2a_bridge.runtime import ServeOptions, asgi_gateway, serve_gateway, serve_service
 from a2a_bridge.stores import StoreOpenError
 from tests.runtime.scene import BINDINGS, agent, uvicorn_running
 

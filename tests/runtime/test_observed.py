@@ -19,6 +19,8 @@ from opentelemetry.trace import SpanKind
 from prometheus_client.parser import text_string_to_metric_families
 
 from a2a_bridge import Agent, add_to_server, agent, asgi, connect, interface, serve
+from a2a_bridge.app.planning import VERSIONS
+from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, names
 from a2a_bridge.cards import select
@@ -27,8 +29,6 @@ from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.hosting import Run
 from a2a_bridge.middleware import Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import VERSIONS
-from a2a_bridge.runtime import ServeOptions, Server, serve_gateway
 from tests.middleware.test_tracing import PARENT, TRACE, TRACEPARENT, Traces, code
 from tests.patience import PATIENCE
 from tests.runtime.scene import BINDINGS
@@ -342,7 +342,8 @@ async def test_the_listener_is_there_while_the_server_starts() -> None:
         async def execute(self, run: Run) -> AsyncIterator[Any]:
             yield run.reply("x")
 
-    from a2a_bridge import agent_app, runtime  # the module whose start is slowed down
+    from a2a_bridge.app import agent as agent_app
+    from a2a_bridge.app import runtime
 
     original = runtime.agent_app
 

@@ -13,10 +13,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from a2a_bridge import add_to_server, asgi, connect, interface
+from a2a_bridge.app.planning import VERSIONS
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.hosting import Engine
-from a2a_bridge.planning import VERSIONS
-from a2a_bridge.runtime import ServeOptions
 from tests.runtime.scene import PATIENCE, WELL_KNOWN, agent, uvicorn_running
 
 MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}

@@ -13,12 +13,12 @@ import httpx
 import pytest
 
 from a2a_bridge import connect, interface, serve
+from a2a_bridge.app.planning import VERSIONS
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import VERSIONS
-from a2a_bridge.runtime import ServeOptions
 from tests.runtime.scene import BINDINGS, EXTENSION, PATIENCE, WELL_KNOWN, agent
 
 RPC = {

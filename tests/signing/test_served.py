@@ -16,6 +16,8 @@ from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
 from a2a_bridge import Agent, agent, asgi, connect, interface, serve
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.auth.card_trust import CardTrust
 from a2a_bridge.bindings.binding import DialOptions, Fetched, ListenAddress
 from a2a_bridge.bindings.server_tls import ServerTls
@@ -23,9 +25,7 @@ from a2a_bridge.cards.resolve import Resolver
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import PushOptions
-from a2a_bridge.runtime import serve_gateway
 from a2a_bridge.signing import CardSigner
 from tests.certificates import new_identity
 from tests.interop.sdk_client import to_sdk

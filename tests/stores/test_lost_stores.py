@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import ServeOptions
 from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.testing.store_scene import Author
 from tests.hosting.scene import request

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from a2a_bridge.app.runtime import connect
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.runtime import connect
 from tests.tck import agent
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.app.planning import jsonrpc_paths
+from a2a_bridge.app.runtime import serve_service
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import jsonrpc_paths
-from a2a_bridge.runtime import serve_service
 from tests.transports.http_scene import MESSAGE, Answer, Scripted, ask, hosting, request
 
 

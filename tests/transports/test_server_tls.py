@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, connect, interface, serve
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import Server
 from a2a_bridge.auth import Authentication, ClientCertificates
 from a2a_bridge.bindings.binding import DialOptions, HostOptions, TlsFiles
 from a2a_bridge.bindings.server_tls import CHECK_INTERVAL, ServerTls, TlsFileError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.hosting import Run
-from a2a_bridge.planning import ServeOptions
-from a2a_bridge.runtime import Server
 from tests.certificates import Identity, new_identity
 from tests.patience import PATIENCE
 

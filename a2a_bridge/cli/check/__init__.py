@@ -89,7 +89,7 @@ def check(
 
 async def _run(target: str, flags: CheckFlags) -> list[Finding]:
     """The findings; as text they are printed as they are made. Raises BadTargetError, typer.BadParameter."""
-    from a2a_bridge import runtime
+    from a2a_bridge.app import runtime
     from a2a_bridge.cli.loading import load
     from a2a_bridge.cli.target import Target, TargetKind, parse
 

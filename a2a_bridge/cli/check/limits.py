@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from uuid import uuid4
 
+from a2a_bridge.app.peer import request_of
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge.cli.check.messages import connect_to, context
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
-from a2a_bridge.peer import request_of
 
 #: characters of a message that is a little larger than 1 MiB, which many proxies have as their limit
 _LARGE = 1_100_000

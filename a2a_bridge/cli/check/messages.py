@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from a2a_bridge import runtime
+from a2a_bridge.app import runtime
+from a2a_bridge.app.peer import Peer, Reply, request_of
 from a2a_bridge.cli.canonical import canonical, differences, without_generated
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge.codec import encoder
@@ -16,7 +17,6 @@ from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer, Reply, request_of
 
 _encode = encoder(hub.SendMessageResponse)
 #: differences that are named, at most

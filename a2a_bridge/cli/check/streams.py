@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from a2a_bridge.app.peer import request_of
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge.cli.check.messages import connect_to, state_of, tidy_up
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL, text_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import request_of
 
 
 async def stream(inspection: Inspection) -> AsyncGenerator[Finding, None]:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from a2a_bridge.app.peer import request_of
 from a2a_bridge.bindings.binding import DocumentHost, HostOptions, ListenAddress, ReadBody, find
 from a2a_bridge.cli.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge.cli.check.messages import connect_to, context, tidy_up
@@ -15,7 +16,6 @@ from a2a_bridge.cli.check.network import place
 from a2a_bridge.cli.options import listen_address
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import request_of
 
 _PATH = "/notifications"
 #: rejections of a receiver at this machine: agents should have them, outside of development

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from a2a_bridge import runtime
+from a2a_bridge.app import runtime
 from a2a_bridge.cards import interface
 from a2a_bridge.codec import DecodeError, decoder, encoder, loads
 from a2a_bridge.core import operations as ops

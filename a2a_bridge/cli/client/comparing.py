@@ -20,7 +20,8 @@ from uuid import uuid4
 
 import typer
 
-from a2a_bridge import runtime
+from a2a_bridge.app import runtime
+from a2a_bridge.app.peer import request_of
 from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cli.canonical import Difference, canonical, compare
@@ -55,7 +56,6 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import by_version
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import request_of
 
 #: in a record, as the playground calls the frames of an interface
 _HOP = "client"

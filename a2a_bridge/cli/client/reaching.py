@@ -22,7 +22,8 @@ from urllib.parse import quote_plus
 
 import typer
 
-from a2a_bridge import runtime
+from a2a_bridge.app import runtime
+from a2a_bridge.app.peer import Peer
 from a2a_bridge.bindings.binding import DialOptions, Frame, names
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cli.client import token_store
@@ -58,7 +59,6 @@ from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.gateway.destinations import place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
 
 _T = TypeVar("_T")
 #: bindings that a command can speak

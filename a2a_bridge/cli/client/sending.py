@@ -6,6 +6,7 @@ from functools import partial
 
 import typer
 
+from a2a_bridge.app.peer import request_of
 from a2a_bridge.cli.client.flags import ContinueFlags, SendFlags
 from a2a_bridge.cli.client.parts import json_object, parts_of
 from a2a_bridge.cli.client.progress import show_waiting
@@ -16,7 +17,6 @@ from a2a_bridge.cli.environment import Environment
 from a2a_bridge.codec import DecodeError, decoder
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct
-from a2a_bridge.peer import request_of
 
 _decode_struct = decoder(Struct)
 

@@ -35,8 +35,8 @@ _WINDOW = 0.5
 _FLUSH, _FAREWELL = 2.0, 0.25
 
 if TYPE_CHECKING:
+    from a2a_bridge.app.process import Stop
     from a2a_bridge.pb import lf_a2a_v1 as hub
-    from a2a_bridge.process import Stop
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Inside:
     @contextmanager
     def stop_signals(self, _grace: float) -> Iterator[Stop]:
         """The event that the supervisor sets. The supervisor also limits the time of the end."""
-        from a2a_bridge.process import Stop  # loads protobuf
+        from a2a_bridge.app.process import Stop  # loads protobuf
 
         loop = asyncio.get_running_loop()
         stop = self._stop = Stop()

@@ -11,7 +11,8 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from a2a_bridge import runtime
+from a2a_bridge.app import runtime
+from a2a_bridge.app.peer import Peer
 from a2a_bridge.cli.playground.exchange import CLIENT, UPSTREAM, Exchange, Hop
 from a2a_bridge.cli.playground.results import Compared, Result, comparison
 from a2a_bridge.cli.playground.subject import Cell, Found
@@ -21,7 +22,6 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.masking import Secrets
 from a2a_bridge.gateway import rewrite
-from a2a_bridge.peer import Peer
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from a2a_bridge import __version__, runtime
+from a2a_bridge import __version__
 from a2a_bridge.agents import PATH
+from a2a_bridge.app import runtime
+from a2a_bridge.app.process import stop_signals
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress, TlsFiles
 from a2a_bridge.cards import Candidate
 from a2a_bridge.cli.client.credentials import secrets_of
@@ -27,7 +29,6 @@ from a2a_bridge.cli.playground.subject import Subject, Upstream
 from a2a_bridge.cli.playground.upstream_tap import UpstreamTap
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.process import stop_signals
 
 PROGRAM = f"a2a-bridge {__version__}"
 

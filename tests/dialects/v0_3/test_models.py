@@ -393,7 +393,7 @@ def test_deep_and_unusual_trees_pass() -> None:
 
 
 def test_the_bridge_does_without_pydantic() -> None:
-    code = "import sys, a2a_bridge.runtime, a2a_bridge.dialects, a2a_bridge.gateway, a2a_bridge.cli; "
+    code = "import sys, a2a_bridge.app.runtime, a2a_bridge.dialects, a2a_bridge.gateway, a2a_bridge.cli; "
     code += "import a2a_bridge_transports.jsonrpc; print('pydantic' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],

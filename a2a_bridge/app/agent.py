@@ -16,6 +16,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import Document
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
@@ -25,7 +26,6 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware.tracing import delivery_spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH, PushService, WebhookResolver, push_service
 from a2a_bridge.push.notification import Names
 from a2a_bridge.stores import MemoryStore, open_store

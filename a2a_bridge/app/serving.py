@@ -16,7 +16,18 @@ from dataclasses import replace
 from time import monotonic
 from typing import Protocol, cast
 
-from a2a_bridge.admin import Admin, announce
+from a2a_bridge.app.admin import Admin, announce
+from a2a_bridge.app.card_signing import card_signer, check_signable, with_keys
+from a2a_bridge.app.observation import add_metrics, server_middleware
+from a2a_bridge.app.planning import (
+    EVERYTHING,
+    ServeOptions,
+    check_ports,
+    dialects_of,
+    group,
+    jsonrpc_paths,
+    place,
+)
 from a2a_bridge.auth import LiveRules, authorise, describe_extended_card
 from a2a_bridge.auth.identified import reject_unidentified
 from a2a_bridge.auth.lasting import end_lapsed_calls
@@ -30,7 +41,6 @@ from a2a_bridge.bindings.binding import (
     Receive,
     find,
 )
-from a2a_bridge.card_signing import card_signer, check_signable, with_keys
 from a2a_bridge.cards import Advertisement
 from a2a_bridge.cards.page import agent_page
 from a2a_bridge.codec import rounded
@@ -50,20 +60,10 @@ from a2a_bridge.middleware.extensions import Offer
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.metrics import Gather
 from a2a_bridge.middleware.stream_compat import stream_compat
-from a2a_bridge.observation import add_metrics, server_middleware
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import (
-    EVERYTHING,
-    ServeOptions,
-    check_ports,
-    dialects_of,
-    group,
-    jsonrpc_paths,
-    place,
-)
 from a2a_bridge.push import Registrations, push_memory
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("a2a_bridge.serving")
 
 #: kinds of bindings that identify callers; one of another package may ignore HostOptions.authenticate
 _OWN = (JSONRPC, HTTP_JSON, GRPC)

@@ -12,18 +12,18 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from contextvars import ContextVar
 from typing import Any, Literal, Protocol
 
+from a2a_bridge.app.given_agent import check_agent
+from a2a_bridge.app.loop_watch import watch_loop
+from a2a_bridge.app.planning import EVERYTHING, ServeOptions
+from a2a_bridge.app.runtime import locate_agent, serve_agent, serve_gateway
+from a2a_bridge.app.serving import Server
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.core.extras import load
 from a2a_bridge.core.kinds import check_options
-from a2a_bridge.given_agent import check_agent
 from a2a_bridge.hosting import Agent
-from a2a_bridge.loop_watch import watch_loop
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import EVERYTHING, ServeOptions
-from a2a_bridge.runtime import locate_agent, serve_agent, serve_gateway
-from a2a_bridge.serving import Server
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("a2a_bridge.process")
 
 #: "auto": uvloop if installed
 LoopName = Literal["auto", "asyncio", "uvloop"]

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("a2a_bridge.shared_listener")
 
 #: the locks of this process by file; they end with it
 _held: dict[Path, FileLock] = {}

@@ -8,9 +8,24 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-from a2a_bridge.admin import admin_listener
-from a2a_bridge.agent_app import agent_app, build_agent_app, start_lazily
-from a2a_bridge.asgi_lifetime import Lifetime
+from a2a_bridge.app.admin import admin_listener
+from a2a_bridge.app.agent import agent_app, build_agent_app, start_lazily
+from a2a_bridge.app.asgi_lifetime import Lifetime
+from a2a_bridge.app.gateway import GatewayApp, build_offered_card, follow_card, gateway_app
+from a2a_bridge.app.gauges import agent_gauges, gateway_gauges
+from a2a_bridge.app.given_agent import check_agent, check_interfaces, check_target, opened_as
+from a2a_bridge.app.observation import add_metrics, observe_dial
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.planning import (
+    EVERYTHING,
+    ServeOptions,
+    identifies,
+    keeps_owners,
+    list_dialects,
+    place,
+)
+from a2a_bridge.app.serving import Remembered, Server, Shared, guard, log_rounding, serve_service
+from a2a_bridge.app.shared_listener import note_other_workers
 from a2a_bridge.auth import UncheckedCredentialsError
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
@@ -42,23 +57,8 @@ from a2a_bridge.gateway.credentials import TokenExchange, add_credentials, note_
 from a2a_bridge.gateway.destinations import Destinations, place_of
 from a2a_bridge.gateway.index import scopes_by
 from a2a_bridge.gateway.upstream import dial
-from a2a_bridge.gateway_app import GatewayApp, build_offered_card, follow_card, gateway_app
-from a2a_bridge.gauges import agent_gauges, gateway_gauges
-from a2a_bridge.given_agent import check_agent, check_interfaces, check_target, opened_as
 from a2a_bridge.hosting import Agent, Engine
-from a2a_bridge.observation import add_metrics, observe_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.peer import Peer
-from a2a_bridge.planning import (
-    EVERYTHING,
-    ServeOptions,
-    identifies,
-    keeps_owners,
-    list_dialects,
-    place,
-)
-from a2a_bridge.serving import Remembered, Server, Shared, guard, log_rounding, serve_service
-from a2a_bridge.shared_listener import note_other_workers
 from a2a_bridge.stores.ports import Store
 
 __all__ = [
@@ -75,7 +75,7 @@ __all__ = [
     "serve_service",
 ]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("a2a_bridge.runtime")
 
 
 @opened_as("async with serve(…) as server:", check_agent)

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.gateway import Dial
 from a2a_bridge.middleware.metrics import Metrics
 from a2a_bridge.middleware.tracing import TRACE_PARAMETERS, Tracing, client_spans, server_spans, tracer_of
-from a2a_bridge.planning import ServeOptions
 
 
 def add_metrics(options: ServeOptions) -> ServeOptions:

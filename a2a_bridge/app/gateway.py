@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
-from a2a_bridge.agent_app import open_store_of
+from a2a_bridge.app.agent import open_store_of
+from a2a_bridge.app.planning import ServeOptions, keeps_owners
 from a2a_bridge.bindings.binding import DialOptions, Document, Receive, http_post
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards import Candidate
@@ -36,7 +37,6 @@ from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay, pass_unchanged
 from a2a_bridge.middleware.tracing import delivery_spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.planning import ServeOptions, keeps_owners
 from a2a_bridge.push import JWKS_PATH, Webhook, WebhookResolver, push_service
 from a2a_bridge.push.notification import Names
 from a2a_bridge.stores.ports import Outbox, Store

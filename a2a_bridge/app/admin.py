@@ -14,6 +14,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Protocol, cast
 
+from a2a_bridge.app.gauges import process_gauges
+from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
     DocumentHost,
@@ -25,9 +27,7 @@ from a2a_bridge.bindings.binding import (
 )
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.gauges import process_gauges
 from a2a_bridge.middleware.metrics import Gather
-from a2a_bridge.planning import ServeOptions
 
 _TEXT = "text/plain; charset=utf-8"
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import Document
 from a2a_bridge.cards import Mounted
 from a2a_bridge.cards.build import WILDCARDS
-from a2a_bridge.planning import ServeOptions
 from a2a_bridge.push import JWKS_PATH
 from a2a_bridge.signing import CardSigner, merge_key_sets
 

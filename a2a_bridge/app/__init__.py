@@ -1,0 +1,1 @@
+"""Composition: agents and gateways as servers, with their listeners, cards, metrics and worker processes."""
