@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 4
 # Arguments of the programs behind `acts`, `cli`, `cluster`, `crash`, `frameworks`, `sdks`, `soak` and `tck`.
 ARGS ?=
-SOURCES := a2a_bridge transports proto tests benchmarks examples
+SOURCES := a2a_bridge transports tools proto tests benchmarks examples
 # Folders that do not exist yet are not an error.
 PRESENT = $(wildcard $(SOURCES))
 
@@ -58,9 +58,9 @@ $(VENV)/.locked: requirements.lock $(OTHER_PYTHON)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
 
-# The project itself, editable; again when its metadata changes.
-$(VENV)/.project: $(VENV)/.locked pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+# The project itself and its tools, editable; again when their metadata changes.
+$(VENV)/.project: $(VENV)/.locked pyproject.toml tools/pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./tools
 	@touch $@
 
 peers: $(PEERS:%=$(BUILD)/peers/%/.locked) ## make an environment for each older SDK that tests talk to
@@ -199,7 +199,7 @@ COMPILE = $(BUILD)/uv/bin/uv pip compile --quiet --universal --python-version 3.
 	--custom-compile-command "make lock"
 
 # What the container image has: all but the servers, Envoy and NATS.
-IMAGE_EXTRAS = auth cluster postgres signing tracing uvloop
+IMAGE_EXTRAS = auth cluster postgres server signing tracing uvloop
 
 lock: $(PEERS:%=lock-%) ## resolve all locks anew (UPGRADE=1: to the newest versions); needs Python and a registry
 	$(COMPILE) --all-extras --group dev --group docs pyproject.toml --output-file requirements.lock

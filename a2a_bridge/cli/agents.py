@@ -39,18 +39,18 @@ from a2a_bridge.cli.gateway_options import gateway_options
 from a2a_bridge.cli.gateway_setup import found
 from a2a_bridge.cli.listen_options import ListenOptions, limits_of
 from a2a_bridge.cli.options import HEADER, parse_binding
+from a2a_bridge.cli.playground import launch_of
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import run, serve
 from a2a_bridge.cli.serve_options import load_agent
 from a2a_bridge.cli.target import parse
-from a2a_bridge.cli.ui import launch_of
 from a2a_bridge.dialects import GRPC
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.opening import MEMORY
 
 if TYPE_CHECKING:
-    from a2a_bridge.cli.playground.launch import Launch
+    from a2a_bridge.cli.playground import Launch
 
 logger = logging.getLogger(__name__)
 

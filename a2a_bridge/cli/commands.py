@@ -1,4 +1,11 @@
-"""The commands by name. `--help` and `--version` import no command; each is imported when it is used."""
+"""The commands by name. `--help` and `--version` import no command; each is imported when it is used.
+
+Rules:
+1. The commands that run a server are modules of this package. All others are entry points of the group
+   `a2a_bridge.commands`: `NAME`, or `GROUP.NAME` for one of a group. Those of the tools are known by name, so
+   that one that is absent says what to install.
+2. An entry point never takes the place of a command that runs a server; one of a group may.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +13,10 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -19,6 +26,10 @@ from a2a_bridge.cli import habits
 from a2a_bridge.cli.declared import is_client
 from a2a_bridge.cli.help_text import Helpful
 from a2a_bridge.cli.specification import COMMANDS
+from a2a_bridge.core.extras import MissingExtraError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 #: name of a command, which is that of its module and its function (or of `app`) → its help in the list
 SUMMARIES = {
@@ -46,9 +57,12 @@ SUMMARIES = {
     "push": "List push notifications and dead letters, and send dead letters again.",
 }
 
-
-#: commands whose module is in `client`
-_CLIENT = frozenset({"auth", "card", "chat", "compare", "conformance", "send", "task"})
+#: of distributions with further commands
+GROUP = "a2a_bridge.commands"
+#: the commands of the tools
+TOOLS = frozenset(
+    {"auth", "card", "chat", "check", "compare", "conformance", "send", "server", "skill", "task", "ui"}
+)
 
 #: the class of all errors of a command line. Typer has it in a private module, older versions from click
 _UsageError: Any = typer.BadParameter.__base__
@@ -200,24 +214,53 @@ class Commands(Group):
             from a2a_bridge.cli.output import fail
 
             raise fail(Exit.USAGE, f"there is no command {name}", habits.COMMANDS[name])
-        return super().get_command(context, COMMANDS.get(name, name))
+        name = COMMANDS.get(name, name)
+        if name in TOOLS and name not in self.commands:
+            from a2a_bridge.cli.options import Exit
+            from a2a_bridge.cli.output import fail
+
+            missing = MissingExtraError("a2a-transport-bridge-tools", "tools")
+            raise fail(Exit.USAGE, f"{name}: {missing.text}", missing.remedy)
+        return super().get_command(context, name)
 
     def list_commands(self, _context: Any) -> list[str]:
-        return list(SUMMARIES)
+        return list(self.commands)
 
     def format_commands(self, _context: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUMMARIES.items()))
+        here = {name: text for name, text in SUMMARIES.items() if name in self.commands}
+        others = {
+            name: f"From {point.dist.name}." if point.dist is not None else ""
+            for name, point in _points().items()
+            if name not in SUMMARIES and "." not in name
+        }
+        absent = {name: text for name, text in SUMMARIES.items() if name not in here}
+        remedy = MissingExtraError("", "tools").remedy
+        for title, listed in (
+            ("Commands", here | others),
+            (f"Commands that are not installed ({remedy})", absent),
+        ):
+            if listed:
+                with formatter.section(title):
+                    formatter.write_dl(list(listed.items()))
 
 
 class _Loaded(dict[str, Any]):
-    """The commands; each is imported when it is read."""
+    """The commands; each is imported when it is read, and entry points are looked for when one is needed."""
 
-    def __init__(self) -> None:
-        super().__init__(dict.fromkeys(SUMMARIES))
+    def __contains__(self, name: object) -> bool:
+        return name in _OWN or (name in _points() and "." not in str(name))
+
+    def __iter__(self) -> Iterator[str]:
+        others = sorted(name for name in _points() if name not in SUMMARIES and "." not in name)
+        return iter([*(name for name in SUMMARIES if name in self), *others])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in iter(self))
 
     def __getitem__(self, name: str) -> Any:
-        command = super().__getitem__(name)
+        if name not in self:
+            raise KeyError(name)
+        command = super().get(name)
         if command is None:
             command = self[name] = _load(name)
         return command
@@ -225,25 +268,50 @@ class _Loaded(dict[str, Any]):
     def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in self else default  # noqa: SIM401  dict.get does not load
 
+    def keys(self) -> Any:
+        return list(self)
+
     def values(self) -> Any:
-        return self._complete().values()
+        return [self[name] for name in self]
 
     def items(self) -> Any:
-        return self._complete().items()
+        return [(name, self[name]) for name in self]
 
-    def _complete(self) -> dict[str, Any]:
-        return {name: self[name] for name in self}
+
+_OWN = SUMMARIES.keys() - TOOLS
+
+
+@cache
+def _points() -> Mapping[str, EntryPoint]:
+    """The commands of other distributions by name."""
+    from importlib.metadata import entry_points  # loads the parser of email
+
+    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _load(name: str) -> Any:
-    folder = "client." if name in _CLIENT else ""
-    module = importlib.import_module(f"a2a_bridge.cli.{folder}{name.replace('-', '_')}")
-    group: typer.Typer | None = getattr(module, "app", None)
-    if group is not None:
-        command: Any = get_group(group)
+    """The command of a name (rule 1)."""
+    if name in _OWN:
+        module = importlib.import_module(f"a2a_bridge.cli.{name}")
+        found = getattr(module, "app", None) or getattr(module, name)
+    else:
+        found = _points()[name].load()
+    command = _made(name, found)
+    if isinstance(found, typer.Typer):
+        for added, point in _points().items():
+            group, _, own = added.partition(".")
+            if group == name and own:
+                command.commands[own] = _made(own, point.load())
+    return command
+
+
+def _made(name: str, found: Any) -> Any:
+    """The command of a function, or of a Typer with commands."""
+    if isinstance(found, typer.Typer):
+        command: Any = get_group(found)
     else:
         group = typer.Typer(add_completion=False, rich_markup_mode=None)
-        group.command(name, cls=Command)(getattr(module, name))
+        group.command(name, cls=Command)(found)
         command = get_command(group)
     command.name = name
     return command

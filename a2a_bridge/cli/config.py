@@ -6,7 +6,7 @@ It serves nothing and opens no store.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -14,15 +14,12 @@ from typing import Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.client.flags import ShowFlags
 from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile
-from a2a_bridge.cli.declared import options_of
-from a2a_bridge.cli.environment import Environment
 from a2a_bridge.cli.flags import Output, OutputFlags, flag, with_flags
 from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.reading import Reading
-from a2a_bridge.cli.specification import PREFIX
+from a2a_bridge.core.extras import MissingExtraError
 
 app = command_group("config", "Check configuration files, and show the effective options.")
 
@@ -73,77 +70,60 @@ def check(
         data(f"{file}: valid for {command.value}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShowFlags(OutputFlags):
+    """The flags of `config show`."""
+
+    config: Path | None = flag(None, "The configuration file.", "FILE", variable="")
+    origin: bool = flag(False, "Show where each value comes from.", variable="")
+
+
 @app.command(cls=Command)
 @with_flags
 def show(
     context: typer.Context,
     command: Annotated[
         Served | None,
-        typer.Argument(help="serve or gateway; without one: of client commands.", metavar="COMMAND"),
+        typer.Argument(help="serve or gateway; default: the one that the file is for.", metavar="COMMAND"),
     ] = None,
     *,
     flags: ShowFlags,
 ) -> None:
-    """Show the effective options: of client commands, with the source of each, or of `serve` and `gateway`.
+    """Show the effective options of `serve` and `gateway`. Nothing is changed. Secrets are not shown.
 
-    Nothing is changed. Secrets are not shown. With COMMAND, --config names its configuration file.
+    The tools have a command of this name that shows the options of client commands, too.
 
     For example:
 
-      a2a-bridge config show
-
       a2a-bridge config show gateway --origin --config bridge.toml
     """
+    if command is None and flags.config is None:
+        missing = MissingExtraError("a2a-transport-bridge-tools", "tools")
+        text = "name serve or gateway; to show the options of client commands, install the tools"
+        raise typer.BadParameter(f"{text}: {missing.remedy}", param_hint="COMMAND")
+    show_options(context, command, flags.config, flags.output, origin=flags.origin)
+
+
+def show_options(
+    context: typer.Context, command: Served | None, file: Path | None, output: Output, *, origin: bool
+) -> None:
+    """Prints the effective options of a command. command and file: as for `reading_of`. origin: whether to
+    print where each value comes from. Raises typer.BadParameter.
+    """
+    from a2a_bridge.cli.config_text import literal, rows
     from a2a_bridge.cli.output import data, document
 
-    if command is None and (flags.env_file is None or flags.env_file.suffix != ".toml"):
-        found = list(_client_rows(context, flags))
-        if flags.output is Output.JSON:
-            document({name: {"value": value, "source": source} for name, value, source in found})
-        else:
-            data(
-                "\n".join(
-                    f"{name}: {'' if value is None else value} ({source})" for name, value, source in found
-                )
-            )
-        return
-    from a2a_bridge.cli.config_text import literal, rows
-
-    listed = list(rows(reading_of(context, command, flags.env_file)))
-    if flags.output is Output.JSON:
+    listed = list(rows(reading_of(context, command, file)))
+    if output is Output.JSON:
         document(
             {
-                row[0]: dict(zip(("value", "origin"), row[1:], strict=True)) if flags.origin else row[1]
+                row[0]: dict(zip(("value", "origin"), row[1:], strict=True)) if origin else row[1]
                 for row in listed
             }
         )
         return
-    for name, value, origin in listed:
-        data(f"{name} = {literal(value)}" + (f"  # {origin}" if flags.origin else ""))
-
-
-def _client_rows(context: typer.Context, flags: ShowFlags) -> Iterator[tuple[str, Any, str]]:
-    """Name, value and source of each option that a variable can set."""
-    from a2a_bridge.cli.secret_values import show_value
-    from a2a_bridge.core.masking import HIDDEN
-
-    environment = Environment.of(context)
-    for name, one in options_of(ShowFlags).items():
-        variable = one.variable
-        if variable is None or not variable.startswith(PREFIX):
-            continue
-        value = getattr(flags, name)
-        if value and one.described.secret:
-            value = HIDDEN
-        elif value is not None and not isinstance(value, bool):
-            value = show_value(one, getattr(value, "value", value))
-            value = str(value) if isinstance(value, Path) else value
-        source = getattr(context.get_parameter_source(name), "name", "DEFAULT")
-        file = environment.source(variable)
-        words = {"COMMANDLINE": "flag", "ENVIRONMENT": f"variable {variable}"}.get(source, "default")
-        if source == "DEFAULT_MAP" and file is not None:
-            words = f"file {file.path}"
-        yield max(one.described.names, key=len), value, words
+    for name, value, source in listed:
+        data(f"{name} = {literal(value)}" + (f"  # {source}" if origin else ""))
 
 
 @app.command(cls=Command)

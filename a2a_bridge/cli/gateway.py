@@ -12,7 +12,7 @@ from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import with_flags
 from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.options import parse_binding, use_bridge_key
-from a2a_bridge.cli.ui import check_one_process, launch_of
+from a2a_bridge.cli.playground import check_one_process, launch_of
 from a2a_bridge.core.errors import Reason
 
 

@@ -30,7 +30,7 @@ from a2a_bridge.gateway.endpoints import with_endpoints
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 if TYPE_CHECKING:
-    from a2a_bridge.cli.playground.launch import Launch
+    from a2a_bridge.cli.playground import Launch
 
 
 async def bridge(

@@ -23,7 +23,7 @@ from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.advertised import Advertised
-    from a2a_bridge.cli.playground.server import Playground
+    from a2a_bridge.cli.playground import Page
     from a2a_bridge.cli.reload import Reloader
     from a2a_bridge.cli.usage_recorder import UsageRecorder
     from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -81,7 +81,7 @@ async def run(
     counting: UsageRecorder | None = None,
     reloader: Reloader | None = None,
     advertised: Advertised | None = None,
-    playground: Callable[[Any], Playground] | None = None,
+    playground: Callable[[Any], Page] | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
 
@@ -136,7 +136,7 @@ async def run(
 
 
 @asynccontextmanager
-async def _open(playground: Playground) -> AsyncIterator[str]:
+async def _open(playground: Page) -> AsyncIterator[str]:
     """The address of a playground while the context is open. Raises typer.Exit."""
     async with AsyncExitStack() as stack:
         try:

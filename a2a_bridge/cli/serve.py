@@ -11,8 +11,8 @@ from a2a_bridge.cli.edge import note_open
 from a2a_bridge.cli.envoy.flags import run_if_requested
 from a2a_bridge.cli.flags import with_flags
 from a2a_bridge.cli.options import use_bridge_key
+from a2a_bridge.cli.playground import check_one_process, launch_of
 from a2a_bridge.cli.serve_flags import ServeFlags
-from a2a_bridge.cli.ui import check_one_process, launch_of
 
 
 @with_flags

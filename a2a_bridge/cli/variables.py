@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import typer
@@ -37,7 +38,8 @@ def read_variables(commands: Mapping[str, Any], first: str) -> None:
     files = {name for name in pending if name.startswith(HEADER) and name.endswith(_FILE)}
     pending = {name for name in pending if not name.startswith(HEADER)}
     known: set[str] = set()
-    for command in dict.fromkeys((first, "serve", "gateway", *commands)):
+    # All commands are listed last: that looks for those of other distributions.
+    for command in chain((first, "serve", "gateway"), commands):
         if not pending:
             break
         for variable, is_secret in _variables(commands[command]) if command in commands else ():

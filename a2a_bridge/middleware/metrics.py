@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.extras import load
 from a2a_bridge.core.operations import ALL, Req, Res
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.middleware.outcome import LONGEST, OK, code_of
@@ -48,12 +49,11 @@ class Metrics:
     """The metrics of one server. Hand it to `ServeOptions.metrics`, or let `ServeOptions.admin` make one.
 
     registry: of the application, if the application publishes it; else one of its own, with the metrics of
-    the process.
+    the process. Raises MissingExtraError without prometheus-client.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        import prometheus_client as prometheus  # only servers with metrics load it
-
+        prometheus = load("prometheus_client", "server")  # only servers with metrics load it
         self._prometheus = prometheus
         if registry is None:
             registry = prometheus.CollectorRegistry()

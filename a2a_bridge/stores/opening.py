@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from a2a_bridge.core.extras import load
 from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.ports import Store
 
@@ -21,13 +22,14 @@ MEMORY = "memory://"
 async def open_store(url: str, options: StoreOptions | None = None) -> AsyncIterator[Store]:
     """The store of a URL while the context is open: `memory://`, `sqlite:///PATH` or `postgresql://…`.
 
-    Raises StoreOpenError.
+    Raises StoreOpenError, MissingExtraError.
     """
     if url == MEMORY:
         from a2a_bridge.stores.memory import MemoryStore  # rule 1
 
         yield MemoryStore(max_memory=(options or StoreOptions()).max_memory)
         return
+    load("sqlalchemy", "server")
     from a2a_bridge.stores.sql.opened import open_sql_store  # rule 1
 
     async with open_sql_store(url, options or StoreOptions()) as store:

@@ -7,8 +7,8 @@ streams and push notifications. It is served with API keys.
 from __future__ import annotations
 
 from a2a_bridge import Agent
-from a2a_bridge.cli.demo_agent import Demo
 from a2a_bridge.ext import hub
+from a2a_bridge_tools.demo_agent import Demo
 
 _SKILL = hub.AgentSkill(id="more", name="More", description="For those who may", tags=["extended"])
 

@@ -11,7 +11,7 @@ NAMES = re.compile(r"user[-_ ]?agent", re.IGNORECASE)
 #: headers that this project's own clients send, the count of callers, which keeps the text for people, and
 #: requests as commands, which leave the header out
 ALLOWED = {
-    "a2a_bridge/cli/client/equivalents.py",
+    "tools/a2a_bridge_tools/client/equivalents.py",
     "a2a_bridge/middleware/usage.py",
     "a2a_bridge/cli/peers.py",
     "transports/a2a_bridge_transports/_http/session.py",

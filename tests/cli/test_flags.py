@@ -21,12 +21,12 @@ from a2a_bridge.bindings.binding import Frame
 from a2a_bridge.cli import app
 from a2a_bridge.cli.commands import SUMMARIES, Command
 from a2a_bridge.cli.flags import LogLevel, flag, with_flags
-from a2a_bridge.cli.frames import lines_of
 from a2a_bridge.cli.options import listen_address, parameters
 from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.cli.variables import read_variables
 from a2a_bridge.core.masking import mask
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_tools.client.frames import lines_of
 
 RUNNER = CliRunner()
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]

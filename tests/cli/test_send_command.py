@@ -17,12 +17,12 @@ import pytest
 
 from a2a_bridge.app.runtime import Server
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.client.comparing import rule_of
 from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, waiting, yielding
+from a2a_bridge_tools.client.comparing import rule_of
 from tests.cli.commands import Done, agent, card, command, ended, spawn
 from tests.patience import PATIENCE
 from tests.resume.cutting import cutting

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_bridge.cli.client.reference import reference
 from a2a_bridge.cli.loading import load
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, parse
+from a2a_bridge_tools.client.reference import reference
 
 TARGETS = [
     ("https://agent.example", TargetKind.URL, "https://agent.example", ""),

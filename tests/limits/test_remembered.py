@@ -7,7 +7,6 @@ import io
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from a2a_bridge.cli.client.recording import calls_of, lines_of
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.scope import Scope
@@ -16,6 +15,7 @@ from a2a_bridge.middleware import spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.memory import MemoryStore
 from a2a_bridge.testing.probe import Probe
+from a2a_bridge_tools.client.recording import calls_of, lines_of
 
 MIB = 1 << 20
 SCOPE = Scope("", "ann")

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from a2a_bridge import Agent, Run
-from a2a_bridge.cli.demo_agent import Demo
 from a2a_bridge.ext import hub
+from a2a_bridge_tools.demo_agent import Demo
 
 
 class Talkative(Demo):

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from a2a_bridge.cli import playground
-from a2a_bridge.cli.playground.access import Access
-from a2a_bridge.cli.playground.exchange import KEPT, LONGEST, History
+from a2a_bridge_tools import playground
+from a2a_bridge_tools.playground.access import Access
+from a2a_bridge_tools.playground.exchange import KEPT, LONGEST, History
 from tests.cli.commands import ANY_PORT, command, serving
 from tests.playground.browser_api import api_of, message
 

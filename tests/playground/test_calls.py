@@ -12,14 +12,14 @@ from typing import Any
 from a2a_bridge.app.runtime import Server, serve_service
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.playground.results import Compared, Result, comparison
-from a2a_bridge.cli.playground.server import Playground
-from a2a_bridge.cli.playground.subject import Subject
 from a2a_bridge.cli.target import parse
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.event import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_tools.playground.results import Compared, Result, comparison
+from a2a_bridge_tools.playground.server import Playground
+from a2a_bridge_tools.playground.subject import Subject
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
 from tests.patience import PATIENCE
 from tests.peers.processes import Agent, peer_agents
@@ -263,7 +263,7 @@ async def test_callers_and_metrics_where_operators_look() -> None:
         api.session.get("/api/admin/usage") as response,
     ):
         assert response.status == 404
-    code = "a2a_bridge.cli.demo_agent:agent"
+    code = "a2a_bridge_tools.demo_agent:agent"
     arguments = ("serve", code, *ANY_PORT, "--ui", "--admin", ":0")
     async with serving(*arguments) as running, api_of(running) as api:
         await api.call("SendMessage", message("hello"), "JSONRPC 1.0")
@@ -282,13 +282,13 @@ async def test_ui_for_an_agent_elsewhere_and_in_code(peer_agents: Callable[..., 
         lines = await api.call("SendMessage", message("hello"), *CURRENT)
         assert {one["verdict"] for one in lines[-1]["comparison"]} <= {"first", "identical", "generated"}
         assert "not-for-the-page" not in json.dumps(lines)
-    async with serving("ui", "a2a_bridge.cli.demo_agent:agent") as running, api_of(running) as api:
+    async with serving("ui", "a2a_bridge_tools.demo_agent:agent") as running, api_of(running) as api:
         assert (await api.get("/api/agent"))["name"] == "Demo"
 
 
 async def test_several_agents(tmp_path: Path) -> None:
     path = tmp_path / "bridge.toml"
-    code = "a2a_bridge.cli.demo_agent:agent"
+    code = "a2a_bridge_tools.demo_agent:agent"
     path.write_text(f'[agents.one]\nagent = "{code}"\n[agents.two]\nagent = "{code}"\n')
     arguments = ("serve", "--config", str(path), *ANY_PORT, "--store", "memory://", "--ui")
     async with serving(*arguments) as running, api_of(running) as api:

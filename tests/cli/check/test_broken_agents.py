@@ -11,10 +11,10 @@ import pytest
 
 from a2a_bridge import agent, serve
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles
-from a2a_bridge.cli.check.inspection import Finding, Inspection
-from a2a_bridge.cli.check.table import inspect
 from a2a_bridge.cli.target import parse
 from a2a_bridge.ext import ServeOptions
+from a2a_bridge_tools.check.inspection import Finding, Inspection
+from a2a_bridge_tools.check.table import inspect
 from tests.certificates import new_identity
 from tests.cli.check.scripted import Script, scripted
 from tests.patience import PATIENCE

@@ -16,7 +16,7 @@ from tests.signing.scene import new_key, text_of
 from tests.signing.test_served import KEYS, jwks
 
 req = pytest.mark.requirement
-DEMO = "a2a_bridge.cli.demo_agent:agent"
+DEMO = "a2a_bridge_tools.demo_agent:agent"
 ANSWER = hub.SendMessageResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT))
 
 

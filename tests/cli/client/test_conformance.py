@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.cli.client.acts import ABSENT, at, fill, is_reached, problems, stream_problems
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
+from a2a_bridge_tools.client.acts import ABSENT, at, fill, is_reached, problems, stream_problems
 from tests.cli.client.live import Live
 from tests.cli.commands import agent, command
 
@@ -148,7 +148,7 @@ async def test_the_demo_agent_does_what_documents_ask_for(one: Live, tmp_path: P
 
 
 async def test_an_agent_in_code_is_served() -> None:
-    code = "a2a_bridge.cli.demo_agent:agent"
+    code = "a2a_bridge_tools.demo_agent:agent"
     done = await command("conformance", "-a", code, "--only", "SMOKE-GET", "-o", "json")
     assert (done.code, [one["transport"] for one in done.json["tests"]]) == (0, ["jsonrpc", "rest", "grpc"])
 

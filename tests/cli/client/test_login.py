@@ -21,7 +21,7 @@ from tests.cli.commands import ANY_PORT, agent, card, command, ended, serving, s
 from tests.patience import PATIENCE
 
 req = pytest.mark.requirement
-DEMO = "a2a_bridge.cli.demo_agent:agent"
+DEMO = "a2a_bridge_tools.demo_agent:agent"
 AUDIENCE = "https://agent.example"
 
 

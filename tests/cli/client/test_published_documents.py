@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.cli.client.acts import is_operator, problems, stream_problems
-from a2a_bridge.cli.client.acts_documents import documents_of, each_test, step_of
+from a2a_bridge_tools.client.acts import is_operator, problems, stream_problems
+from a2a_bridge_tools.client.acts_documents import documents_of, each_test, step_of
 from tests.cli.client.live import Live
 from tests.cli.commands import command
 

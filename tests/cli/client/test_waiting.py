@@ -9,13 +9,13 @@ import pytest
 from a2a_bridge import connect
 from a2a_bridge.app.peer import request_of
 from a2a_bridge.bindings.following import Following
-from a2a_bridge.cli.client import waiting
-from a2a_bridge.cli.client.flags import WaitFlags
-from a2a_bridge.cli.client.reaching import Session
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
+from a2a_bridge_tools.client import waiting
+from a2a_bridge_tools.client.flags import WaitFlags
+from a2a_bridge_tools.client.reaching import Session
 from tests.cli.client.live import theirs
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
 

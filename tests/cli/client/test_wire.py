@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge.bindings.binding import Frame
-from a2a_bridge.cli.client.recording import Recorder, calls_of
 from a2a_bridge.core.masking import Secrets
+from a2a_bridge_tools.client.recording import Recorder, calls_of
 from tests.cli.client.live import Live, lines
 from tests.cli.commands import command
 

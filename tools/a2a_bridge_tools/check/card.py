@@ -1,0 +1,251 @@
+"""Where the card is, and how it is served: its paths, content type, caching, and access from browsers.
+
+The content of the card is looked at in `schema.py` and `signatures.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from a2a_bridge.bindings.binding import Fetch, Fetched, http_fetch
+from a2a_bridge.cards.read import parse_bytes
+from a2a_bridge.cards.resolve import card_locations
+from a2a_bridge.cli.connect import card_file, found_at
+from a2a_bridge.cli.target import TargetKind
+from a2a_bridge.codec import JsonSyntaxError, loads
+from a2a_bridge.core.errors import A2AError, cause_of
+from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH
+from a2a_bridge.dialects.v0_3.card_interfaces import is_old
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_tools.check.inspection import Finding, Inspection
+
+#: paths where cards are found that no reader looks at
+_WRONG_PATHS = ("/agent-card.json", "/agent.json", "/.well-known/agent-card", "/.well-known/a2a")
+_JSON = re.compile(r"application/([a-z0-9.-]+\+)?json")
+_HEADERS = {
+    "accept": "application/json, application/a2a+json",
+    # Some servers answer only pages of browsers with headers for them.
+    "origin": "https://a2a-bridge.example",
+}
+
+
+async def card(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+    """Reads the card. Leaves `card`, `tree`, `location` and `documents`."""
+    try:
+        if inspection.target.sort is TargetKind.URL:
+            async with http_fetch(inspection.dial_options()) as fetch:
+                async for finding in _at_urls(inspection, fetch):
+                    yield finding
+        elif inspection.target.sort is TargetKind.CARD:
+            inspection.card = card_file(Path(inspection.target.place))
+            yield Finding("card", True, f"{inspection.target.place}: {_words(inspection.card)}")
+        else:
+            inspection.card, inspection.options = await found_at(inspection.target, inspection.dial_options())
+            yield Finding("card", True, f"over gRPC: {_words(inspection.card)}")
+    except A2AError as error:
+        fix = "let the agent answer the request for its card"
+        if "client certificate" in cause_of(error):
+            fix = "give the certificate that the agent asks its callers for: --cert FILE --cert-key FILE"
+        yield Finding("card", False, cause_of(error), fix)
+    inspection.is_over = not inspection.card.supported_interfaces
+
+
+async def check_serving(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+    """How the server of the card marks it: content type, caching, access from browsers."""
+    found = inspection.documents.get(inspection.location)
+    if found is None:
+        return
+    media_type = found.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if _JSON.fullmatch(media_type):
+        yield Finding("card content type", True, media_type)
+    else:
+        yield Finding(
+            "card content type",
+            False,
+            f"the card is served as {media_type or 'nothing'}",
+            "serve it with Content-Type: application/json; several clients reject to parse anything else",
+        )
+    control, etag = found.headers.get("cache-control", ""), found.headers.get("etag", "")
+    advice = ""
+    if "max-age" not in control and not etag:
+        advice = "send Cache-Control: max-age=… and an ETag, so that clients need not read it for each call"
+    elif etag:
+        try:
+            async with http_fetch(inspection.dial_options()) as fetch:
+                again = await fetch(inspection.location, {**_HEADERS, "if-none-match": etag})
+        except A2AError as error:
+            advice = f"answer If-None-Match with 304; there was no answer: {cause_of(error)}"
+        else:
+            if again.status != 304:
+                advice = f"answer If-None-Match with 304; it was answered with {again.status}"
+    shown = ", ".join(filter(None, (control, f"ETag {etag}" if etag else "")))
+    yield Finding("card caching", True, shown or "neither Cache-Control nor ETag", advice)
+    allowed = found.headers.get("access-control-allow-origin", "")
+    yield Finding(
+        "card CORS",
+        True,
+        f"Access-Control-Allow-Origin: {allowed}" if allowed else "pages in browsers cannot read the card",
+        "" if allowed else "send Access-Control-Allow-Origin: * with the card, if browsers are callers",
+    )
+
+
+async def _at_urls(inspection: Inspection, fetch: Fetch) -> AsyncGenerator[Finding, None]:
+    base = inspection.target.place
+    locations = card_locations(base, exact=inspection.options.exact)
+    problems: list[str] = []
+    failed: A2AError | None = None
+    for location in locations:
+        try:
+            problem = await _look(inspection, fetch, location)
+        except A2AError as error:
+            # Some servers close the connection for a path that they do not have.
+            failed = failed or error
+            continue
+        if problem:
+            problems.append(f"{_path(location)} {problem}")
+    if failed is not None and not inspection.location:
+        raise failed
+    if inspection.location:
+        yield _found(inspection, base)
+        return
+    for location in _wrong_locations(base, locations):
+        if not await _look(inspection, fetch, location):
+            fix = f"serve it at {WELL_KNOWN_PATH}, where clients look, or name its URL: {location}"
+            yield Finding("card", False, f"{_words(inspection.card)}, found at {_path(location)} only", fix)
+            return
+    yield Finding(
+        "card", False, f"no agent card at {base}: {'; '.join(problems)}", _fix(inspection, locations)
+    )
+
+
+async def _look(inspection: Inspection, fetch: Fetch, location: str) -> str:
+    """Fetches a location. The first card there is that of the inspection. Returns why there is none."""
+    found = inspection.documents[location] = await fetch(location, _HEADERS)
+    if found.status != 200:
+        return f"answered {found.status}"
+    try:
+        read = parse_bytes(found.body, location)
+    except A2AError as error:
+        return f"answered 200 with what is no card: {error.message}"
+    if not inspection.location:
+        inspection.card, inspection.location = read, location
+        inspection.tree = _tree(found.body)
+    return ""
+
+
+def _tree(body: bytes) -> dict[str, Any]:
+    found = loads(body)
+    return found if isinstance(found, dict) else {}  # it is one: a card was read from it
+
+
+def _found(inspection: Inspection, base: str) -> Finding:
+    """The finding about a card that was found, and about the other path."""
+    card, location = inspection.card, inspection.location
+    detail = f"{_path(location)}: {_words(card)}"
+    own = card_locations(base, exact=True)
+    if location not in own:
+        return Finding(
+            "card",
+            True,
+            f"{detail}; {urlsplit(base).path} has none of its own",
+            f"serve one at {_path(own[0])}, unless this is the agent that you mean",
+        )
+    if len(own) == 1:
+        return Finding("card", True, detail)
+    path = OLD_WELL_KNOWN_PATH if all(map(_is_0_2, card.supported_interfaces)) else WELL_KNOWN_PATH
+    if not location.endswith(path) and not any(
+        one.endswith(path) and _is_card(inspection.documents.get(one)) for one in own
+    ):
+        version = "0.2" if path == OLD_WELL_KNOWN_PATH else "0.3 and 1.0"
+        fix = f"serve it at {path} too: clients of {version} look there"
+        return Finding("card", False, f"{detail}, and none at {path}", fix)
+    for other in own:
+        if (
+            other != location
+            and _is_card(inspection.documents.get(other))
+            and _addresses(parse_bytes(inspection.documents[other].body, other)) != _addresses(card)
+        ):
+            return Finding(
+                "card",
+                False,
+                f"{detail}; {_path(other)} shows another one",
+                "serve the same card at both paths: which one a client reads depends on its version",
+            )
+    return Finding("card", True, detail)
+
+
+def _is_0_2(one: hub.AgentInterface) -> bool:
+    return is_old(one) and one.protocol_version.startswith(("0.1", "0.2"))
+
+
+def _is_card(found: Fetched | None) -> bool:
+    if found is None or found.status != 200:
+        return False
+    try:
+        parse_bytes(found.body, "")
+    except A2AError:
+        return False
+    return True
+
+
+def _addresses(card: hub.AgentCard) -> set[tuple[str, str]]:
+    return {(one.protocol_binding, one.url) for one in card.supported_interfaces}
+
+
+def _wrong_locations(base: str, tried: Sequence[str]) -> list[str]:
+    parts = urlsplit(base)
+    if parts.query or parts.path.endswith(".json"):
+        return []
+    below = parts.path.rstrip("/")
+    found = [urlunsplit((parts.scheme, parts.netloc, below + path, "", "")) for path in _WRONG_PATHS]
+    return [one for one in found if one not in tried]
+
+
+def _fix(inspection: Inspection, locations: Sequence[str]) -> str:
+    """What to do without a card, by the first response that says something."""
+    for location in locations:
+        found = inspection.documents.get(location)
+        if found is None:
+            continue
+        if found.status in (401, 403):
+            return (
+                "serve the card without authentication, name the URL of the card if it is elsewhere, or give"
+                " credentials: -H 'Authorization: Bearer TOKEN'"
+            )
+        if 300 <= found.status < 400:
+            where = found.headers.get("location", "")
+            return f"name the URL that it leads to: {where[:200]}"
+        if found.status >= 500:
+            return f"see the log of the server: {_path(location)} is there and fails"
+        if found.status == 200:
+            try:
+                loads(found.body)
+            except JsonSyntaxError:
+                return f"serve the card as JSON at {_path(location)}; a page is there instead"
+            return f"complete the card at {_path(location)}: {_reason(found, location)}"
+    return (
+        f"serve the card at {_path(locations[0])}, or name its URL; --card of `gateway` takes one from a file"
+    )
+
+
+def _reason(found: Fetched, location: str) -> str:
+    try:
+        parse_bytes(found.body, _path(location))
+    except A2AError as error:
+        return error.message
+    return "it is one now"
+
+
+def _path(location: str) -> str:
+    parts = urlsplit(location)
+    return f"{parts.path}?…" if parts.query else parts.path
+
+
+def _words(card: hub.AgentCard) -> str:
+    versions = dict.fromkeys(one.protocol_version for one in card.supported_interfaces)
+    title = " ".join(filter(None, (card.name or "an agent without a name", card.version)))
+    return f"{title}, A2A {', '.join(versions)}"

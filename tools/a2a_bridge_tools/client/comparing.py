@@ -1,0 +1,292 @@
+"""`compare`: the same message over every interface of a card, and whether the responses are identical.
+
+Rules:
+1. Every interface and version is called, those below 1.0 too: to compare is to ask for them.
+2. Ids and times are not compared; values that look generated are reported apart (`canonical.py`).
+3. A difference that a version cannot help names the rule of `docs/versions.md` that says so.
+4. A record has each message once, so that `--replay` sends it once, and the frames of every interface.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import typer
+
+from a2a_bridge.app import runtime
+from a2a_bridge.app.peer import request_of
+from a2a_bridge.bindings.binding import DialOptions, names
+from a2a_bridge.cards import Candidate, select
+from a2a_bridge.cli.connect import version_of
+from a2a_bridge.cli.environment import Environment
+from a2a_bridge.cli.error_codes import failure
+from a2a_bridge.cli.flags import Output
+from a2a_bridge.cli.options import Exit, use_bridge_key
+from a2a_bridge.cli.output import data, document, explain, print_message
+from a2a_bridge.codec import encoder
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects import by_version
+from a2a_bridge.gateway import rewrite
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_tools.client.canonical import Difference, canonical, compare
+from a2a_bridge_tools.client.flags import CompareFlags
+from a2a_bridge_tools.client.parts import from_stdin
+from a2a_bridge_tools.client.reaching import (
+    Credentials,
+    Session,
+    client_options,
+    extensions_of,
+    open_reference,
+    parse_transports,
+    refuse_equivalents,
+    report_errors,
+    with_credentials,
+    with_stored_token,
+)
+from a2a_bridge_tools.client.recording import Recorder, calls_of, lines_of
+from a2a_bridge_tools.client.records import add_observer, record_to
+from a2a_bridge_tools.client.reference import reference
+from a2a_bridge_tools.client.text import state_name
+
+#: in a record, as the playground calls the frames of an interface
+_HOP = "client"
+_encode_answer = encoder(hub.SendMessageResponse)
+_encode_event = encoder(hub.StreamResponse)
+
+
+@dataclass(slots=True)
+class InterfaceAnswer:
+    """The response of one interface. task: as far as the events describe it. different: its differences from
+    the first response. generated: those in values that look generated.
+    """
+
+    interface: hub.AgentInterface
+    seconds: float = 0.0
+    events: list[Any] = field(default_factory=list)
+    state: str = "message"
+    error: A2AError | None = None
+    different: list[str] = field(default_factory=list)
+    generated: list[str] = field(default_factory=list)
+
+    @property
+    def result(self) -> Any:
+        """The response or the error, in a form that can be compared."""
+        return canonical(self.events if self.error is None else [_describe_failure(self.error)])
+
+
+def compare_interfaces(context: typer.Context, text: str | None, flags: CompareFlags) -> None:
+    """Calls all interfaces, one after the other, and prints the comparison. Raises typer.Exit."""
+    refuse_equivalents(flags, "compare makes several")
+    if flags.endpoint and (not flags.agent_card or "endpoint" in Environment.of(context).order):
+        hint = "names one interface, and compare needs a card, which lists them all: -a REF"
+        raise typer.BadParameter(hint, param_hint="--endpoint")
+    use_bridge_key(flags.bridge_key)
+    calls = _calls(text, flags)
+    given, options = Credentials.of(flags), client_options(flags)
+    sends = given.are_sent(options)
+    with report_errors(context, flags, credentials=sends), record_to(flags.record) as recorder:
+        raise typer.Exit(asyncio.run(_compare(calls, flags, given, options, recorder)))
+
+
+#: an operation and its request
+Asked = tuple[ops.Operation[Any, Any], Any]
+
+
+def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
+    """What to send: the text, or the calls of a record. Raises typer.BadParameter."""
+    if (text is None) is (flags.replay is None):
+        raise typer.BadParameter("either TEXT or --replay says what to send", param_hint="TEXT")
+    if flags.replay is None:
+        content = from_stdin("TEXT") if text == "-" else text
+        return [(ops.SEND_STREAMING_MESSAGE if flags.stream else ops.SEND_MESSAGE, request_of((content,)))]
+    try:
+        with flags.replay.open("rb") as file:
+            calls = calls_of(lines_of(file))
+    except OSError as error:
+        text_ = f"{flags.replay} cannot be read: {error.strerror}"
+        raise typer.BadParameter(text_, param_hint="--replay") from None
+    except ValueError as error:
+        raise typer.BadParameter(f"{flags.replay}: {error}", param_hint="--replay") from None
+    # A message creates a task for each interface; what follows names that of the record, which is gone.
+    sends = [one for one in calls if one[0] in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE)]
+    if not sends:
+        raise typer.BadParameter(f"{flags.replay} has no message that was sent", param_hint="--replay")
+    return sends
+
+
+async def _compare(
+    calls: Sequence[Asked],
+    flags: CompareFlags,
+    given: Credentials,
+    options: DialOptions,
+    recorder: Recorder | None,
+) -> Exit:
+    target = reference(flags.agent_card)
+    async with asyncio.timeout(flags.timeout), open_reference(target, options) as (card, found):
+        candidates = select(card, known=names(), version=version_of(flags.a2a_version))
+        wanted = parse_transports(flags)
+        candidates = [one for one in candidates if not wanted or one.interface.protocol_binding in wanted]
+        if not candidates:
+            text = f"the card offers no {' or '.join(wanted)}"
+            raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
+        given = with_stored_token(given, found, candidates)
+        dialling, secrets = with_credentials(card, found, given, flags)
+        if recorder is not None:
+            recorder.secrets = secrets
+        extensions = extensions_of(card, flags)
+        ends = []
+        for asked in calls:
+            if recorder is not None:
+                recorder.call(_HOP, Call(*asked, CallContext()))
+            answers = [await _ask(card, one, dialling, asked, extensions, recorder) for one in candidates]
+            ends.append(_show(answers, flags.output))
+    return max(ends)
+
+
+async def _ask(
+    card: hub.AgentCard,
+    one: Candidate,
+    options: DialOptions,
+    asked: Asked,
+    extensions: tuple[str, ...],
+    recorder: Recorder | None,
+) -> InterfaceAnswer:
+    answer = InterfaceAnswer(one.interface)
+    if options.frame_observer is not None:
+        print_message(f"— {_cell(one.interface)} {one.interface.url}", "bold")
+    if recorder is not None:
+        observe = recorder.observer(_HOP, cell=_cell(one.interface))
+        options = add_observer(options, observe)
+    source = rewrite(card, [one.interface])
+    async with runtime.connect(source, options=one.dial_options(options)) as peer:
+        started = time.monotonic()
+        try:
+            await _send(Session(peer, card, (), extensions=extensions), asked, answer)
+        except A2AError as error:
+            answer.error = error
+        answer.seconds = time.monotonic() - started
+    return answer
+
+
+async def _send(session: Session, asked: Asked, answer: InterfaceAnswer) -> None:
+    operation, recorded = asked
+    request = hub.SendMessageRequest()
+    request.CopyFrom(recorded)
+    request.message.message_id = str(uuid4())  # agents may know the id of each message that they had
+    if operation is ops.SEND_MESSAGE:
+        response = await session.peer.send_message(request, session.context)
+        answer.events.append(_encode_answer(response))
+        if response.HasField("task"):
+            answer.state = state_name(response.task.status.state)
+        return
+    async with aclosing(session.peer.events(request, False, session.context)) as events:
+        async for event in events:
+            message = event.message
+            answer.events.append(_encode_event(message))
+            if message.HasField("task"):
+                answer.state = state_name(message.task.status.state)
+            elif message.HasField("status_update"):
+                answer.state = state_name(message.status_update.status.state)
+
+
+def rule_of(path: str, *interfaces: hub.AgentInterface) -> str:
+    """The rule of a version that explains a difference at a path; empty if there is none."""
+    plain = re.sub(r"\[\d+\]", "", path).strip(".")
+    for one in interfaces:
+        dialect = by_version(one.protocol_version)
+        for loss in dialect.losses if dialect is not None else ():
+            member = loss.path.partition(".")[2]
+            fits = not loss.bindings or one.protocol_binding in loss.bindings
+            if member and fits and (plain == member or plain.endswith(f".{member}")):
+                return f"{one.protocol_version}: {loss.path}: {loss.reason}"
+    return ""
+
+
+def _show(answers: Sequence[InterfaceAnswer], output: Output) -> Exit:
+    first = answers[0]
+    expected = first.result
+    for answer in answers[1:]:
+        found, real = compare(expected, answer.result)
+        answer.different = [_explain(one, first, answer) for one in found] if real else []
+        answer.generated = [] if real else [str(one) for one in found]
+    if output is Output.JSON:
+        same = not any(one.different or one.generated for one in answers)
+        document({"identical": same, "answers": [_tree(a) for a in answers]})
+    else:
+        _print(answers)
+    failed = next((answer.error for answer in answers if answer.error is not None), None)
+    if failed is not None:
+        return failure(failed, failed.message).exit
+    return Exit.FAILURE if any(answer.different for answer in answers) else Exit.OK
+
+
+def _explain(one: Difference, first: InterfaceAnswer, other: InterfaceAnswer) -> str:
+    rule = rule_of(one.path, first.interface, other.interface)
+    return f"{one} ({rule})" if rule else str(one)
+
+
+def _print(answers: Sequence[InterfaceAnswer]) -> None:
+    width = max(len(_cell(answer.interface)) for answer in answers)
+    verdicts = max(len(_verdict(answer)) for answer in answers)
+    for number, answer in enumerate(answers):
+        verdict = "" if number == 0 else _verdict(answer)
+        cells = [
+            _cell(answer.interface).ljust(width),
+            "✓" if answer.error is None else "✗",
+            _short(answer).ljust(26),
+            verdict.ljust(verdicts),
+            f"{answer.seconds * 1000:.0f} ms",
+        ]
+        data("  ".join(cells))
+    for answer in answers:
+        for line in answer.different:
+            print_message(f"{_cell(answer.interface)}: {line}", "red")
+        for line in answer.generated:
+            print_message(f"{_cell(answer.interface)}: generated: {line}", "dim")
+        if answer.error is not None:
+            print_message(f"{_cell(answer.interface)}: {explain(answer.error)}", "red")
+
+
+def _verdict(answer: InterfaceAnswer) -> str:
+    if answer.different:
+        return "different"
+    return "equal but for generated values" if answer.generated else "identical"
+
+
+def _cell(interface: hub.AgentInterface) -> str:
+    return f"{interface.protocol_binding} {interface.protocol_version}"
+
+
+def _short(answer: InterfaceAnswer) -> str:
+    """A response in two or three words."""
+    if answer.error is not None:
+        return answer.error.name
+    return answer.state if len(answer.events) == 1 else f"{answer.state}, {len(answer.events)} events"
+
+
+def _describe_failure(error: A2AError) -> dict[str, Any]:
+    return failure(error, error.message).document
+
+
+def _tree(answer: InterfaceAnswer) -> dict[str, Any]:
+    tree: dict[str, Any] = {
+        "binding": answer.interface.protocol_binding,
+        "version": answer.interface.protocol_version,
+        "url": answer.interface.url,
+        "milliseconds": round(answer.seconds * 1000, 1),
+        "identical": not (answer.different or answer.generated),
+    }
+    if answer.generated:
+        tree["generated"] = answer.generated
+    if answer.different:
+        tree["different"] = answer.different
+    return tree | (_describe_failure(answer.error) if answer.error is not None else {"events": answer.events})
