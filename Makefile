@@ -198,11 +198,13 @@ COMPILE = $(BUILD)/uv/bin/uv pip compile --quiet --universal --python-version 3.
 	$(if $(UPGRADE),--upgrade) --no-emit-index-url --no-emit-find-links --no-annotate \
 	--custom-compile-command "make lock"
 
-# What the container image has: all but the servers, Envoy and NATS.
+# Every extra but `tools` and `all`, which name the distribution in tools/; its requirements are among these.
+LOCKED_EXTRAS = auth cluster cluster-server envoy postgres server signing tracing uvloop
+# What the container image has: all but the tools and the servers, Envoy and NATS.
 IMAGE_EXTRAS = auth cluster postgres server signing tracing uvloop
 
 lock: $(PEERS:%=lock-%) ## resolve all locks anew (UPGRADE=1: to the newest versions); needs Python and a registry
-	$(COMPILE) --all-extras --group dev --group docs pyproject.toml --output-file requirements.lock
+	$(COMPILE) $(LOCKED_EXTRAS:%=--extra %) --group dev --group docs pyproject.toml --output-file requirements.lock
 
 	$(COMPILE) --constraint requirements.lock $(IMAGE_EXTRAS:%=--extra %) pyproject.toml \
 		--output-file deploy/requirements.lock

@@ -33,7 +33,8 @@ UNPINNED = ("googleapis-common-protos",)
 def requirements(protobuf: str | None) -> list[str]:
     """Requirement lines of one environment."""
     with (ROOT / "pyproject.toml").open("rb") as file:
-        runtime = tomllib.load(file)["project"]["dependencies"]
+        project = tomllib.load(file)["project"]
+    runtime = project["dependencies"] + project["optional-dependencies"]["server"]
     locked = dict(
         re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
     )

@@ -54,13 +54,17 @@ def environment(minor: int, program: Path) -> Path:
     folder = FOLDER / f"3.{minor}"
     python, stamp = folder / "bin" / "python", folder / "requirements.lock"
     lock = (ROOT / "requirements.lock").read_bytes() + (ROOT / "pyproject.toml").read_bytes()
+    lock += (ROOT / "tools" / "pyproject.toml").read_bytes()
     if not stamp.exists() or stamp.read_bytes() != lock:
         print(f"making {folder.relative_to(ROOT)}", flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([str(program), "-m", "venv", str(folder)], check=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "--require-hashes", "-r", str(ROOT / "requirements.lock")], check=True)
-        subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], check=True)
+        subprocess.run(
+            [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT), "-e", str(ROOT / "tools")],
+            check=True,
+        )
         stamp.write_bytes(lock)
     return python
 

@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 #: Folders with Python source of ours.
 SOURCES = ("a2a_bridge", "transports", "tools", "proto", "tests", "benchmarks", "examples")
+#: those that users install
+PRODUCT = ("a2a_bridge", "transports", "tools")
 #: The output of proto/generate.py and proto/models.py.
 GENERATED = {
     *(ROOT / "a2a_bridge" / "pb" / f"{name}.py" for name in ("lf_a2a_v1", "google_rpc")),
@@ -22,8 +24,8 @@ GENERATED = {
 }
 
 
-def pyproject() -> dict[str, Any]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+def pyproject(folder: str = "") -> dict[str, Any]:
+    return tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8"))
 
 
 def modules() -> list[Path]:

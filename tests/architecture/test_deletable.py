@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.repository import BIN, ROOT, run
+from tests.architecture.repository import BIN, PRODUCT, ROOT, run
 
 #: deleted: the dialect, its part of a gateway, and the tests of both
 GONE = (
@@ -38,7 +38,7 @@ SUBSET = (
     "tests/gateway/test_gateway.py",
     "tests/transports/test_jsonrpc_wire.py",
 )
-COPIED = ("a2a_bridge", "transports", "tests", "pyproject.toml")
+COPIED = (*PRODUCT, "tests", "pyproject.toml")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment(folder: Path) -> dict[str, str]:
     # Before what is installed, which is the project itself.
-    return {"PYTHONPATH": os.pathsep.join([str(folder), str(folder / "transports")])}
+    return {"PYTHONPATH": os.pathsep.join([str(folder), str(folder / "transports"), str(folder / "tools")])}
 
 
 def imported(path: Path) -> set[str]:
@@ -87,7 +87,7 @@ def imported(path: Path) -> set[str]:
 def test_only_a_few_lines_refer_to_the_deleted_version() -> None:
     """No other module imports it, so that the lists above are complete."""
     gone = {path for pattern in GONE for path in ROOT.glob(pattern)}
-    for folder in ("a2a_bridge", "transports"):
+    for folder in PRODUCT:
         for path in (ROOT / folder).rglob("*.py"):
             if gone & {path, *path.parents} or str(path.relative_to(ROOT)) in LINES:
                 continue
@@ -104,9 +104,9 @@ def test_only_a_few_lines_refer_to_the_deleted_version() -> None:
 
 def test_everything_else_imports(without: Path) -> None:
     program = (
-        "import importlib, pkgutil, pathlib, a2a_bridge, a2a_bridge_transports\n"
+        "import importlib, pkgutil, pathlib, a2a_bridge, a2a_bridge_tools, a2a_bridge_transports\n"
         f"root = pathlib.Path({str(without)!r})\n"
-        "for package in (a2a_bridge, a2a_bridge_transports):\n"
+        "for package in (a2a_bridge, a2a_bridge_tools, a2a_bridge_transports):\n"
         "    assert root in pathlib.Path(package.__file__).parents\n"
         "    for found in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
         "        if not found.name.endswith(('__main__', '.migrations.env')):\n"

@@ -35,13 +35,15 @@ def wanted() -> list[tuple[str, str]]:
 
 
 def wanted_here() -> list[str]:
-    metadata = pyproject()
+    metadata, tools = pyproject(), pyproject("tools")
     groups = [
         metadata["project"]["dependencies"],
         *metadata["project"]["optional-dependencies"].values(),
         *metadata["dependency-groups"].values(),
+        tools["project"]["dependencies"],
     ]
-    return sorted({requirement for group in groups for requirement in group})
+    ours = {one["project"]["name"] for one in (metadata, tools)}
+    return sorted({line for group in groups for line in group if Requirement(line).name not in ours})
 
 
 def pins(lock: str, python: str) -> dict[str, Version]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.architecture.repository import ROOT, modules
+from tests.architecture.repository import PRODUCT, ROOT, modules
 
 #: code that reads or names the header of a request
 NAMES = re.compile(r"user[-_ ]?agent", re.IGNORECASE)
@@ -20,7 +20,7 @@ ALLOWED = {
 
 
 def test_only_the_profiles_and_their_recognition_know_user_agents() -> None:
-    product = [path for path in modules() if path.relative_to(ROOT).parts[0] in ("a2a_bridge", "transports")]
+    product = [path for path in modules() if path.relative_to(ROOT).parts[0] in PRODUCT]
     found = {
         str(path.relative_to(ROOT))
         for path in product

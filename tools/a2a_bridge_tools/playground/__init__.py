@@ -4,7 +4,7 @@ wire. `server.py` serves it, `static/` is the page.
 Rules:
 1. The page is a client like any other: calls go to the addresses of the agent's card. Only a gateway gives
    it more: the traffic to its agent, for calls of the page.
-2. Every record is in the format of `cli/client/recording.py`, with more members, so that `compare --replay`
+2. Every record is in the format of `client/recording.py`, with more members, so that `compare --replay`
    reads what the page exports.
 3. Everything that is kept is bounded. Without `--ui` nothing of this is loaded.
 """

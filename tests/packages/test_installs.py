@@ -1,0 +1,205 @@
+"""What each installation has: the base for adapters, `server` for the command, and the tools."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from a2a_bridge.cli.commands import GROUP, SUMMARIES, TOOLS
+from tests.architecture.repository import ROOT, pyproject, run
+from tests.packages import environments
+from tests.patience import PATIENCE
+
+#: packages of the base install, ours among them
+MOST = 25
+#: packages of `server`
+SERVER = {"alembic", "prometheus_client", "pydantic_settings", "rich", "sqlalchemy", "typer"}
+
+ADAPTER = """
+import asyncio
+from a2a_bridge import Agent, connect, interface, serve
+
+class Echo:
+    async def execute(self, run):
+        yield run.reply(run.text)
+
+async def main():
+    agent = Agent(Echo(), name="echo", description="d")
+    bindings = [interface("JSONRPC", "http://127.0.0.1:0/rpc"), interface("HTTP+JSON", "http://127.0.0.1:0/v1"),
+                interface("GRPC", "127.0.0.1:0")]
+    async with serve(agent, bindings) as server:
+        for one in server.card.supported_interfaces:
+            async with connect(server.card, binding=one.protocol_binding) as peer:
+                print(one.protocol_binding, (await peer.send("hello")).message.parts[0].text)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return environments.build(tmp_path_factory.mktemp("wheels"))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) -> Path:
+    return environments.make(tmp_path_factory.mktemp("base"), wheels, environments.BRIDGE)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) -> Path:
+    return environments.make(tmp_path_factory.mktemp("server"), wheels, f"{environments.BRIDGE}[server]")
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) -> Path:
+    return environments.make(tmp_path_factory.mktemp("tools"), wheels, f"{environments.BRIDGE}[tools]")
+
+
+def code(programs: Path, text: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return run(programs / "python", "-c", text, cwd=cwd)
+
+
+def command(programs: Path, *words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return run(programs / "a2a-bridge", *words, cwd=cwd)
+
+
+def importable(programs: Path, names: set[str], cwd: Path) -> set[str]:
+    text = f"import importlib.util as u; print(*[n for n in {sorted(names)} if u.find_spec(n)])"
+    done = code(programs, text, cwd)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@contextmanager
+def running(programs: Path, *words: object, cwd: Path) -> Iterator[dict[str, str]]:
+    """A server; gives the members of its ready line."""
+    process = subprocess.Popen(
+        [str(word) for word in (programs / "a2a-bridge", *words)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            assert first.startswith("ready "), first
+            yield dict(word.split("=", 1) for word in first.split()[1:])
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+def test_the_base_has_few_packages() -> None:
+    assert len(environments.requirements([environments.BRIDGE])) <= MOST
+
+
+def test_an_adapter_works_in_the_base(base: Path, tmp_path: Path) -> None:
+    assert importable(base, SERVER | {"a2a_bridge_tools"}, tmp_path) == set()
+    done = code(base, ADAPTER, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["JSONRPC hello", "HTTP+JSON hello", "GRPC hello"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from a2a_bridge.ext import open_store; asyncio.run(open_store('sqlite:///x.db').__aenter__())",
+        "from a2a_bridge.ext import Metrics; Metrics()",
+    ],
+    ids=["store", "metrics"],
+)
+def test_the_base_names_the_extra_of_what_it_lacks(base: Path, tmp_path: Path, use: str) -> None:
+    done = code(base, f"import asyncio; {use}", tmp_path)
+    assert 'pip install "a2a-transport-bridge[server]"' in done.stderr.splitlines()[-1]
+
+
+def test_the_command_without_its_extra_names_it(base: Path, tmp_path: Path) -> None:
+    done = command(base, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'try: pip install "a2a-transport-bridge[server]"' in done.stderr
+
+
+def test_a_server_serves_and_bridges_without_the_tools(server: Path, tmp_path: Path) -> None:
+    assert importable(server, SERVER | {"a2a_bridge_tools"}, tmp_path) == SERVER
+    agent = ROOT / "examples" / "echo_agent.py"
+    any_port = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
+    with (
+        running(
+            server, "serve", agent, "--store", f"sqlite:///{tmp_path}/t.db", *any_port, cwd=tmp_path
+        ) as up,
+        running(server, "gateway", up["http"], *any_port, cwd=tmp_path) as front,
+    ):
+        call = (
+            "import asyncio; from a2a_bridge import connect\n"
+            "async def f():\n"
+            f"  async with connect('{front['http']}') as peer:\n"
+            "    print((await peer.send('hello')).message.parts[0].text)\n"
+            "asyncio.run(f())"
+        )
+        done = code(server, call, tmp_path)
+    assert done.stdout == "hello\n", done.stderr
+
+
+def test_a_server_lists_the_commands_of_the_tools_as_absent(server: Path, tmp_path: Path) -> None:
+    shown = command(server, "--help", cwd=tmp_path).stdout
+    here, _, absent = shown.partition("Commands that are not installed")
+    assert 'pip install "a2a-transport-bridge[tools]"' in " ".join(absent.split())
+    assert [f"\n  {name} " in here for name in sorted(SUMMARIES)] == [
+        name not in TOOLS for name in sorted(SUMMARIES)
+    ]
+    assert [f"\n  {name} " in absent for name in sorted(SUMMARIES)] == [
+        name in TOOLS for name in sorted(SUMMARIES)
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([name, "--help"] for name in sorted(TOOLS)),
+        ["demo-server"],
+        ["help", "send"],
+        ["serve", str(ROOT / "examples" / "echo_agent.py"), "--ui"],
+        ["gateway", "http://127.0.0.1:1", "--ui"],
+        ["config", "show"],
+    ],
+    ids=lambda words: " ".join(Path(word).name for word in words),
+)
+def test_what_the_tools_have_names_them(server: Path, tmp_path: Path, words: list[str]) -> None:
+    done = command(server, *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert 'pip install "a2a-transport-bridge[tools]"' in " ".join(done.stderr.replace("│", "").split())
+
+
+def test_the_tools_add_all_commands(everything: Path, tmp_path: Path) -> None:
+    shown = command(everything, "--help", cwd=tmp_path).stdout
+    assert "not installed" not in shown
+    for name in SUMMARIES:
+        assert f"\n  {name} " in shown
+    with running(everything, "server", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", cwd=tmp_path) as up:
+        done = command(everything, "send", "-a", up["http"], "hello", cwd=tmp_path)
+    assert "hello" in done.stdout, done.stderr
+
+
+def test_the_table_of_the_tools_is_that_of_their_entry_points() -> None:
+    found = {point.name for point in importlib.metadata.entry_points(group=GROUP)}
+    assert {name for name in found if "." not in name} == TOOLS
+
+
+def test_both_distributions_have_one_version() -> None:
+    bridge, tools = pyproject()["project"], pyproject("tools")["project"]
+    assert tools["version"] == bridge["version"]
+    assert f"{tools['name']}=={tools['version']}" in bridge["optional-dependencies"]["tools"]
+    assert f"{bridge['name']}[server]=={bridge['version']}" in tools["dependencies"]
+
+
+def test_the_extra_all_has_every_other_extra() -> None:
+    extras = pyproject()["project"]["optional-dependencies"]
+    (everything_,) = extras["all"]
+    assert everything_ == f"{environments.BRIDGE}[{','.join(sorted(extras.keys() - {'all'}))}]"
