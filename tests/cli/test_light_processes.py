@@ -28,7 +28,7 @@ if os.environ.setdefault("FIRST_PROCESS", str(os.getpid())) == str(os.getpid()):
 from a2a_bridge.cli import main
 main()
 """
-_HELP = {"annotated_doc", "shellingham", "typer"}
+_HELP = {"a2a_bridge.core", "a2a_bridge.core.extras", "annotated_doc", "shellingham", "typer"}
 _VALIDATION = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
 _CORE = {
     "a2a_bridge.core",
@@ -38,7 +38,7 @@ _CORE = {
     "a2a_bridge.core.listen_address",
     "a2a_bridge.core.masking",
 }
-_ENVOY = {"envoy", "find_libpython", "a2a_bridge.bindings.server_tls"}
+_ENVOY = {"envoy", "find_libpython", "a2a_bridge.bindings", "a2a_bridge.bindings.server_tls"}
 #: of the environment in which the tests run
 _INSTALLED = {"_distutils_hack", "a2a_bridge", "a2a_bridge_transports", "coverage", "sitecustomize"}
 

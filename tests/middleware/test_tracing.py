@@ -286,7 +286,7 @@ def test_what_is_off_is_not_there() -> None:
     """In a process of its own: other tests load OpenTelemetry and prometheus-client."""
     code_ = (
         "import sys\n"
-        "from a2a_bridge import runtime\n"
+        "from a2a_bridge.app import runtime\n"
         "from a2a_bridge.app.observation import observe_dial, server_middleware\n"
         "from a2a_bridge.app.planning import ServeOptions\n"
         "assert server_middleware(ServeOptions(), 'x') == ()\n"
