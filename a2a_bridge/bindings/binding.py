@@ -211,8 +211,8 @@ class DialOptions:
     connect_patience: float | None = None
     #: silence on a stream after which the peer counts as dead; keep-alives are not silence
     idle_timeout: float = 120.0
-    #: time without a response or event after which a call is DEADLINE_EXCEEDED; keep-alives do not count. 0:
-    #: no limit
+    #: time without a response or event, since the request has been sent, after which a call is
+    #: DEADLINE_EXCEEDED; keep-alives do not count. 0: no limit
     silence_timeout: float = 0
     #: service parameters of every call, such as credentials; lower-case names
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from a2a_bridge.bindings.binding import DialOptions, is_unconnected, unconnected_error
+from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.circuit import Circuits
@@ -218,7 +219,8 @@ class Failover:
                 raise _told(failure) if self._discreet else failure
             self._pausing += 1
             try:
-                await self._sleep(pause)
+                with unsent():
+                    await self._sleep(pause)
             finally:
                 self._pausing -= 1
             failures, failure = {}, None
@@ -361,8 +363,7 @@ def with_patience(options: DialOptions, interfaces: int) -> DialOptions:
     """
     if interfaces < 2:
         return options
-    silence = options.silence_timeout / 4 or _PATIENCE
-    return replace(options, connect_patience=min(_PATIENCE, silence))
+    return replace(options, connect_patience=_PATIENCE)
 
 
 async def _unary(upstream: Upstream, call: Call[Any, Any]) -> Any:

@@ -7,14 +7,13 @@ Rules:
 1. A call without a response, and a stream without a next event, end after the limit with DEADLINE_EXCEEDED.
 2. Keep-alives count as silence: the client side watches the connection (`DialOptions.idle_timeout`).
 3. It does not count as a break of the connection, so the gateway does not subscribe again.
+4. The limit begins when the request has been sent (`bounded.Silence`). The wait for a connection has limits
+   of its own: `DialOptions.connect_timeout`, and the caller's deadline.
 """
 
 from __future__ import annotations
 
-import asyncio
-
-from a2a_bridge.bindings.binding import is_unconnected, unconnected_error
-from a2a_bridge.bindings.bounded import bound_result, bound_stream
+from a2a_bridge.bindings.bounded import Silence, bound_result, bound_stream
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Events
@@ -38,11 +37,9 @@ class SilenceLimit:
     def stream(self, call: Call[Req, Res], /) -> Events:
         return bound_stream(self._service.stream(call), self._bound, self._silent)
 
-    def _bound(self) -> asyncio.Timeout:
-        return asyncio.timeout(self._limit)
+    def _bound(self) -> Silence:
+        return Silence(self._limit)
 
-    def _silent(self, ended: BaseException) -> A2AError:
-        if is_unconnected(ended):
-            return unconnected_error()  # the agent had nothing to answer
+    def _silent(self, _ended: BaseException) -> A2AError:
         text = f"the agent said nothing for {self._limit:g} seconds; the task may go on, see GetTask"
         return A2AError(Reason.DEADLINE_EXCEEDED, text, metadata={"phase": SILENCE}, blame=Blame.PEER)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
@@ -81,6 +82,31 @@ async def test_a_slow_reader_is_no_silence_and_the_services_own_timeouts_are_its
     probe.on_unary = timing_out
     with pytest.raises(TimeoutError):
         await SilenceLimit(probe, LIMIT).unary(asking())
+
+
+async def test_only_the_call_itself_suspends_its_limit() -> None:
+    started: list[asyncio.Task[None]] = []
+
+    async def connect() -> None:
+        with unsent():
+            await asyncio.Event().wait()
+
+    async def send(call: Call[Any, Any], /) -> Any:
+        with unsent():
+            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=4 * LIMIT)
+        seen.append("sent")
+        started.append(asyncio.create_task(connect()))
+        await asyncio.Event().wait()
+
+    seen: list[str] = []
+    probe = Probe()
+    probe.on_unary = send
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(A2AError, match="said nothing"):
+            await SilenceLimit(probe, LIMIT).unary(asking())
+    assert seen == ["sent"]
+    started[0].cancel()  # its wait is over only now
+    await asyncio.wait(started)
 
 
 async def test_an_agent_that_answers_is_not_touched() -> None:

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.core.errors import A2AError
 
 #: seconds between two renewals because of rejections
@@ -51,7 +52,8 @@ class CachedToken:
             if now >= self._renew_at:
                 self._start(request)
             return self._value
-        problem = await asyncio.shield(self._start(request))
+        with unsent():
+            problem = await asyncio.shield(self._start(request))
         if problem is not None:
             raise _copy(problem)
         return self._value

@@ -16,6 +16,7 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from a2a_bridge.bindings.binding import Resolve, mark_unconnected
+from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 #: the first frame of a server of HTTP/2 (RFC 9113, 3.4)
@@ -26,11 +27,20 @@ HTTP_2_ONLY = "the agent speaks HTTP/2 only; where this is its gRPC port, write 
 class _Connection(ResponseHandler):
     """A connection that is not used again after a response that nobody asked for: the next call, of another
     caller perhaps, would get it, and each further one that of the call before.
+
+    Closing it drops the rest of a request: a peer that reads nothing would keep it in memory for ever.
     """
 
     def is_connected(self) -> bool:
         # Not by `super`: this is asked for each call.
         return not self._buffer and self.transport is not None and not self.transport.is_closing()
+
+    def close(self) -> None:
+        transport = self.transport
+        if isinstance(transport, asyncio.Transport) and transport.get_write_buffer_size():
+            self.abort()
+        else:
+            super().close()
 
     @property
     def speaks_http_2(self) -> bool:
@@ -65,8 +75,9 @@ class Connector(aiohttp.TCPConnector):
             patience = min(patience, timeout.total / 4)
         limit = asyncio.timeout(patience)
         try:
-            async with limit:
-                made = await asyncio.shield(making)
+            with unsent():
+                async with limit:
+                    made = await asyncio.shield(making)
         except TimeoutError:
             if not limit.expired():
                 raise

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import os
 import re
 import ssl
@@ -38,6 +37,7 @@ from a2a_bridge.bindings.binding import (
     is_unconnected,
     unconnected_error,
 )
+from a2a_bridge.bindings.bounded import Sending
 from a2a_bridge.bindings.memory import Arriving
 from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -375,9 +375,9 @@ class Exchanger:
         observe(Frame(False, f"{protocol} {response.status} {response.reason or ''}".rstrip(), headers))
 
 
-def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+def _payload(body: bytes | None) -> bytes | Sending | None:
     """A body in the form of aiohttp: a large one as a file, which it sends in pieces."""
-    return io.BytesIO(body) if body is not None and len(body) >= LARGE_BODY else body
+    return Sending(body) if body is not None and len(body) >= LARGE_BODY else body
 
 
 def _lines(headers: Mapping[str, str]) -> Mapping[str, str] | list[tuple[str, str]]:

@@ -17,6 +17,7 @@ import grpc
 import grpc.aio
 
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles, mark_unconnected, unconnected_error
+from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.bindings.offload import SMALL, run
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
@@ -172,9 +173,9 @@ class _Client:
         self._forward = tuple(
             name for name in dict.fromkeys((*options.forward, EXTENSIONS_PARAMETER)) if name not in own
         )
+        #: whether calls wait for the connection before they start: its time is not that of the agent
+        self._awaits_connection = options.connect_patience is not None or options.silence_timeout > 0
         self._closed = False
-        #: whether the last call had a response, so that there is a connection
-        self._has_answered = False
         #: calls and streams that have not ended, and who waits for their end
         self._running = 0
         self._idle: asyncio.Event | None = None
@@ -209,12 +210,10 @@ class _Client:
         try:
             rpc, row = await self._start(call, self._options.timeout)
             answer = await rpc
-            self._has_answered = True
             received = await rpc.initial_metadata()
         except grpc.aio.AioRpcError as error:
             raise self._error_of(error, call) from None
         except asyncio.CancelledError as error:
-            self._has_answered = False
             if self._is_connecting():
                 mark_unconnected(error)
             _pass_cancellation()
@@ -244,7 +243,6 @@ class _Client:
             decode, read = row.decode_response, rpc.read
             keepalive.watch(rpc)
             answer = await read()
-            self._has_answered = True
             received = await rpc.initial_metadata()
             if answer is eof and not received:
                 received = (
@@ -276,7 +274,6 @@ class _Client:
         except grpc.aio.AioRpcError as error:
             raise self._error_of(error, call) from None
         except asyncio.CancelledError as error:
-            self._has_answered = False
             if self._is_connecting():
                 mark_unconnected(error)
             _pass_cancellation()
@@ -313,9 +310,11 @@ class _Client:
             pairs = (*pairs, (LAST_EVENT_PARAMETER, after))
         # grpcio converts pairs in any other form, which takes longer.
         metadata = self._unchanged if pairs is self._constant else grpc.aio.Metadata(*pairs)
-        timeout = limit if call.context.deadline is None else _remaining_time(call.context.deadline)
-        if not self._has_answered and self._options.connect_patience is not None:
-            await self._wait_connected(self._options.connect_patience, timeout)
+        deadline = call.context.deadline
+        timeout = limit if deadline is None else _remaining_time(deadline)
+        if self._awaits_connection and not self._is_connected():
+            await self._wait_connected(timeout)
+            timeout = limit if deadline is None else _remaining_time(deadline)
         return method.start(wire, timeout=timeout, metadata=metadata), row
 
     def _metadata(self, call: Call[Any, Any]) -> Pairs:
@@ -340,7 +339,6 @@ class _Client:
         traceback of an error references the variables of its functions. So neither has the call.
         """
         error.__traceback__ = None
-        self._has_answered = False
         for metadata in (error.initial_metadata(), error.trailing_metadata()):
             take_parameters(call, reply_parameters(metadata, self._dialect), log)
         number: int = error.code().value[0]
@@ -357,16 +355,24 @@ class _Client:
         row = self._methods[call.operation].row
         return too_large(reply) or broken_error(reply) or row.decode_names(self._form.decode_error(reply))
 
-    async def _wait_connected(self, patience: float, limit: float | None) -> None:
-        """Waits until the channel has a connection or fails. Raises UNAVAILABLE (phase=connect)."""
-        patience = patience if limit is None else min(patience, limit / 4)
+    async def _wait_connected(self, limit: float | None) -> None:
+        """Waits until the channel has a connection or fails. limit: the time of the call.
+
+        Raises UNAVAILABLE or DEADLINE_EXCEEDED (phase=connect).
+        """
+        patience = self._options.connect_patience
+        if patience is not None and limit is not None:
+            patience = min(patience, limit / 4)
         try:
-            async with asyncio.timeout(patience):
-                state = self._channel.get_state(try_to_connect=True)
-                while state in _CONNECTING:
-                    await self._channel.wait_for_state_change(state)
+            with unsent():
+                async with asyncio.timeout(limit if patience is None else patience):
                     state = self._channel.get_state(try_to_connect=True)
+                    while state in _CONNECTING:
+                        await self._channel.wait_for_state_change(state)
+                        state = self._channel.get_state(try_to_connect=True)
         except TimeoutError:
+            if patience is None:
+                raise unconnected_error(reason=Reason.DEADLINE_EXCEEDED) from None
             raise unconnected_error(f"none to {self._place.target} within {patience:g} s") from None
 
     def _is_connecting(self) -> bool:

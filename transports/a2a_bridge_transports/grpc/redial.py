@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from a2a_bridge.bindings.binding import Resolve
+from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
@@ -105,6 +106,10 @@ class Redialled:
         """The client for the present addresses. Raises UNAVAILABLE, and the errors of `resolve`."""
         if self._client is not None and not self._stale:
             return self._client
+        with unsent():
+            return await self._redial()
+
+    async def _redial(self) -> Client:
         async with self._dialling:
             if self._client is None or self._stale:
                 target = await self._check()
