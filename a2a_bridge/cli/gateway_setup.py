@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -25,7 +26,7 @@ from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.gateway.card_reader import CardReader
-from a2a_bridge.gateway.destinations import Destinations
+from a2a_bridge.gateway.destinations import Destination, Destinations
 from a2a_bridge.gateway.endpoints import with_endpoints
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -116,8 +117,9 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
     none.
     """
     found = await Destinations(options).check_and_connect(candidates)
+    faults = await asyncio.gather(*(_fault(one, options) for one in found))
     usable = []
-    for one in found:
+    for one, fault in zip(found, faults, strict=True):
         interface = one.candidate.interface
         place = without_query_values(interface.url)
         words = f"{interface.protocol_binding} {interface.protocol_version} {place}"
@@ -140,7 +142,7 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
             print_message(f"  instead of the card's {card_url}; --trust-card-urls dials that", "yellow")
         if one.silence:
             print_message(f"warning: {place} does not answer yet: {one.silence}", "yellow")
-        elif fault := await _fault(one.candidate, options):
+        elif fault:
             assumed = assumption(interface.protocol_version)
             text = (
                 f"{words} does not answer as an agent: {fault}{'; ' if assumed else ''}{assumed};"
@@ -153,11 +155,13 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
     return usable
 
 
-async def _fault(candidate: Candidate, options: DialOptions) -> str:
+async def _fault(one: Destination, options: DialOptions) -> str:
     """The fault that a question for a task that nobody has shows: a wrong path, a redirect, a response that
-    is none of A2A. Empty if there is none.
+    is none of A2A. Empty if there is none, or if nobody can be asked.
     """
-    error = await ask(candidate, options)
+    if one.rejection or one.silence:
+        return ""
+    error = await ask(one.candidate, options)
     if error is None or error.reason is Reason.TASK_NOT_FOUND:
         return ""
     is_fault = (

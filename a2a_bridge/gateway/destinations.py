@@ -42,6 +42,8 @@ _NEVER = tuple(
 )
 _LOCALHOST = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104  nothing listens here
 _DEFAULT_PORTS = {"http": 80, "grpc": 80, "https": 443, "grpcs": 443}
+#: the most seconds for a test connection, in which a packet may be lost once. Nobody is served until it ends
+TRIAL = 3.0
 #: prefixes of gRPC's own targets: `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5`, `ipv6:[::1]:5`
 _NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")
 _SECURE = frozenset({"https", "grpcs"})
@@ -267,7 +269,7 @@ class Destinations:
 
     async def _connect(self, host: str, port: int) -> str:
         try:
-            async with asyncio.timeout(self._options.connect_timeout):
+            async with asyncio.timeout(min(TRIAL, self._options.connect_timeout)):
                 _, writer = await asyncio.open_connection(host, port)
         except TimeoutError:
             return "no answer in time"

@@ -17,17 +17,21 @@ from a2a_bridge import agent, interface, serve
 from a2a_bridge.bindings.binding import MIB, DialOptions
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards import Candidate
+from a2a_bridge.cli.gateway_setup import _settle
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
+from a2a_bridge.gateway import destinations
 from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe
 from tests.equivalence.stack import BINDINGS
+from tests.gateway.test_gateway import agent as agent_of
 from tests.patience import PATIENCE
 
 #: seconds in which a call is left, or the agent counts as silent: less than the time limit for connecting
@@ -237,6 +241,32 @@ async def test_a_large_request_may_take_longer_than_the_silence(binding: str) ->
     assert isinstance(error, A2AError)
     assert error.reason is Reason.UNAVAILABLE
     assert "broke" in error.message
+
+
+async def test_a_gateway_starts_soon_before_interfaces_that_drop_packets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(destinations, "TRIAL", SHORT)
+    with dropping() as first, dropping() as second:
+        candidates = [candidate("JSONRPC", place_of(first)), candidate("GRPC", place_of(second))]
+        options = DialOptions(connect_timeout=10 * PATIENCE)
+        async with asyncio.timeout(60):  # the system gives up after two minutes
+            found = await destinations.Destinations(options).check_and_connect(candidates)
+    assert [one.silence for one in found] == ["no answer in time"] * 2
+
+
+async def test_a_gateway_asks_all_interfaces_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    probe, both = Probe(), asyncio.Barrier(2)
+
+    async def answer(call: Call[Any, Any], /) -> Any:
+        await both.wait()
+        raise A2AError(Reason.TASK_NOT_FOUND)
+
+    probe.on_unary = answer
+    async with agent_of(probe, "JSONRPC", "GRPC") as server:
+        asked = [Candidate(one, V1_0) for one in server.card.supported_interfaces]
+        assert await _settle(asked, DialOptions()) == asked
+    assert "warning" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
