@@ -30,7 +30,6 @@ from a2a_bridge.cards import Candidate, interface, resolve, select
 from a2a_bridge.codec import JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations
 from a2a_bridge.core.agent_api import Client, service_of
-from a2a_bridge.core.authentication import Authenticate, Presented, UnauthenticatedError
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
     LAST_EVENT_PARAMETER,
@@ -40,22 +39,22 @@ from a2a_bridge.core.call import (
     Origin,
     Principal,
 )
+from a2a_bridge.core.callers import Authenticate, Presented, UnauthenticatedError
 from a2a_bridge.core.errors import (
     A2AError,
     Blame,
+    OwnerLostError,
     Reason,
     internal_error,
     invalid_params,
     request_too_large,
     task_not_found,
 )
-from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.holders import OwnerLostError
 from a2a_bridge.core.lifecycle import fold
 from a2a_bridge.core.operations import Operation, Req, Res, Streaming, Unary
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
 from a2a_bridge.core.resume import gap_of, is_id, resume_id
-from a2a_bridge.core.service import Middleware, Service, compose
+from a2a_bridge.core.service import Event, Events, Middleware, Service, compose
 from a2a_bridge.dialects import (
     GRPC,
     HTTP_JSON,

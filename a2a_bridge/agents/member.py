@@ -18,9 +18,8 @@ from a2a_bridge.bindings.binding import (
 )
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 from a2a_bridge.dialects import GRPC, Dialect
 
 

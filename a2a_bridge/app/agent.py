@@ -19,10 +19,9 @@ from typing import Any
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import Document
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import offer_resume
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware.tracing import delivery_spans
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -21,9 +21,9 @@ from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards import Candidate
 from a2a_bridge.cards.extended import change_extended_card
 from a2a_bridge.cards.schemes import without_security
+from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.resume import offer_resume, offers_resume
-from a2a_bridge.core.scope import ScopeOf
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh

@@ -20,12 +20,11 @@ from a2a_bridge.core.call import (
     entries_of,
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Events, messages_of
 from a2a_bridge.core.kinds import check_options
 from a2a_bridge.core.lifecycle import state_name
 from a2a_bridge.core.messages import parts_of, text_of
 from a2a_bridge.core.resume import RESUME_URI, offers_resume
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service, messages_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

@@ -40,8 +40,7 @@ from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.kinds import Kinds, check_options, check_values
-from a2a_bridge.core.protocols import require
+from a2a_bridge.core.kinds import Kinds, check_options, check_values, require
 from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.dialects import KNOWN, by_version
 from a2a_bridge.gateway import (

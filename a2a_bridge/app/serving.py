@@ -45,8 +45,8 @@ from a2a_bridge.cards import Advertisement
 from a2a_bridge.cards.page import agent_page
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.callers import ScopeOf, scope_of
 from a2a_bridge.core.resume import offers_resume
-from a2a_bridge.core.scope import ScopeOf, scope_of
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Dialect, older_versions
 from a2a_bridge.gateway import (

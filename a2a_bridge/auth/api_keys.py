@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock
 
-from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Principal
+from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _log = logging.getLogger("a2a_bridge.auth")

@@ -16,8 +16,8 @@ from typing import Protocol, runtime_checkable
 
 from a2a_bridge.cards.extended import change_extended_card
 from a2a_bridge.cards.schemes import without_security
-from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Principal
+from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

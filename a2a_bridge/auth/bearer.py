@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 from cachetools import LRUCache
 
 from a2a_bridge.auth.key_set import KeySetSource
-from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Principal
+from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.extras import load
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.signing.keys import ALGORITHMS, suits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from a2a_bridge.core.authentication import Presented
 from a2a_bridge.core.call import Principal
+from a2a_bridge.core.callers import Presented
 from a2a_bridge.core.extras import load
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

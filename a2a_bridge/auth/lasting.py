@@ -21,9 +21,8 @@ from a2a_bridge.auth.rules import LiveRules
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Event, Events, HandedOver, innermost
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Event, Events, HandedOver, Middleware, Service, innermost
 
 #: seconds between two looks. The methods have new files within a second
 INTERVAL = 0.25

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from a2a_bridge.core.authentication import Presented, UnauthenticatedError
+from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.call import Principal
-from a2a_bridge.core.trust import Trust
+from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: characters of a principal's name

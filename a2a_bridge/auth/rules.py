@@ -17,8 +17,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.authentication import Permit, ScopeMissingError
 from a2a_bridge.core.call import Call, Principal
+from a2a_bridge.core.callers import Permit, ScopeMissingError
 from a2a_bridge.core.service import Middleware, reject_if
 
 #: names for several operations

@@ -20,11 +20,11 @@ from types import NoneType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
-from a2a_bridge.core.authentication import Authenticate, Permit
+from a2a_bridge.core.addresses import ListenAddress as ListenAddress  # noqa: PLC0414  a part of this interface
 from a2a_bridge.core.call import SIDE_CHANNEL
+from a2a_bridge.core.callers import Authenticate, Permit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import NUMBER, Kinds, check_items, check_kinds
-from a2a_bridge.core.listen_address import ListenAddress as ListenAddress  # noqa: PLC0414  a part of this interface
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import GRPC, KNOWN, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub

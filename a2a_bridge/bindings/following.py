@@ -21,10 +21,9 @@ from typing import Any
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import AT_REST, TERMINAL
 from a2a_bridge.core.resume import resume_id
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _PASSING = (Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED)

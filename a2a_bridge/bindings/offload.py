@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec.budget import json_bound, json_values, protobuf_values
 from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError, within_budget
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event
+from a2a_bridge.core.service import Event
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from a2a_bridge.bindings.memory import MemoryAccount
-from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.callers import Scope
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -20,7 +20,7 @@ from a2a_bridge.cli.options import Exit, listen_address
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.upstream_flags import TaskAccess, UpstreamAuth
 from a2a_bridge.cli.workers import Worker
-from a2a_bridge.core.listen_address import ListenAddress
+from a2a_bridge.core.addresses import ListenAddress
 
 if TYPE_CHECKING:
     from a2a_bridge.app.planning import ServeOptions

@@ -38,12 +38,18 @@ from a2a_bridge.cluster.frames import (
     undocument,
 )
 from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
-from a2a_bridge.core.event import Event
-from a2a_bridge.core.holders import ClosingError, NotOwnerError, OwnerLostError
+from a2a_bridge.core.errors import (
+    A2AError,
+    Blame,
+    ClosingError,
+    NotOwnerError,
+    OwnerLostError,
+    Reason,
+    internal_error,
+)
 from a2a_bridge.core.operations import Streaming
 from a2a_bridge.core.resume import number_of
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Service
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 

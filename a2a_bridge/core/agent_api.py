@@ -12,11 +12,9 @@ from typing import Any, Protocol
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Events, messages_of
-from a2a_bridge.core.kinds import check_options
+from a2a_bridge.core.kinds import check_options, lacks
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.protocols import lacks
-from a2a_bridge.core.service import Service, reject, reject_stream
+from a2a_bridge.core.service import Events, Service, messages_of, reject, reject_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 

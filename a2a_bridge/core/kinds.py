@@ -1,14 +1,14 @@
-"""Whether what an application gives has the right types. Pure.
+"""Checks of objects that an application gives: the types of values, and the members of protocols. Pure.
 
 Rules:
-1. It is found when it is given, and not as an AttributeError somewhere below.
-2. A text names the field, what belongs there and how it is written, but never the value: it may be a secret.
+1. A wrong object is found when it is given, and not as an AttributeError at its first use.
+2. The text of an error names the field, its type and an example, but never the value: it may be a secret.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 #: name of a field -> its types, and how a value is written
 Kinds = Mapping[str, tuple[tuple[type[Any], ...], str]]
@@ -53,3 +53,31 @@ def check_options(given: object, kind: type[Any], name: str = "options") -> None
         if isinstance(given, dict):
             text += f": write {kind.__name__}({', '.join(f'{one}=…' for one in list(given)[:3]) or ''})"
         raise TypeError(text)
+
+
+def lacks(given: object, protocol: type[Any], name: str) -> bool:
+    """True if an object lacks a member, or has only the method of the protocol, which does nothing."""
+    if not hasattr(given, name):
+        return True
+    method = getattr(getattr(given, name), "__func__", None)
+    return method is not None and method is vars(protocol).get(name)
+
+
+def require(given: object, protocol: type[Any]) -> None:
+    """Raises TypeError with all members of a protocol, and of the protocols within, that an object lacks."""
+    missing = _find_missing(given, protocol)
+    if missing:
+        raise TypeError(f"{type(given).__name__} is no {protocol.__name__}: it lacks {', '.join(missing)}")
+
+
+def _find_missing(given: object, protocol: type[Any], prefix: str = "") -> list[str]:
+    types = get_type_hints(protocol)
+    found = []
+    for name in {**types, **vars(protocol)}:
+        if name.startswith("_"):
+            continue
+        if lacks(given, protocol, name):
+            found.append(prefix + name)
+        elif getattr(types.get(name), "_is_protocol", False):
+            found += _find_missing(getattr(given, name), types[name], f"{prefix}{name}.")
+    return found

@@ -1,5 +1,10 @@
-"""Queries of ListTasks; page tokens, opaque to callers and bound to their query; and how much a page of tasks
-holds. Stores do the paging itself.
+"""Pages of lists: queries of ListTasks, page tokens, the size of a page of tasks, and the reading of all
+pages of an agent's list. Stores select the tasks of a page; callers make the calls.
+
+Rules:
+1. A page token is opaque to callers and bound to its query.
+2. An agent decides which page comes next, so the number of pages that are read has a limit.
+3. A token that has been asked for is never asked for again: such a list has no end.
 """
 
 from __future__ import annotations
@@ -9,12 +14,13 @@ import binascii
 import hashlib
 import hmac
 import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from a2a_bridge.core.errors import A2AError, invalid_params
+from a2a_bridge.core.callers import Scope
+from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.core.messages import cut_history
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: bytes of the tasks in a page: gRPC clients reject answers of more than 4 MiB unless told otherwise
@@ -149,3 +155,48 @@ def _name(scope: Scope, query: TaskQuery) -> str:
 
 def _bad_token() -> A2AError:
     return invalid_params("pageToken", "is not a token that this query has given")
+
+
+#: most pages of push notification configs that are joined into one list
+CONFIG_PAGES = 100
+
+
+#: a page: the response of an operation that lists (spec 3.1.4 and 3.1.9)
+P = TypeVar("P", hub.ListTasksResponse, hub.ListTaskPushNotificationConfigsResponse)
+
+
+class EndlessListError(A2AError):
+    """INVALID_AGENT_RESPONSE for a list without an end. token: of the page where the list can go on; empty
+    for a list that begins again.
+    """
+
+    def __init__(self, text: str, token: str = "") -> None:
+        super().__init__(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+        self.token = token
+        #: what a person may try
+        self.hint = ""
+
+
+async def each_page(ask: Callable[[Any], Awaitable[P]], request: Any, most: int) -> AsyncGenerator[P, None]:
+    """The page that a request asks for, and those after it.
+
+    ask: makes a call. request: of the first page; it is not changed. most: pages, at least 1. Raises
+    EndlessListError after the last of them, and the errors of `ask`.
+    """
+    asked = {request.page_token}
+    page = await ask(request)
+    yield page
+    for _ in range(most - 1):
+        token = page.next_page_token
+        if not token:
+            return
+        if token in asked:
+            raise EndlessListError("the agent's list names a page a second time")
+        asked.add(token)
+        following = type(request)()
+        following.CopyFrom(request)
+        following.page_token = token
+        page = await ask(following)
+        yield page
+    if page.next_page_token:
+        raise EndlessListError(f"the agent's list has more than {most} pages", page.next_page_token)

@@ -19,9 +19,8 @@ from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.annotation import finality
 from a2a_bridge.gateway.affinity import Affinity

@@ -15,8 +15,8 @@ from uuid import UUID, uuid5
 
 from google.protobuf.message import Message
 
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.messages import payload_of
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the namespace of these names

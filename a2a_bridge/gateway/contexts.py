@@ -22,12 +22,11 @@ from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.tables import Table, Tables, size_of
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.callers import Scope, ScopeOf
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.messages import TERMINAL, context_id_of, state_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.scope import Scope, ScopeOf
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

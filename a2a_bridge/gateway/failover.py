@@ -33,8 +33,8 @@ from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.circuit import Circuits
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
-from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Event, Events, HandedOver, open_stream
 from a2a_bridge.gateway.affinity import Affinity
 from a2a_bridge.gateway.retries import Retries, UnreachableError
 from a2a_bridge.gateway.upstream import Dial, Health, Upstream, dial, is_connect_failure, was_asked

@@ -27,12 +27,11 @@ from typing import Any, cast
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import VERSION_PARAMETER, Call, ResponseParameters
+from a2a_bridge.core.callers import Scope, ScopeOf, scope_of
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import context_id_of, read_task_id, task_id_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.scope import Scope, ScopeOf, scope_of
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Event, Events, Middleware, Service
 from a2a_bridge.dialects import JSONRPC, KNOWN
 from a2a_bridge.dialects.annotation import by_state
 from a2a_bridge.dialects.v0_1.messages import place_id

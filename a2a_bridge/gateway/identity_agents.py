@@ -24,12 +24,11 @@ from a2a_bridge.bindings.tables import Table, Tables, size_of
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.callers import Scope, scope_of
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.scope import Scope, scope_of
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 from a2a_bridge.gateway.upstream import Dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

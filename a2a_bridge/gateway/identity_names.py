@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.messages import context_id_of, payload_of, task_id_of
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.annotation import FINAL_STATES
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, index_of
 from a2a_bridge.gateway.identity_table import IdentityTable, Name

@@ -13,8 +13,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from a2a_bridge.bindings.tables import Table, size_of
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import index_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

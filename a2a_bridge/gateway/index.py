@@ -19,8 +19,8 @@ from a2a_bridge.bindings.binding import IMPERSONAL
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.tables import Table, Tables, size_of
 from a2a_bridge.core.call import CallContext, entries_of
+from a2a_bridge.core.callers import Scope, ScopeOf, scope_of
 from a2a_bridge.core.messages import payload_of
-from a2a_bridge.core.scope import Scope, ScopeOf, scope_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _AUTHORIZATION = "authorization"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from a2a_bridge.core.scope import Scope, ScopeOf, scope_of
+from a2a_bridge.core.callers import Scope, ScopeOf, scope_of
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.gateway import identity, identity_agents

@@ -21,8 +21,8 @@ from typing import NamedTuple, Protocol
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.tables import Table, Tables, size_of
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.gateway.relay_store import Configs, Groups
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Registered

@@ -22,12 +22,11 @@ from google.protobuf.message import Message
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params, task_not_found
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import context_id_of, read_task_id, task_id_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.scope import Scope
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.gateway.context_names import may_be_made_here, name_for, with_context
 from a2a_bridge.gateway.index import TaskIndex, visible_to
 from a2a_bridge.gateway.owners import CONTEXT, TASK, Owned, Owners

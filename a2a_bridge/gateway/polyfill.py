@@ -17,12 +17,11 @@ from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.messages import cut_history
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.scope import ScopeOf
-from a2a_bridge.core.service import Service, reject_stream
+from a2a_bridge.core.service import Events, Service, reject_stream
 from a2a_bridge.dialects import BindingKind, Form, older_versions
 from a2a_bridge.dialects.annotation import finality
 from a2a_bridge.gateway.index import TaskIndex, scopes_by, visible_to

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Outbox, Registered
 

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event
 from a2a_bridge.core.event_log import EventLog, LogRules, Pace
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import RESUME_URI, event_id, number_of
+from a2a_bridge.core.service import Event
 from a2a_bridge.dialects.annotation import SYNTHESISED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

@@ -15,9 +15,8 @@ from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, invalid_params
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service, reject, reject_stream
+from a2a_bridge.core.service import Events, Service, reject, reject_stream
 
 
 class Route:

@@ -16,9 +16,8 @@ from __future__ import annotations
 from a2a_bridge.bindings.bounded import Silence, bound_result, bound_stream
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 
 #: the value of `phase` in the metadata of the error
 SILENCE = "silence"

@@ -18,10 +18,9 @@ from typing import Any, cast
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.service import Service, reject_stream
+from a2a_bridge.core.service import Events, Service, reject_stream
 from a2a_bridge.dialects import JSONRPC
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

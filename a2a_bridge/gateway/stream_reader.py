@@ -23,10 +23,9 @@ from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import IN_PROCESS, LAST_EVENT_PARAMETER, Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
-from a2a_bridge.core.event import Event, Events, innermost
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.core.resume import mark_gap
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, Service, innermost
 from a2a_bridge.dialects.annotation import FINAL_STATES, Finality
 from a2a_bridge.gateway.replay_log import LostEventsError, ReplayLog, ReplayOptions, unmark
 from a2a_bridge.gateway.silence import SILENCE

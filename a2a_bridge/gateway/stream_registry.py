@@ -19,12 +19,11 @@ from itertools import count
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.event import Event
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.event_log import LogReader
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import is_gap, number_of
-from a2a_bridge.core.scope import Scope
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects.annotation import Finality
 from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions
 from a2a_bridge.gateway.stream_reader import StreamReader

@@ -35,14 +35,13 @@ from a2a_bridge.core.call import (
     CallContext,
     ResponseParameters,
 )
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.event_log import GapError, LogReader
 from a2a_bridge.core.messages import RUNNING, TERMINAL, state_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import RESUME_URI, count_on, gap_of, mark_gap, resume_id
-from a2a_bridge.core.scope import Scope
-from a2a_bridge.core.service import Service, reject, reject_stream
+from a2a_bridge.core.service import Event, Events, Service, reject, reject_stream
 from a2a_bridge.dialects import is_older
 from a2a_bridge.dialects.annotation import (
     BEGINNING,

@@ -25,10 +25,9 @@ from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.resume import event_id, number_of, resume_id
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, Finality, synthesise, synthetic_kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.callers import Scope, ScopeOf
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller, TaskQuery, query_of
-from a2a_bridge.core.scope import Scope, ScopeOf
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway.index import Seen, TaskIndex, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -20,9 +20,8 @@ from typing import Any
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events, HandedOver, no_events, open_stream
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, no_events, open_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)

@@ -26,10 +26,18 @@ from a2a_bridge.bindings.binding import IMPERSONAL, DialOptions, find, is_unconn
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
-from a2a_bridge.core.event import Event, Events, HandedOver, innermost, open_stream
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE, Req, Res
-from a2a_bridge.core.service import Middleware, Service, compose
+from a2a_bridge.core.service import (
+    Event,
+    Events,
+    HandedOver,
+    Middleware,
+    Service,
+    compose,
+    innermost,
+    open_stream,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -33,11 +33,10 @@ from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.tables import ENTRY
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
+from a2a_bridge.core.callers import Scope, ScopeOf
 from a2a_bridge.core.errors import A2AError, invalid_params
-from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.scope import Scope, ScopeOf
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge.dialects import older_versions
 from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.relay_store import Addresses, RelayedConfig, RelayStore

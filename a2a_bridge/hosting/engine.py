@@ -20,14 +20,12 @@ from typing import Any
 
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext, left_out
-from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
-from a2a_bridge.core.event import Event, Events, HandedOver, no_events, open_stream
-from a2a_bridge.core.holders import closing_error
+from a2a_bridge.core.errors import A2AError, Reason, closing_error, internal_error, task_not_found
+from a2a_bridge.core.kinds import require
 from a2a_bridge.core.messages import TERMINAL, cut_history
 from a2a_bridge.core.paging import history_limit, query_of
-from a2a_bridge.core.protocols import require
 from a2a_bridge.core.resume import number_of, offer_resume, resume_id
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, no_events, open_stream
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.engine_context import EngineContext

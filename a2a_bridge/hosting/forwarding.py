@@ -20,12 +20,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
-from a2a_bridge.core.holders import NotOwnerError, OwnerLostError, changed_hands_error
+from a2a_bridge.core.errors import NotOwnerError, OwnerLostError, changed_hands_error
 from a2a_bridge.core.messages import state_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import number_of
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -19,8 +19,15 @@ import logging
 from collections.abc import Iterable
 
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
-from a2a_bridge.core.holders import NotOwnerError, changed_hands_error, closing_error
+from a2a_bridge.core.errors import (
+    A2AError,
+    Blame,
+    NotOwnerError,
+    Reason,
+    changed_hands_error,
+    closing_error,
+    invalid_params,
+)
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.identifiers import new_id

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import AT_REST, TERMINAL, state_of
 from a2a_bridge.core.resume import event_id, mark_gap
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.hosting.views import QueuePosition, TaskSnapshot, rests
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import GapError, Scope, Store, Subscription

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from a2a_bridge.core.errors import A2AError, task_not_found
-from a2a_bridge.core.holders import NotOwnerError, changed_hands_error, closing_error
+from a2a_bridge.core.errors import A2AError, NotOwnerError, changed_hands_error, closing_error, task_not_found
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.pressure import Pressure
 from a2a_bridge.hosting.rejections import too_many_tasks

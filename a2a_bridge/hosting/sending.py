@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError, Reason, invalid_params
-from a2a_bridge.core.holders import NotOwnerError
+from a2a_bridge.core.errors import A2AError, NotOwnerError, Reason, invalid_params
 from a2a_bridge.core.paging import history_limit
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.decorator import Agent

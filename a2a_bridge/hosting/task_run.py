@@ -20,8 +20,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from a2a_bridge.core.errors import A2AError, task_not_found
-from a2a_bridge.core.holders import changed_hands_error, closing_error
+from a2a_bridge.core.errors import A2AError, changed_hands_error, closing_error, task_not_found
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.agent_view import for_agent, task_for_agent
 from a2a_bridge.hosting.engine_context import EngineContext

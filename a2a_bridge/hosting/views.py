@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import NamedTuple, Protocol
 
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL, cut_history, state_of
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

@@ -11,9 +11,8 @@ from typing import Any
 from a2a_bridge.bindings.bounded import bound_result, bound_stream
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Events, Middleware, Service
 
 
 def deadline() -> Middleware:

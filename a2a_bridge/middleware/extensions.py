@@ -10,9 +10,8 @@ from typing import Any
 
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
-from a2a_bridge.core.service import Middleware, Service, reject, reject_stream
+from a2a_bridge.core.service import Events, Middleware, Service, reject, reject_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

@@ -15,9 +15,8 @@ from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
-from a2a_bridge.core.event import Events, HandedOver, innermost
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service, reject_stream
+from a2a_bridge.core.service import Events, HandedOver, Middleware, Service, innermost, reject_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: retry time in seconds; the end of the running calls is not known

@@ -13,11 +13,10 @@ from time import perf_counter
 from typing import Any
 
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.lifecycle import state_name
 from a2a_bridge.core.messages import read_task_id
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Event, Events, Middleware, Service
 from a2a_bridge.middleware.outcome import LONGEST, code_of, find_task
 
 _log = logging.getLogger("a2a_bridge.access")

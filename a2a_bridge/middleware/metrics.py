@@ -17,10 +17,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.extras import load
 from a2a_bridge.core.operations import ALL, Req, Res
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Event, Events, Middleware, Service
 from a2a_bridge.middleware.outcome import LONGEST, OK, code_of
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event
 from a2a_bridge.core.messages import TERMINAL, payload_of
+from a2a_bridge.core.service import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 OK = "OK"

@@ -32,10 +32,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import read_task_id
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.middleware.outcome import LONGEST, OK, code_of, find_task
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

@@ -24,12 +24,11 @@ from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.pages import CONFIG_PAGES, each_page
+from a2a_bridge.core.paging import CONFIG_PAGES, each_page
 from a2a_bridge.core.resume import resume_id
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Event, Events, Middleware, Service
 from a2a_bridge.dialects import KNOWN, Dialect
 from a2a_bridge.dialects.annotation import (
     CLOSING,

@@ -17,9 +17,8 @@ from typing import Any
 
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Events, Middleware, Service
 from a2a_bridge.peers import UNKNOWN, USER_AGENT, caller
 
 #: stands for callers beyond the limit

@@ -13,9 +13,8 @@ from typing import Any
 from a2a_bridge.codec import compile_required
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, invalid_params, missing_members_error
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.service import Middleware, Service, reject, reject_stream
+from a2a_bridge.core.service import Events, Middleware, Service, reject, reject_stream
 from a2a_bridge.dialects import KNOWN, Dialect, older_versions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

@@ -27,10 +27,10 @@ from functools import partial
 from cachetools import FIFOCache
 
 from a2a_bridge.bindings.binding import Post
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.circuit import Circuits
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import task_id_of
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import Names, Notification, find_named, form_of, notification
 from a2a_bridge.push.options import PushOptions

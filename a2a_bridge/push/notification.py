@@ -16,8 +16,8 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from a2a_bridge.codec import JsonObject, JsonSyntaxError
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import KNOWN, by_version
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.dialects.signed_extras import dumps, loads

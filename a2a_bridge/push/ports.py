@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

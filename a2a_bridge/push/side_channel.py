@@ -23,10 +23,9 @@ from cachetools import FIFOCache
 from a2a_bridge.codec import dumps_ascii
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.event import Events
+from a2a_bridge.core.callers import Scope, scope_of
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.scope import Scope, scope_of
-from a2a_bridge.core.service import Middleware, Service
+from a2a_bridge.core.service import Events, Middleware, Service
 from a2a_bridge.dialects import KNOWN, Dialect, older_versions, unmapped
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

@@ -18,12 +18,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.callers import Scope, scope_of
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Event
 from a2a_bridge.core.event_log import GapError
 from a2a_bridge.core.paging import TaskQuery
-from a2a_bridge.core.scope import Scope, scope_of
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Delivery, Outbox, OutboxEntry, Registered
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Principal
+from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V0_3, V1_0, BindingKind, Dialect, ErrorReply

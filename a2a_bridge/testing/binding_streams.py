@@ -14,9 +14,8 @@ from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import mark_gap
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.binding_opening import KIB, OpensBindings, message_of
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding

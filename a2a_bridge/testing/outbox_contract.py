@@ -10,8 +10,8 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Delivery, Registered
 from a2a_bridge.stores.ports import Store

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.service import Event, Events
 
 OnUnary = Callable[[Call[Any, Any]], Awaitable[Any]]
 OnStream = Callable[[Call[Any, Any]], AsyncGenerator[Any, None]]

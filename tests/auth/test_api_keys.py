@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge.auth import ApiKeys, KeyFile, KeyRecord
-from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Principal
+from a2a_bridge.core.callers import Presented, UnauthenticatedError
 
 NOW = 1_800_000_000.0
 

@@ -15,8 +15,8 @@ from joserfc import jws
 
 from a2a_bridge.auth import BearerTokens, KeySetSource
 from a2a_bridge.auth.key_set import REFRESH
-from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import Joined, Principal
+from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason
 from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running
 from tests.patience import PATIENCE

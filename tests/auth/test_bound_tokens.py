@@ -18,7 +18,7 @@ from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.auth import Authentication, BearerTokens, KeySetSource
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles
 from a2a_bridge.bindings.server_tls import ServerTls
-from a2a_bridge.core.authentication import Presented
+from a2a_bridge.core.callers import Presented
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
 from tests.auth.identity_provider import AUDIENCE, Provider, provider_running

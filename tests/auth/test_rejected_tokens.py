@@ -19,7 +19,7 @@ from a2a_bridge.app.runtime import ServeOptions, serve_gateway
 from a2a_bridge.auth import Authentication, BearerTokens, KeySetSource
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
-from a2a_bridge.core.authentication import Presented, UnauthenticatedError
+from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
 from tests.auth.identity_provider import Provider, new_key, provider_running

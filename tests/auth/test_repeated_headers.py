@@ -12,8 +12,8 @@ from a2a_bridge import connect, serve
 from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader, Rule
 from a2a_bridge.bindings.binding import DialOptions
-from a2a_bridge.core.authentication import Presented, UnauthenticatedError
 from a2a_bridge.core.call import CallContext, Joined
+from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.index import scopes_by
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -35,7 +35,7 @@ _CORE = {
     "a2a_bridge.core.errors",
     "a2a_bridge.core.extras",
     "a2a_bridge.core.kinds",
-    "a2a_bridge.core.listen_address",
+    "a2a_bridge.core.addresses",
     "a2a_bridge.core.masking",
 }
 _ENVOY = {"envoy", "find_libpython", "a2a_bridge.bindings", "a2a_bridge.bindings.server_tls"}

@@ -14,7 +14,7 @@ import pytest
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.testing.probe import Probe
 from a2a_bridge.testing.samples import every_error
 from examples.custom_transport.a2a_tcp import TcpBinding, client, server, wire

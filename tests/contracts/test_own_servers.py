@@ -15,8 +15,7 @@ import uvicorn
 
 from a2a_bridge.bindings.binding import DialOptions, HostOptions, asgi_host, find, grpc_attach
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Events
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.contracts import BindingContract, ServiceContract

@@ -9,8 +9,7 @@ from typing import Any
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client, service_of
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Events
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 from a2a_bridge.testing.contracts import ServiceContract
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.event import Events
-from a2a_bridge.core.service import Middleware, Service, compose
+from a2a_bridge.core.service import Events, Middleware, Service, compose
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 

@@ -13,7 +13,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import METHODS, A2AService, Client, service_of
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from a2a_bridge.core.errors import Blame, Reason
-from a2a_bridge.core.pages import EndlessListError, each_page
+from a2a_bridge.core.paging import EndlessListError, each_page
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pytest
 
-from a2a_bridge.core.protocols import lacks, require
+from a2a_bridge.core.kinds import lacks, require
 
 
 class Inner(Protocol):

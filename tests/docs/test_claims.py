@@ -13,8 +13,8 @@ from httpx import ASGITransport, AsyncClient
 
 from a2a_bridge import Run, agent, asgi, connect, interface, serve
 from a2a_bridge.app.runtime import ServeOptions
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.messages import text_of
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import open_store
 from tests.docs.pages import DOCS, blocks

@@ -19,7 +19,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event
+from a2a_bridge.core.service import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.durability.serving import Served
 from tests.interop.sdk_client import sdk_client

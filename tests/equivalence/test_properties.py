@@ -14,7 +14,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import Reason
-from a2a_bridge.core.event import messages_of
+from a2a_bridge.core.service import messages_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.strategies import json_values, messages
 from tests.equivalence.raw import RawHttp, rpc

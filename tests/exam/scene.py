@@ -19,9 +19,8 @@ from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 from a2a_bridge.stores.opening import open_store

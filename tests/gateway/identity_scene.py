@@ -8,7 +8,7 @@ from typing import Any
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, task_not_found
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from tests.patience import PATIENCE

@@ -22,8 +22,8 @@ from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway, serve_se
 from a2a_bridge.auth import BearerTokens, KeySetSource
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import Candidate, select
-from a2a_bridge.core.authentication import Presented
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.callers import Presented
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.gateway.credentials import (

@@ -10,8 +10,8 @@ import pytest
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, decode_message
 from a2a_bridge.gateway.identity import LONGEST, LegacyCallers, remember_names
 from a2a_bridge.gateway.index import visible_to

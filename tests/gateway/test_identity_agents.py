@@ -15,7 +15,7 @@ from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason, task_not_found
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects import V1_0, v0_1
 from a2a_bridge.gateway.identity_agents import LegacyAgent, agents
 from a2a_bridge.gateway.legacy import adapt_dial

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.gateway.identity import LegacyCallers
 from a2a_bridge.gateway.identity_table import MOST_ARTIFACTS, IdentityTable, Name
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -19,9 +19,9 @@ from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards import select
 from a2a_bridge.core.call import Call, CallContext, Principal
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import GET_TASK, LIST_TASKS, SEND_MESSAGE
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.gateway.context_names import name_for
 from a2a_bridge.gateway.owners import GROUPS, TASK, MemoryOwners, Owned, StoredOwners
 from a2a_bridge.gateway.ownership import Ownership

@@ -12,8 +12,8 @@ from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client, service_of
 from a2a_bridge.core.call import Call, CallContext, Origin, Principal
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import JSONRPC, V1_0, Dialect, Form
 from a2a_bridge.gateway.index import TaskIndex
 from a2a_bridge.gateway.polyfill import polyfill

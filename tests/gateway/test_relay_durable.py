@@ -14,8 +14,8 @@ import pytest
 from a2a_bridge.bindings.binding import DialOptions, http_post
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin, Principal
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason, task_not_found
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.gateway.relay_store import RelayedConfig, RelayStore
 from a2a_bridge.gateway.webhooks import LARGEST, PATH, Relay
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event
 from a2a_bridge.core.lifecycle import advance
+from a2a_bridge.core.service import Event
 from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.resume.scripted import TASK, became, begun, chunk

@@ -10,8 +10,8 @@ import pytest
 from a2a_bridge.cards import interface
 from a2a_bridge.codec import decoder, encoder, missing_required
 from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, GET_TASK
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect
 from a2a_bridge.gateway import (
     note_signatures,

@@ -8,8 +8,8 @@ import pytest
 
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import GET_TASK, SUBSCRIBE_TO_TASK
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.gateway import Route, Router
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

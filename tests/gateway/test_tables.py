@@ -20,7 +20,7 @@ from a2a_bridge.bindings.tables import ENTRY, Table, Tables, size_of
 from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Principal
-from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.gateway import UpstreamOptions, add_polyfill
 from a2a_bridge.gateway.index import TaskIndex
 from a2a_bridge.gateway.legacy import adapt_dial

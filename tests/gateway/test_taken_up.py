@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event
 from a2a_bridge.core.operations import GET_TASK, SUBSCRIBE_TO_TASK
+from a2a_bridge.core.service import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, yielding
 from tests.gateway.sharing_scene import (

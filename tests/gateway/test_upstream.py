@@ -16,8 +16,8 @@ from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import GET_TASK, SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.gateway import Failover, Upstream, dial_failover, is_connect_failure
 from a2a_bridge.gateway.failover import COOL_DOWN

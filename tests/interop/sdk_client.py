@@ -24,7 +24,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import METHODS
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects import signed_extras
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty

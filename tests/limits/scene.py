@@ -15,9 +15,8 @@ from a2a_bridge.app.runtime import ServeOptions, Server
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.call import Call, Principal
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 from tests.patience import PATIENCE
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.gateway.identity_table import IdentityTable, Name
 from a2a_bridge.middleware import spans
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -9,8 +9,8 @@ import pytest
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin, Principal, ResponseParameters
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.scope import Scope
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.unmapped import KEY, read, write
 from a2a_bridge.pb import lf_a2a_v1 as hub

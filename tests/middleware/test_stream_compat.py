@@ -10,8 +10,7 @@ import pytest
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event
-from a2a_bridge.core.service import compose
+from a2a_bridge.core.service import Event, compose
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.annotation import (
     CLOSING,

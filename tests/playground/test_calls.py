@@ -15,7 +15,7 @@ from a2a_bridge.cards import interface
 from a2a_bridge.cli.target import parse
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.playground.results import Compared, Result, comparison
 from a2a_bridge_tools.playground.server import Playground

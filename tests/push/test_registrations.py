@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
-from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import Registrations
 

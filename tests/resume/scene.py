@@ -17,8 +17,7 @@ from a2a_bridge.bindings.following import Following, follow_stream
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects import KNOWN, V1_0, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.resume.cutting import PATIENCE, Cutter, cutting

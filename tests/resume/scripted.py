@@ -10,10 +10,10 @@ from typing import Any
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.resume import event_id, mark_gap, number_of, resume_id
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TASK, CONTEXT = "task-1", "context-1"

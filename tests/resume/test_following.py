@@ -16,8 +16,8 @@ from a2a_bridge.bindings.following import Following
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event
 from a2a_bridge.core.resume import RESUME_URI, gap_of
+from a2a_bridge.core.service import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
 from tests.resume.cutting import PATIENCE, Cutter

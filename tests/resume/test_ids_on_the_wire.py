@@ -14,8 +14,8 @@ from a2a_bridge.bindings.binding import DialOptions, HostOptions, find
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import EVENT_PARAMETER, RESUME_PARAMETER, Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event
 from a2a_bridge.core.resume import RESUME_URI, offer_resume
+from a2a_bridge.core.service import Event
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.middleware.extensions import extensions
 from a2a_bridge.pb import lf_a2a_v1 as hub

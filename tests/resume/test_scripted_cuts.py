@@ -11,8 +11,8 @@ import pytest
 
 from a2a_bridge.bindings.binding import find
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event
 from a2a_bridge.core.resume import RESUME_URI, GapMark, gap_of, mark_gap
+from a2a_bridge.core.service import Event
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -17,7 +17,7 @@ from httpx import ASGITransport, AsyncClient, Response
 from a2a_bridge import add_to_server, agent, asgi, connect, interface, serve
 from a2a_bridge.app import agent as under_test
 from a2a_bridge.app.runtime import ServeOptions
-from a2a_bridge.core.scope import Scope
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushService

@@ -17,9 +17,9 @@ from a2a_bridge.cards import select
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD
 from a2a_bridge.core.resume import offers_resume
+from a2a_bridge.core.service import Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOpenError
 from tests.runtime.scene import BINDINGS, agent, uvicorn_running

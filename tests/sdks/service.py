@@ -11,7 +11,7 @@ from typing import Any
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects import JSONRPC, V1_0, signed_extras
 from tests.peers.processes import PeerClient, PeerError
 

@@ -13,8 +13,7 @@ import orjson
 from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Event, Events
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.host import HttpHost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict
 
-from a2a_bridge.core.trust import Trust
+from a2a_bridge.core.addresses import Trust
 from a2a_bridge_transports._http.origin import base_url, is_host, is_local_name
 
 

@@ -24,9 +24,8 @@ from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge.gateway.upstream import CREDENTIALS, QUESTION, Dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

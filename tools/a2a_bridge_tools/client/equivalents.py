@@ -25,10 +25,9 @@ from a2a_bridge.cards import Candidate
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.masking import HIDDEN, SECRET, SHORTEST
 from a2a_bridge.core.operations import Req, Res, Streaming
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.upstream import options_for

@@ -28,7 +28,7 @@ from a2a_bridge.codec import encoder
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import AT_REST
-from a2a_bridge.core.pages import CONFIG_PAGES, each_page
+from a2a_bridge.core.paging import CONFIG_PAGES, each_page
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import TOKEN_HEADERS, read
 from a2a_bridge_tools.client import text

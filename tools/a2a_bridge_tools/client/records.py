@@ -16,9 +16,8 @@ import typer
 from a2a_bridge.bindings.binding import DialOptions, Frame
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 from a2a_bridge_tools.client.recording import Recorder
 
 #: the hop of a command: from here to the agent

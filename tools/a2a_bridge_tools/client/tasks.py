@@ -10,7 +10,7 @@ import typer
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, print_message
 from a2a_bridge.codec import encoder
-from a2a_bridge.core.pages import EndlessListError, each_page
+from a2a_bridge.core.paging import EndlessListError, each_page
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client import text
 from a2a_bridge_tools.client.flags import (

@@ -23,9 +23,9 @@ from time import monotonic
 from a2a_bridge.bindings.following import Following
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import AT_REST, TERMINAL
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client import text
 from a2a_bridge_tools.client.flags import WaitFlags

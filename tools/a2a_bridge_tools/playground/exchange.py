@@ -18,8 +18,8 @@ from typing import Any
 
 from a2a_bridge.bindings.binding import Frame
 from a2a_bridge.codec import JsonSyntaxError, dumps, loads
-from a2a_bridge.core.event import Event
 from a2a_bridge.core.masking import NONE_KNOWN, Secrets
+from a2a_bridge.core.service import Event
 from a2a_bridge_tools.client.recording import frame_tree
 
 #: bytes of the lines of one exchange, and of all

@@ -19,9 +19,8 @@ from typing import Any
 from a2a_bridge.bindings.binding import DialOptions, Frame
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event import Events
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Events, Service
 from a2a_bridge_tools.playground.exchange import Hop
 from a2a_bridge_tools.playground.results import Result
 

@@ -22,9 +22,9 @@ from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.bindings.offload import SMALL, encode_in_worker
 from a2a_bridge.bindings.traffic import sent_bytes
 from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError
+from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
 from a2a_bridge.core.service import Service
-from a2a_bridge.core.trust import Trust
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.asgi_request import (

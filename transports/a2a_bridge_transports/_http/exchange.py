@@ -18,9 +18,9 @@ from multidict import MultiMapping
 
 from a2a_bridge.bindings.rejected import log_rejected
 from a2a_bridge.codec import dumps
-from a2a_bridge.core.authentication import UnauthenticatedError
+from a2a_bridge.core.callers import UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects import HTTP_JSON, KNOWN
 from a2a_bridge_transports._http.names import VERSION
 

@@ -21,8 +21,8 @@ from typing import Any
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.bindings.rejected import rejected_connections
 from a2a_bridge.bindings.server_tls import ServerTls
+from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.trust import Trust
 from a2a_bridge_transports._http.backlog import Backlog
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.names import HOST, TRANSFER_ENCODING

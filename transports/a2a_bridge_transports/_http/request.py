@@ -12,8 +12,8 @@ from multidict import CIMultiDict
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.bindings.memory import HoldsInWork
 from a2a_bridge.bindings.offload import SMALL
+from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
-from a2a_bridge.core.trust import Trust
 from a2a_bridge_transports._http.batches import run_flushing
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import (

@@ -22,7 +22,6 @@ from typing import Any, Generic, TypeVar
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.rejected import log_rejected
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.authentication import Presented
 from a2a_bridge.core.call import (
     RESUME_PARAMETER,
     Call,
@@ -31,10 +30,10 @@ from a2a_bridge.core.call import (
     Principal,
     ResponseParameters,
 )
+from a2a_bridge.core.callers import Presented
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.resume import GAP, resume_id
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.dialects import BindingKind, Dialect, Form, Row, newest_first
 from a2a_bridge.dialects.detect import detect, presume
 from a2a_bridge.dialects.extensions import extension_names

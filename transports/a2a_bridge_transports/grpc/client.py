@@ -31,10 +31,9 @@ from a2a_bridge.core.call import (
     with_side_channel,
 )
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.resume import count_on, gap_of, resume_id
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
 from a2a_bridge.dialects.signed_extras import (
     open_response,

@@ -16,7 +16,7 @@ import grpc.aio
 from a2a_bridge.bindings.binding import MIB, HostOptions, ListenAddress
 from a2a_bridge.bindings.server_tls import ServerTls
 from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.core.authentication import Authenticate, Permit
+from a2a_bridge.core.callers import Authenticate, Permit
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect

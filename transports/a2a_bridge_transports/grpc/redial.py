@@ -18,9 +18,8 @@ from a2a_bridge.bindings.binding import Resolve
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.event import Event, Events, HandedOver, open_stream
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge_transports.grpc.wire import closed_error
 
 _NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")

@@ -21,7 +21,6 @@ from a2a_bridge.bindings.rejected import log_rejected
 from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.authentication import Authenticate, Permit, Presented
 from a2a_bridge.core.call import (
     EVENT_PARAMETER,
     NO_PARAMETERS,
@@ -33,10 +32,10 @@ from a2a_bridge.core.call import (
     Origin,
     ResponseParameters,
 )
+from a2a_bridge.core.callers import Authenticate, Permit, Presented
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
-from a2a_bridge.core.event import Event
 from a2a_bridge.core.resume import GAP, RESUME_URI, count_on, gap_of, resume_id
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
 from a2a_bridge.dialects.detect import detect_among, version_not_supported
 from a2a_bridge.dialects.signed_extras import (

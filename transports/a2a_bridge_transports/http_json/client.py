@@ -14,10 +14,9 @@ from a2a_bridge.bindings.offload import SMALL, run
 from a2a_bridge.codec import Json, JsonSyntaxError
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event, Events
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import is_gap
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
 from a2a_bridge.dialects.signed_extras import dumps, loads
 from a2a_bridge.pb import lf_a2a_v1 as hub

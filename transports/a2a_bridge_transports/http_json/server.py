@@ -12,8 +12,7 @@ from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
 from a2a_bridge.codec import JsonSyntaxError
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.event import Event
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, HttpAddress, Row
 from a2a_bridge.dialects.signed_extras import dumps, loads
 from a2a_bridge_transports._http import sse

@@ -16,8 +16,7 @@ from a2a_bridge.codec import Json, missing_required
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members_error
-from a2a_bridge.core.event import Event
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects import JSONRPC, Dialect, Form, Row
 from a2a_bridge.dialects.signed_extras import dumps
 from a2a_bridge.peers import caller

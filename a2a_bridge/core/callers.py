@@ -1,4 +1,5 @@
-"""The interface between transports, which have the credentials of a request, and authenticators.
+"""Callers: the interface between transports, which have the credentials of a request, and authenticators; and
+the scope of a caller, which sees only the resources that were created in it.
 
 Rules:
 1. A transport authenticates a request before it decodes its body. The principal goes into the call context.
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from a2a_bridge.core.call import Principal, entries_of
+from a2a_bridge.core.call import CallContext, Principal, entries_of
 from a2a_bridge.core.errors import A2AError, Reason
 
 
@@ -60,3 +62,28 @@ class ScopeMissingError(A2AError):
     def __init__(self, message: str, challenges: tuple[str, ...] = ()) -> None:
         super().__init__(Reason.PERMISSION_DENIED, message)
         self.challenges = challenges
+
+
+class Scope(NamedTuple):
+    """The owner of resources: the tenant of the call and the name of its principal. Both may be empty."""
+
+    #: the tenant of the call
+    tenant: str = ""
+    #: the name of its principal
+    owner: str = ""
+
+
+#: the scope of a call
+ScopeOf = Callable[[Any, CallContext], Scope]
+
+#: the scope of callers without tenant and principal
+_ANYONE = Scope()
+
+
+def scope_of(request: Any, context: CallContext) -> Scope:
+    """The scope of a call. `request` is any request of the protocol: all have a tenant."""
+    principal = context.principal
+    tenant = context.tenant or request.tenant
+    if principal is None:
+        return Scope(tenant) if tenant else _ANYONE
+    return Scope(tenant, principal.name)

@@ -1,9 +1,11 @@
-"""The address of a listener. Light: supervisors and `--help` load it, and no protobuf."""
+"""Addresses: of a listener, and of the peers with trusted headers. Supervisors and `--help` load this
+module, so it needs no protobuf.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 from a2a_bridge.core.kinds import Kinds, check_kinds
 
@@ -37,3 +39,26 @@ class ListenAddress:
             return self.host == "localhost" or ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+class Trust:
+    """The peers whose forwarded headers are trusted: addresses, networks, or "*" for all.
+
+    Raises ValueError for any other entry.
+    """
+
+    def __init__(self, entries: tuple[str, ...]) -> None:
+        self._trusts_all = "*" in entries
+        self._networks = [ip_network(entry, strict=False) for entry in entries if entry != "*"]
+
+    def __contains__(self, peer: str) -> bool:
+        if self._trusts_all:
+            return True
+        if not self._networks:
+            return False
+        try:
+            address = ip_address(peer)
+        except ValueError:
+            return False
+        mapped = getattr(address, "ipv4_mapped", None)
+        return any(address in network or (mapped and mapped in network) for network in self._networks)
