@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import typer
@@ -54,21 +53,14 @@ class ServedAgent(Table):
     max_streams: int = flag(0, "Open streams of one principal; 0: no limit.", "N", least=0)
 
 
-def check_target(target: str | None, flags: ServerFlags, agents: Mapping[str, Any], argument: str) -> None:
-    """Raises typer.BadParameter unless either the argument of a command or its file names what is served, and
-    for a rule that is for none of the agents.
-    """
+def check_target(target: str | None, agents: Mapping[str, Any], argument: str) -> None:
+    """Raises typer.BadParameter unless either the argument of a command or its file names what is served."""
     if target is not None and agents:
         text = f"the file of --config has agents already; leave {argument} or --config out"
         raise typer.BadParameter(text, param_hint=argument)
     if target is None and not agents:
         text = f"missing; give {argument}, or a file with agents: --config FILE"
         raise typer.BadParameter(text, param_hint=argument)
-    for number, rule in enumerate(flags.rules, 1):
-        if rule.agents and not any(fnmatchcase(name, one) for name in agents for one in rule.agents):
-            known = ", ".join(agents) or "none, because there are no tables [agents.NAME]"
-            text = f"[[rules]] {number}: agents has none of the agents here: {known}"
-            raise typer.BadParameter(text, param_hint="--config")
 
 
 def flags_of(flags: _Flags, settings: Table) -> _Flags:

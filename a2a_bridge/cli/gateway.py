@@ -36,7 +36,7 @@ def gateway(
 
       a2a-bridge gateway agent.internal:50051 --card card.json --public-url https://agent.example
     """
-    check_target(target, flags, flags.agents, "UPSTREAM")
+    check_target(target, flags.agents, "UPSTREAM")
     check_one_process(flags)
     note_open(flags)
     run_if_requested(context, flags)

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from a2a_bridge.cli.declared import Table, table
+
+#: what `auth.rules` knows. That module loads protobuf, and a supervisor reads rules, too; a test compares
+OPERATIONS = frozenset(
+    {
+        "SendMessage",
+        "SendStreamingMessage",
+        "GetTask",
+        "ListTasks",
+        "CancelTask",
+        "SubscribeToTask",
+        "CreateTaskPushNotificationConfig",
+        "GetTaskPushNotificationConfig",
+        "ListTaskPushNotificationConfigs",
+        "DeleteTaskPushNotificationConfig",
+        "GetExtendedAgentCard",
+        "read",
+        "send",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,3 +45,12 @@ class RuleSettings(Table):
         if not (self.operations or self.scopes or self.principals or self.agents):
             text = 'says nothing, and would allow everything; principals = ["*"] says that'
             raise ValueError(text)
+
+    def unknown(self, agents: Collection[str]) -> Iterator[tuple[str, str]]:
+        """The members with names that do not exist, each with the problem. agents: the names of the file."""
+        for name in self.operations:
+            if name not in OPERATIONS:
+                yield "operations", f"{name!r} is none of {', '.join(sorted(OPERATIONS))}"
+        if self.agents and not any(fnmatchcase(name, one) for name in agents for one in self.agents):
+            known = ", ".join(agents) or "none, because there are no tables [agents.NAME]"
+            yield "agents", f"none of the agents here: {known}"

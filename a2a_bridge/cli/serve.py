@@ -36,7 +36,7 @@ def serve(
 
       a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
     """
-    check_target(target, flags, flags.agents, "AGENT")
+    check_target(target, flags.agents, "AGENT")
     check_one_process(flags)
     note_open(flags)
     run_if_requested(context, flags)

@@ -78,6 +78,8 @@ def effective(group: type, file: ConfigFile, given: Mapping[str, Any]) -> Settin
         problems.append(((str(error.param_hint),), f"{error.param_hint}: {error.message}"))
     except ValidationError as error:
         problems += [_problem(group, one) for one in error.errors()]
+    else:
+        problems += _unknown_in_rules(model)
     if problems:
         raise _error(file, problems)
     in_file = {name: value for name, value in tree.items() if name not in given}
@@ -204,6 +206,13 @@ def _secrets(group: type, tree: Mapping[str, Any], place: Place) -> Iterator[tup
             yield (*place, key), f"{key} is a secret: write {_instead(one)}"
         for at, inner in _inner(one, value):
             yield from _secrets(_table_class(one), inner, (*place, key, at))
+
+
+def _unknown_in_rules(model: Any) -> Iterator[tuple[Place, str]]:
+    """The names in access rules that are not those of an operation or of an agent of the file."""
+    for index, rule in enumerate(getattr(model, "rules", ())):
+        for member, text in rule.unknown(getattr(model, "agents", ())):
+            yield ("rules", index, member), f"[[rules]] {index + 1}: {member}: {text}"
 
 
 def _find_repeated(group: type, tree: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:

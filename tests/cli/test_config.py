@@ -274,11 +274,11 @@ def test_the_schema_has_every_key(command: str) -> None:
         (["gateway"], "", "missing"),
         (["serve"], "", "missing"),
         (["gateway", ":1"], '[agents.a]\nupstream = ":1"', "has agents already"),
-        (["gateway", ":1"], '[[rules]]\nagents = ["a"]', "[[rules]] 1: agents has none of the agents here"),
+        (["gateway", ":1"], '[[rules]]\nagents = ["a"]', "[[rules]] 1: agents: none of the agents here"),
         (
             ["gateway"],
             '[agents.red]\nupstream = ":1"\n[[rules]]\nagents = ["blue"]',
-            "[[rules]] 1: agents has none of the agents here",
+            "[[rules]] 1: agents: none of the agents here",
         ),
         (["gateway", ":1"], '[[rules]]\noperations = ["fly"]', "[[rules]] 1: operations: 'fly' is none of"),
         (["gateway", ":1"], 'listen = ":0"', "needs --server envoy"),

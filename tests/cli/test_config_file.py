@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from a2a_bridge.auth.rules import GROUPS
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, suggestion
 from a2a_bridge.cli.gateway import GatewayFlags
+from a2a_bridge.cli.rule_settings import OPERATIONS
 from a2a_bridge.cli.serve import ServeFlags
 from a2a_bridge.cli.settings import effective
+from a2a_bridge.core import operations as ops
 
 TEXT = '''# a comment
 http = ":0"
@@ -111,12 +114,24 @@ def problems(group: type, text: str, folder: Path) -> list[str]:
             "[[rules]]\noperations = []",
             '1: rules: entry 1 says nothing, and would allow everything; principals = ["*"] says that',
         ),
+        (
+            "max_calls = 1\n[[rules]]\noperations = ['read', 'SendMesage']",
+            "3: [[rules]] 1: operations: 'SendMesage' is none of CancelTask, ",
+        ),
+        (
+            "[[rules]]\nagents = ['blue']\n[agents.red]\nupstream = ':1'",
+            "2: [[rules]] 1: agents: none of the agents here: red",
+        ),
         ("a = 1\na = 2", "2: is not TOML: Cannot overwrite a value"),
         ("a = ", "1: is not TOML: Invalid value"),
     ],
 )
 def test_what_is_wrong_with_a_file(text: str, expected: str, tmp_path: Path) -> None:
     assert expected in problems(GatewayFlags, text, tmp_path)
+
+
+def test_rules_of_files_know_the_operations() -> None:
+    assert {one.name for one in ops.ALL} | GROUPS.keys() == OPERATIONS
 
 
 def test_every_problem_is_told_in_the_order_of_lines(tmp_path: Path) -> None:

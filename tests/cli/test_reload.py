@@ -251,6 +251,21 @@ async def test_no_beginning_of_a_file_counts(tmp_path: Path, with_workers: bool)
     assert reloader.flags.rules != rules
 
 
+@pytest.mark.parametrize("line", ['operations = ["SendMesage"]', 'agents = ["blue"]'])
+async def test_rules_with_unknown_names_change_nothing(
+    line: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "bridge.toml"
+    agents = '[agents.red]\nupstream = ":1"\n'
+    write(path, FULL + agents)
+    reloader = Reloader(gateway_reading(path))
+    reloader.on_change(lambda _old, _new: pytest.fail("nothing changes"))
+    write(path, f"{FULL}[[rules]]\n{line}\n{agents}")
+    assert not await reloader.reload()
+    assert len(reloader.flags.rules) == 2
+    assert f"[[rules]] 3: {line.partition(' ')[0]}" in caplog.text
+
+
 async def test_rules_stay_with_the_options_that_say_who_callers_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
