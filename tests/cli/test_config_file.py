@@ -116,7 +116,7 @@ def problems(group: type, text: str, folder: Path) -> list[str]:
         ),
         (
             "max_calls = 1\n[[rules]]\noperations = ['read', 'SendMesage']",
-            "3: [[rules]] 1: operations: 'SendMesage' is none of CancelTask, ",
+            f"3: [[rules]] 1: operations: 'SendMesage' is none of {', '.join(sorted(OPERATIONS))}",
         ),
         (
             "[[rules]]\nagents = ['blue']\n[agents.red]\nupstream = ':1'",
