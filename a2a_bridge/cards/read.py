@@ -16,6 +16,7 @@ Rules:
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urljoin
@@ -50,6 +51,13 @@ class CardError(A2AError):
         super().__init__(Reason.INVALID_AGENT_RESPONSE, message, blame=Blame.PEER)
         self.absent = absent
         self.hint = hint
+
+
+def without_mark(document: bytes) -> bytes:
+    """A document without the mark of its byte order, which editors write and readers may ignore (RFC 8259,
+    8.1). It is removed before anything reads the document: the check of a signature is strict.
+    """
+    return document.removeprefix(BOM_UTF8)
 
 
 def parse_bytes(body: bytes, location: str) -> hub.AgentCard:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 from cachetools import FIFOCache
 
 from a2a_bridge.bindings.binding import CheckCard, Fetch
-from a2a_bridge.cards.read import CORRECTED, CardError, parse_bytes
+from a2a_bridge.cards.read import CORRECTED, CardError, parse_bytes, without_mark
 from a2a_bridge.codec import loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import KNOWN
@@ -161,8 +161,9 @@ class Resolver:
                 guarded.add(reply.status)
             tried.append(f"{location} answered {reply.status}")
             return None
-        received = reply.body if self._check is not None else b""
-        reply = replace(reply, body=await self._check_body(reply.body, location))
+        body = without_mark(reply.body)
+        received = body if self._check is not None else b""
+        reply = replace(reply, body=await self._check_body(body, location))
         card = parse_bytes(reply.body, location)
         members: Any = loads(reply.body)  # an object: it is a card
         profile = profiles().agent(reply.headers, frozenset(members))

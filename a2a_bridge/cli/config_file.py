@@ -63,7 +63,7 @@ class ConfigFile:
         """
         try:
             content = _accepted()
-            text = (path.read_bytes() if content is None else content).decode()
+            text = (path.read_bytes() if content is None else content).decode("utf-8-sig")
             return cls(path, text, tomllib.loads(text))
         except OSError as error:
             raise ConfigError(path, [Problem(0, f"cannot be read: {error.strerror}")]) from None

@@ -13,7 +13,7 @@ import typer
 from a2a_bridge.app import runtime
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.cards import interface
-from a2a_bridge.cards.read import CardError, parse_bytes
+from a2a_bridge.cards.read import CardError, parse_bytes, without_mark
 from a2a_bridge.cards.resolve import Resolver
 from a2a_bridge.cli.flags import AgentFlags, DialFlags
 from a2a_bridge.cli.loading import load
@@ -134,7 +134,7 @@ def card_file(path: Path) -> hub.AgentCard:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return without_mark(path.read_bytes())
     except OSError as error:
         raise CardError(f"{path} cannot be read: {error.strerror}", absent=True) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any
 
@@ -154,6 +155,19 @@ async def test_a_card_with_a_wrong_member_names_it_and_what_helps(location: str)
     error = await failure({location: dumps(wrong)})
     assert "provider: expected an object, got a string" in error.message
     assert "--card FILE" in getattr(error, "hint", "")
+
+
+async def test_the_mark_of_a_byte_order_is_ignored() -> None:
+    checked: list[bytes] = []
+
+    async def check(body: bytes, _where: str) -> bytes:
+        checked.append(body)
+        return body
+
+    web = Web({HERE: BOM_UTF8 + card()})
+    assert (await web.resolver().resolve("http://a.example")).name == "a"
+    assert (await web.resolver(check=check).resolve("http://a.example")).name == "a"
+    assert checked == [card()]
 
 
 async def test_an_absent_card_has_no_member_to_correct() -> None:

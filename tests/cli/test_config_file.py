@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
 
 from a2a_bridge.auth.rules import GROUPS
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, suggestion
+from a2a_bridge.cli.connect import card_file
 from a2a_bridge.cli.gateway import GatewayFlags
 from a2a_bridge.cli.rule_settings import OPERATIONS
 from a2a_bridge.cli.serve import ServeFlags
@@ -128,6 +131,16 @@ def problems(group: type, text: str, folder: Path) -> list[str]:
 )
 def test_what_is_wrong_with_a_file(text: str, expected: str, tmp_path: Path) -> None:
     assert expected in problems(GatewayFlags, text, tmp_path)
+
+
+def test_the_mark_of_a_byte_order_is_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "bridge.toml"
+    path.write_bytes(BOM_UTF8 + b"max_calls = 5")
+    assert effective(GatewayFlags, ConfigFile.read(path), {}).values["max_calls"] == 5
+    path = tmp_path / "card.json"
+    url = {"url": "http://a.example/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    path.write_bytes(BOM_UTF8 + json.dumps({"name": "a", "supportedInterfaces": [url]}).encode())
+    assert card_file(path).name == "a"
 
 
 def test_rules_of_files_know_the_operations() -> None:
