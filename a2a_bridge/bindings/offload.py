@@ -6,6 +6,8 @@ Rules:
    (codec.meter).
 3. All servers and clients of the process share a few threads. More would not be faster: Python runs one at a
    time, and the loop would wait longer.
+4. `CallContext.large` and `ResponseParameters.large` say that a message was decoded in a thread. Who walks
+   through it later does so in a thread, too, without a first attempt on the loop.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ values.
 """
 LARGE = 1024 * 1024
 """Documents above this size, in bytes, are decoded in a thread regardless of their values."""
+MUCH = 256 * 1024
+"""Stores parse so many bytes in a thread, and serialize tasks of so many there if nobody changes them."""
 THREADS = 2
 
 _threads = ThreadPoolExecutor(THREADS, "a2a-bridge-codec")
@@ -38,7 +42,12 @@ _threads = ThreadPoolExecutor(THREADS, "a2a-bridge-codec")
 
 async def run_in_worker(function: Callable[..., T], *arguments: Any) -> T:
     """Calls a long-running function in a thread."""
-    return await asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
+    return await start_in_worker(function, *arguments)
+
+
+def start_in_worker(function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+    """As `run_in_worker`, for callers that do not wait."""
+    return asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
 
 
 async def needs_worker(body: bytes, most: int, cls: type[Message] | None = None) -> bool:
@@ -69,19 +78,28 @@ async def response_needs_worker(body: bytes, most: int, cls: type[Message] | Non
         raise error from None
 
 
-async def run(write: Callable[..., T], *arguments: Any) -> T:
-    """Encodes on the loop, or in a worker for a long message. `write` may be started twice."""
+async def run(write: Callable[..., T], *arguments: Any, large: bool) -> T:
+    """Encodes on the loop, or in a worker for a long message. `write` may be started twice.
+
+    large: whether the message is known to be large.
+    """
+    if large:
+        return await run_in_worker(write, *arguments)
     try:
         return within_budget(write, *arguments)
     except LengthyError:
         return await run_in_worker(write, *arguments)
 
 
-def encode(write: Callable[[Any], bytes], message: Message) -> bytes | Awaitable[bytes]:
+def encode(
+    write: Callable[[Any], bytes], message: Message, *, large: bool = False
+) -> bytes | Awaitable[bytes]:
     """The encoded message, or for a long one an awaitable of it. `write` may be started twice.
 
-    Nobody changes the message meanwhile: see `core.service`.
+    large: whether the message is known to be large. Nobody changes the message meanwhile: see `core.service`.
     """
+    if large:
+        return run_in_worker(write, message)
     METER.left = ALLOWANCE  # as `within_budget`, without another call for each event
     try:
         return write(message)

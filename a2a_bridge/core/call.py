@@ -145,12 +145,15 @@ class ResponseParameters(dict[str, str]):
     #: the version to answer in, from a service that can determine it better than the address; empty for the
     #: caller's
     version: str = ""
+    #: True if the response is large: who walks through it does so in a thread
+    large: bool = False
 
     def merge(self, other: ResponseParameters) -> None:
         """Adds the parameters of another response."""
         self.update(other)
         self.side_channel = other.side_channel or self.side_channel
         self.version = other.version or self.version
+        self.large = other.large or self.large
 
 
 @dataclass(slots=True, eq=False)
@@ -172,6 +175,8 @@ class CallContext:
     reply: ResponseParameters = field(default_factory=ResponseParameters)
     #: content of the request that no 1.0 message can hold: ASCII JSON, bounded (see dialects); empty for none
     side_channel: str = ""
+    #: True if the request is so large that it was decoded in a thread: who walks through it does so there
+    large: bool = False
 
     @property
     def extensions(self) -> tuple[str, ...]:

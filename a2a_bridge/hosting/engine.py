@@ -18,6 +18,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, closing_error, internal_error, task_not_found
@@ -191,6 +192,7 @@ class Engine:
             whole, answer = answer, hub.SendMessageResponse()
             answer.CopyFrom(whole)  # others may have the same response
             cut_history(answer.task, limit)
+        context.reply.large = context.large and answer.HasField("task")
         return answer
 
     def send_streaming_message(self, request: hub.SendMessageRequest, context: CallContext, /) -> Events:
@@ -242,7 +244,8 @@ class Engine:
     ) -> hub.SendMessageResponse:
         task_id, context_id = two_ids()
         context_id = request.message.context_id or context_id
-        run = Run(for_agent(request), context, task_id, context_id)
+        shown = await run_in_worker(for_agent, request) if context.large else for_agent(request)
+        run = Run(shown, context, task_id, context_id)
         seconds = self._options.run_timeout or self._options.silence_timeout
         limit: asyncio.Timeout | None = None
         try:

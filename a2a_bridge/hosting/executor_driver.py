@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.core.lifecycle import IllegalTransitionError
 from a2a_bridge.core.messages import RUNNING
@@ -20,7 +21,7 @@ from a2a_bridge.hosting.agent_view import task_for_agent
 from a2a_bridge.hosting.engine_context import EngineContext
 from a2a_bridge.hosting.event_checks import ExecutorError
 from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
+from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError, begin_with
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.pressure import MemoryUser, Pressure
@@ -87,8 +88,11 @@ class ExecutorDriver:
                 async for event in events:
                     if timer is not None:
                         timer.on_event()
-                    if send.push_config is not None and live.task is None and type(event) is not hub.Message:
-                        await self._register(send)
+                    if live.task is None and type(event) is not hub.Message:
+                        if send.push_config is not None:
+                            await self._register(send)
+                        if send.run.context.large:
+                            send.beginning = await run_in_worker(begin_with, send.message)
                     apply(event, send)
                     del event  # it may be large, and this run may have to wait
                     if live.lost:

@@ -18,6 +18,7 @@ import hashlib
 import logging
 from collections.abc import Iterable
 
+from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import (
     A2AError,
@@ -78,7 +79,7 @@ class Idempotency:
         used with other content.
         """
         key = (scope_of(request, context), request.message.message_id)
-        digest = digest_of(request)
+        digest = await run_in_worker(digest_of, request) if context.large else digest_of(request)
         while True:
             first = self._firsts.get(key)
             if first is None:

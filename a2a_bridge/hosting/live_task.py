@@ -298,11 +298,17 @@ class LiveTask:
                 break
         else:
             change.task.CopyFrom(task)
-            # Not CopyFrom, which takes six times as long for large maps: their entries come in the order of a
-            # hash table, and collide in the next one.
-            data = message.SerializeToString(deterministic=True)
-            for own in (task.history.add(), change.task.history.add()):
-                own.MergeFromString(data)
+            if send.beginning is not None and not task.history:
+                (response, change), send.beginning = send.beginning, None
+                response.task.MergeFrom(task)
+                change.task.MergeFrom(task)
+                task = response.task
+            else:
+                # As `begin_with`, without a call for each task.
+                data = message.SerializeToString(deterministic=True)
+                for own in (task.history.add(), change.task.history.add()):
+                    own.MergeFromString(data)
+            for own in (task.history[-1], change.task.history[-1]):
                 own.task_id, own.context_id = self.task_id, self.context_id
         writer = self.writer
         if writer is None:
@@ -476,6 +482,17 @@ class LiveTask:
                 continue  # the store brings its response
             if not only_queued or send.begun_at is None or self.task is None:
                 send.settle(error)
+
+
+def begin_with(message: hub.Message) -> tuple[hub.SendMessageResponse, hub.StreamResponse]:
+    """A response and an event with a task that has nothing but this message. For a worker."""
+    response, change = hub.SendMessageResponse(), hub.StreamResponse()
+    # Not CopyFrom, which takes six times as long for large maps: their entries come in the order of a hash
+    # table, and collide in the next one.
+    data = message.SerializeToString(deterministic=True)
+    for task in (response.task, change.task):
+        task.history.add().MergeFromString(data)
+    return response, change
 
 
 def _nothing() -> None:

@@ -39,6 +39,8 @@ class PendingSend:
     finished = False
     #: the direct response of the executor, held back until it is certain to be the only event
     direct_answer: hub.SendMessageResponse | None = None
+    #: the response and the first event of a task that begins with a large message: see `live_task.begin_with`
+    beginning: tuple[hub.SendMessageResponse, hub.StreamResponse] | None = None
     _left = False
     _answer: hub.SendMessageResponse | A2AError | None = None
     _waiter: asyncio.Future[None] | None = None

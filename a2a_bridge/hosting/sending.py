@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, NotOwnerError, Reason, invalid_params
 from a2a_bridge.core.paging import history_limit
@@ -134,11 +135,12 @@ class Sending:
         scope = scope_of(request, context)
         made, context_id = two_ids()
         task_id = task_id or made
+        shown = await run_in_worker(for_agent, request) if context.large else for_agent(request)
         config = None
         if request.HasField("configuration"):
             config = await self._push.inline(scope, request, context, task_id, new=True)
         task_run = self._runs.begin(scope, task_id, message.context_id or context_id)
-        run = Run(for_agent(request), context, task_id, task_run.context_id)
+        run = Run(shown, context, task_id, task_run.context_id)
         send = PendingSend(run, message, wants, config)
         reading = self._readers.begin(scope, task_id, 0) if wants is Wants.STREAM else None
         task_run.submit(send)
@@ -146,6 +148,7 @@ class Sending:
 
     async def _go_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
         message = request.message
+        shown = await run_in_worker(for_agent, request) if context.large else for_agent(request)
         scope = scope_of(request, context)
         task_run = await self._runs.enter(
             scope, message.task_id, lambda one: _wrong_context(one, message) or already_ended(one.task_id)
@@ -159,7 +162,7 @@ class Sending:
                     await self._engine.store.push_configs.put(scope, config)
 
             await task_run.join(message, prepare)
-            run = Run(for_agent(request), context, task_run.task_id, task_run.context_id)
+            run = Run(shown, context, task_run.task_id, task_run.context_id)
             send = PendingSend(run, message, wants)
             snapshot, reading = None, None
             if wants is Wants.STREAM:

@@ -299,6 +299,8 @@ class GroupWriter:
 
     async def _write(self, group: Group) -> None:
         try:
+            if any(one.late is not None for one in group.pending):
+                group = await asyncio.to_thread(_with_bodies, group)
             results = await self._records.write(group.changes)
         except Exception as error:  # noqa: BLE001  it is logged there
             self._fail(group, error)
@@ -376,6 +378,13 @@ class GroupWriter:
             now = self._loop.time()
             for lease in tuple(self.leases.values()):
                 lease.expire(now, unavailable())
+
+
+def _with_bodies(group: Group) -> Group:
+    """A group with the bodies of its large tasks."""
+    pending = [one.with_body() for one in group.pending]
+    changes = [*(one.change for one in pending), *group.changes[len(pending) :]]
+    return group._replace(pending=pending, changes=changes)
 
 
 def _give_up(answer: asyncio.Future[Any]) -> None:

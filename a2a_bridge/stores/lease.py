@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.offload import MUCH
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -45,6 +46,18 @@ class Pending(NamedTuple):
     ended: bool
     #: bytes of the events
     size: int
+    #: the large task whose bytes are the body of the row, and which nobody changes; None if the row has them
+    late: hub.Task | None = None
+
+    def with_body(self) -> Pending:
+        """The changes with the body of a large task. For a worker."""
+        if self.late is None:
+            return self
+        row = self.change.row
+        body = self.late.SerializeToString(deterministic=True)
+        checksum = checksum_of(body_key(row.scope, row.task_id), body)
+        row = row._replace(body=body, checksum=checksum)
+        return self._replace(change=self.change._replace(row=row), late=None)
 
 
 class CommitQueue(Protocol):
@@ -284,7 +297,7 @@ class TaskLease:
         self._event_bytes += size
         before, task = self._place, self._task
         ended = False
-        body = checksum = None
+        body = checksum = late = None
         self.released_version = self.version if task is None else -1
         if task is not None:
             self._task = None
@@ -292,8 +305,14 @@ class TaskLease:
             if before is not None:
                 self._place = self._place._replace(context=before.context)
             ended = task.status.state in TERMINAL
-            if self._amended or ended or self._event_bytes >= self._body_size:
-                # The order of maps matters to who parses it: see `LiveTask`.
+            if self._task_bytes >= MUCH and (ended or self._begins_with(events, data)):
+                # Nobody changes a task that has ended, or the snapshot in the first event.
+                late, self.applied = (task, self.last) if ended else (events[0].task, 1)
+                self._body_size = len(data[0]) if data else 0
+                self._event_bytes = size - self._body_size
+                self._amended = False
+            elif self._amended or ended or self._event_bytes >= self._body_size:
+                # The order of maps matters to who parses it: see `live_task.begin_with`.
                 body = task.SerializeToString(deterministic=True)
                 if self._key is None:
                     self._key = body_key(self.scope, self.task_id)
@@ -326,7 +345,16 @@ class TaskLease:
         segments = pack(self.task_id, self.last - len(events) + 1, data)
         change = TaskChange(row, segments, before, data, self.push, me, self._opened)
         self._opened = False
-        return Pending(self, self._submitted, change, events, data, ended, size)
+        return Pending(self, self._submitted, change, events, data, ended, size, late)
+
+    def _begins_with(self, events: Sequence[hub.StreamResponse], data: Sequence[bytes]) -> bool:
+        """Whether a large task begins with the first of these events, and all its changes are events.
+
+        Such an event is alone in its segment, so that the next one can be read after it.
+        """
+        if self.version or self._submitted != len(events) or not events or len(data[0]) < MUCH:
+            return False
+        return events[0].HasField("task")
 
     def settle(self, pending: Pending) -> None:
         """A change is durable."""

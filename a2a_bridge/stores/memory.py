@@ -2,7 +2,8 @@
 
 Rules:
 1. Changes count as durable at once, so nothing is pending and nothing waits.
-2. A task is serialized when its lease is released or it ends. Until then the store shares the working copy.
+2. A task is serialized when its lease is released or it ends; a large one in a worker. Until then the store
+   shares the working copy.
 3. Memory is bounded: the number of tasks, the window of each event log, and the number and bytes of the logs
    without writers and readers.
 """
@@ -12,8 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.offload import MUCH, start_in_worker
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event_log import LogReader, LogRules, Pace
 from a2a_bridge.core.lifecycle import fold
@@ -194,16 +197,38 @@ class MemoryStore:
 
     def leave(self, entry: Entry, log: MemoryLog) -> None:
         """Ends the lease on a task."""
-        entry.rest()
-        size = len(entry.data)
-        self.memory.add(size - entry.size)
-        entry.size = size
+        if entry.size < MUCH or entry.live is None:
+            entry.rest()
+            size = len(entry.data)
+            self.memory.add(size - entry.size)
+            entry.size = size
+        else:
+            self._rest_later(entry, entry.live)
         if entry.state in TERMINAL:
             self._ended[entry.task_id] = None
             self._ended_bytes += entry.size
             log.end()
         if not log.readers:
             self._quiet(log)
+
+    def _rest_later(self, entry: Entry, task: hub.Task) -> None:
+        """As `Entry.rest`, but a worker serializes the working copy, which nobody changes any more."""
+        entry.look()
+        entry.held = False
+
+        def on_done(done: asyncio.Future[bytes]) -> None:
+            if entry.live is not task or done.cancelled():
+                return  # it has another writer, which has changed it
+            entry.data, entry.live = done.result(), None
+            if self._entries.get(entry.task_id) is entry:
+                grown = len(entry.data) - entry.size
+                entry.size += grown
+                self.memory.add(grown)
+                if entry.task_id in self._ended:
+                    self._ended_bytes += grown
+
+        write = partial(task.SerializeToString, deterministic=True)
+        start_in_worker(write).add_done_callback(on_done)
 
     def log(self, task_id: str) -> MemoryLog:
         """The log of a task, created if there is none."""

@@ -48,7 +48,7 @@ class Entry:
         """Ends its lease."""
         if self.live is not None:
             self.look()
-            # The order of maps matters to who parses it: see `LiveTask`.
+            # The order of maps matters to who parses it: see `live_task.begin_with`.
             self.data = self.live.SerializeToString(deterministic=True)
             self.live = None
         self.held = False

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.offload import MUCH
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event_log import EventLog, GapError, LogReader, LogRules, Pace
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -187,6 +188,11 @@ class _StoredLog(EventLog[hub.StreamResponse]):
 
     async def older(self, after: int, /) -> Sequence[hub.StreamResponse]:
         position, segments = await self._logs.read(self.task_id, after)
+        events: Sequence[hub.StreamResponse] = ()
+        if segments and segments[0].first <= after + 1:
+            large = sum([len(one.data) for one in segments]) >= MUCH
+            arguments = self.task_id, segments, after
+            events = await asyncio.to_thread(_events_in, *arguments) if large else _events_in(*arguments)
         if position is None and self.exists:
             raise GapError(after)  # another process has deleted the task since it was found
         if position is not None:
@@ -197,9 +203,7 @@ class _StoredLog(EventLog[hub.StreamResponse]):
         if self._error is not None:
             error, self._error = self._error, None
             self.break_off(error)
-        if not segments or segments[0].first > after + 1:
-            return ()
-        return [event for one in segments for event in unpack(self.task_id, one, after)]
+        return events
 
     def on_drop(self, _: Sequence[hub.StreamResponse], size: int, /) -> None:
         self._logs.memory.add(-size)
@@ -210,3 +214,8 @@ class _StoredLog(EventLog[hub.StreamResponse]):
     def left(self) -> None:
         self.drop(len(self.events))
         self._logs.leave(self)
+
+
+def _events_in(task_id: str, segments: Sequence[Segment], after: int) -> list[hub.StreamResponse]:
+    """The events in segments whose numbers are greater than `after`. Raises DamagedError."""
+    return [event for one in segments for event in unpack(task_id, one, after)]

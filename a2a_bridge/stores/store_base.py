@@ -21,6 +21,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.offload import MUCH
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event_log import LogReader
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
@@ -73,8 +74,6 @@ Found = list[Stored | None]
 
 #: bytes of segments per fetch
 _FETCH = 256 << 10
-#: bytes of bodies and segments that are parsed in the loop; more are parsed in a thread
-_LARGE = 256 << 10
 #: seconds for the last writes of a slow database before the store is closed anyway
 _LAST_WRITES = 10.0
 #: a change without an effect: no message has an empty id
@@ -416,7 +415,7 @@ class _Filling:
 
 async def _parse_by_size(rows: Sequence[TaskRow], parse: Callable[[], Result]) -> Result:
     size = sum(len(row.body or b"") + sum(len(one.data) for one in row.tail) for row in rows)
-    return await asyncio.to_thread(parse) if size > _LARGE else parse()
+    return await asyncio.to_thread(parse) if size >= MUCH else parse()
 
 
 def _fold(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:

@@ -14,6 +14,7 @@ import pytest
 
 from a2a_bridge.bindings import memory as under_test
 from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.hosting.pressure import FULL
@@ -119,17 +120,20 @@ async def test_the_account_equals_the_held_bytes(kind: str, tmp_path: Path) -> N
             await talk.send("more", task_id=task.id, message_id=f"b{number}")
         await talk.cancel(asked[2].id)
         await talk.rest()
-        assert store.memory.used == _held(store)
+        assert await _held(store) == store.memory.used
         reading = talk.subscribe(asked[0].id, None)
         with pytest.raises(A2AError):
             await anext(reading)
-        assert store.memory.used == _held(store)
+        assert await _held(store) == store.memory.used
         await talk.close()
 
 
-def _held(store: Any) -> int:
-    """The bytes that a store holds without runs."""
+async def _held(store: Any) -> int:
+    """The bytes that a store holds without runs, once it has serialized its tasks."""
     if isinstance(store, MemoryStore):
+        async with asyncio.timeout(PATIENCE):
+            while any(entry.live is not None and not entry.held for entry in store._entries.values()):
+                await run_in_worker(bool)
         tasks = sum(len(entry.data) for entry in store._entries.values())
         return tasks + sum(log.bytes for log in store._logs.values())
     return int(store._ended.idle)
@@ -242,5 +246,5 @@ async def test_a_store_in_memory_evicts_the_task_that_ended_first(tmp_path: Path
         assert 2 <= len(kept) <= 5
         with rejected(Reason.TASK_NOT_FOUND):
             await talk.get(ended[0])
-        assert store.memory.used == _held(store)
+        assert await _held(store) == store.memory.used
         await talk.close()

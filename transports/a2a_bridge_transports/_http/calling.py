@@ -12,7 +12,14 @@ from multidict import MultiMapping
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext, take_side_channel, with_side_channel
+from a2a_bridge.core.call import (
+    SIDE_CHANNEL,
+    Call,
+    CallContext,
+    ResponseParameters,
+    take_side_channel,
+    with_side_channel,
+)
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
 from a2a_bridge.dialects import BindingKind, Dialect, Form, Row, is_older
@@ -174,11 +181,16 @@ class ClientSide:
                     raise
         return None
 
-    async def parse(self, data: bytes, read: Callable[..., T], *arguments: Any) -> T:
-        """The result of `read`, which parses `data`. Raises INVALID_AGENT_RESPONSE for too many values."""
+    async def parse(
+        self, data: bytes, reply: ResponseParameters, read: Callable[..., T], *arguments: Any
+    ) -> T:
+        """The result of `read`, which parses `data`. Raises INVALID_AGENT_RESPONSE for too many values.
+
+        reply: notes whether the response is large.
+        """
         if len(data) <= SMALL:
             return read(*arguments)
-        return await read_large(data, self.options.max_values, read, *arguments)
+        return await read_large(data, self.options.max_values, reply, read, *arguments)
 
     def with_challenges(self, error: A2AError, headers: MultiMapping[str]) -> A2AError:
         """The error of a response, with what the agent asks for. Only where the caller's own credentials are

@@ -60,15 +60,22 @@ def add_tenant(request: Any, tenant: str) -> Any:
 
 
 async def read_large(
-    data: bytes, most: int, read: Callable[..., T], *arguments: Any, cls: type[Message] | None = None
+    data: bytes,
+    most: int,
+    reply: ResponseParameters,
+    read: Callable[..., T],
+    *arguments: Any,
+    cls: type[Message] | None = None,
 ) -> T:
     """Runs `read`, which parses `data`, in a way that does not block the loop for long. cls: of a message.
 
-    Raises INVALID_AGENT_RESPONSE for data with more than `most` values.
+    reply: notes whether the response is large. Raises INVALID_AGENT_RESPONSE for data with more than `most`
+    values.
     """
     in_work.add(len(data))
     try:
         if await response_needs_worker(data, most, cls):
+            reply.large = True
             return await run_in_worker(read, *arguments)
         return read(*arguments)
     finally:

@@ -140,11 +140,13 @@ class ServerSide(Generic[Index]):
         message: Any,
         extracted: Mapping[str, str] | None = None,
         principal: Principal | None = None,
+        *,
+        large: bool = False,
     ) -> CallContext:
         """The context of a call. Raises INVALID_REQUEST for an invalid deadline.
 
         message: the decoded request. extracted: content of the request that its message does not hold
-        (RowExtras.request).
+        (RowExtras.request). large: whether it was decoded in a worker.
         """
         parameters = request.parameters()
         received = request.headers.get(SIDE_CHANNEL)
@@ -163,6 +165,7 @@ class ServerSide(Generic[Index]):
             _origin(self._kind, table.dialect.version, request.peer, request.base_url()),
             ResponseParameters(),
             side_channel,
+            large,
         )
 
     def begun(self, call: Call[Any, Any]) -> Events:

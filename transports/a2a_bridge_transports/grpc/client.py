@@ -289,7 +289,8 @@ class _Client:
     async def _large(self, row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
         """The message of a response that may take long to parse."""
         cls = method_classes(row.address)[1]
-        return await read_large(answer, self._options.max_values, _read, row, call, answer, cls=cls)
+        most, reply = self._options.max_values, call.context.reply
+        return await read_large(answer, most, reply, _read, row, call, answer, cls=cls)
 
     async def _start(self, call: Call[Any, Any], limit: float | None) -> tuple[Any, Row[str, bytes]]:
         method = self._methods.get(call.operation)
@@ -301,7 +302,7 @@ class _Client:
         row = method.row
         if row.extras.for_agent is not None:
             row = row.extras.for_agent(call.context)
-        wire = await run(_write, row, request, call.context)
+        wire = await run(_write, row, request, call.context, large=call.context.large)
         pairs = self._metadata(call)
         if row.extras.parameters is not None:
             pairs = (*pairs, *row.extras.parameters.items())

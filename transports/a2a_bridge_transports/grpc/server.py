@@ -275,7 +275,7 @@ class _Side:
             request = await self._request(row, wire, context, call_context)
             response = await answer(Call(operation, request, call_context))
             write = partial(write_response, row, call_context.reply, finish)
-            data = encode(write, response)
+            data = encode(write, response, large=call_context.reply.large)
             if not isinstance(data, bytes):
                 data = await data
             sent_bytes[GRPC.name] += len(data)
@@ -293,6 +293,7 @@ class _Side:
             if len(wire) > SMALL and await needs_worker(
                 wire, self.max_values, method_classes(row.address)[0]
             ):
+                context.large = True
                 request, extracted = await run_in_worker(_read, row, wire)
             else:
                 request, extracted = read_request(row, open_request(wire, row.address))

@@ -12,7 +12,7 @@ from yarl import URL
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.bindings.offload import SMALL, run
 from a2a_bridge.codec import Json, JsonSyntaxError
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import is_gap
@@ -67,7 +67,7 @@ class HttpJsonClient(ClientSide):
         return cast("Res", await self._unary(call, row))
 
     async def _unary(self, call: Call[Any, Any], row: Row[Any, Any]) -> Any:
-        target, body = (await run(self._targets, row, call))[0]
+        target, body = (await run(self._targets, row, call, large=call.context.large))[0]
         headers = self.headers(call)
         if row.extras.parameters is not None:
             headers |= row.extras.parameters
@@ -78,11 +78,11 @@ class HttpJsonClient(ClientSide):
         self.copy_parameters(call, fetched.headers)
         if fetched.status >= 300:
             raise await self._failure(row, target, fetched.status, fetched.headers, fetched.body)
-        return await self.parse(fetched.body, self._read, row, call, fetched.body)
+        return await self.parse(fetched.body, call.context.reply, self._read, row, call, fetched.body)
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
         row = self.row(call)
-        targets = await run(self._targets, row, call)
+        targets = await run(self._targets, row, call, large=call.context.large)
         for number, (target, body) in enumerate(targets, 1):
             try:
                 async with aclosing(self._stream(row, call, target, body)) as events:
@@ -116,7 +116,7 @@ class HttpJsonClient(ClientSide):
                 raise error
             if response.content_type != "text/event-stream":
                 data = await self.exchanger.whole(response)
-                yield Event(await self.parse(data, self._read, row, call, data))
+                yield Event(await self.parse(data, call.context.reply, self._read, row, call, data))
                 return
             gap = begins_with_gap(response.headers)
             async with aclosing(self.exchanger.events(response)) as groups:
@@ -126,7 +126,9 @@ class HttpJsonClient(ClientSide):
                         if len(data) <= SMALL:
                             answer = self._event(row, call, event.type, data)
                         else:
-                            answer = await self.parse(data, self._event, row, call, event.type, data)
+                            answer = await self.parse(
+                                data, call.context.reply, self._event, row, call, event.type, data
+                            )
                         yield Event(answer, event.id, gap or is_gap(answer))
                         gap = False
 
@@ -141,7 +143,7 @@ class HttpJsonClient(ClientSide):
     async def _failure(
         self, row: Row[Any, Any], target: wire.HttpCall, status: int, headers: Any, data: bytes
     ) -> A2AError:
-        return await self.parse(data, self._error, row, target, status, headers, data)
+        return await self.parse(data, ResponseParameters(), self._error, row, target, status, headers, data)
 
     def _read(self, row: Row[Any, Any], call: Call[Any, Any], data: bytes) -> Any:
         """The response in a body; an empty one (204) counts as null."""

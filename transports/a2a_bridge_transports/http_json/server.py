@@ -96,12 +96,13 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                 row = row.extras.variant(tree, request.headers)
             read = run_in_worker(read_request, row, tree) if apart else None
             message, extracted = read_request(row, tree) if read is None else await read
-            context = self.context(request, table, message, extracted, principal)
+            context = self.context(request, table, message, extracted, principal, large=apart)
             call = Call(row.operation, message, context)
             if row.streaming:
                 return _HttpJsonStream(self, request, table, row, call)
             answer = await self.service.unary(call)
-            data = encode(partial(write_response, row, context.reply, dumps), answer)
+            write = partial(write_response, row, context.reply, dumps)
+            data = encode(write, answer, large=context.reply.large)
             if not isinstance(data, bytes):
                 data = await data
             sent_bytes[HTTP_JSON.name] += len(data)

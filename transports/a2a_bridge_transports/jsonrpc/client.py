@@ -56,17 +56,17 @@ class JsonRpcClient(ClientSide):
         return cast("Res", await self._unary(call, row))
 
     async def _unary(self, call: Call[Any, Any], row: Row[str, Any]) -> Any:
-        id_, headers, body = await run(self._request, row, call)
+        id_, headers, body = await run(self._request, row, call, large=call.context.large)
         headers["Accept"] = "application/json"
         timeout = self.exchanger.remaining_time(call.context, self.options.timeout)
         fetched = await self.exchanger.call("POST", self._url, headers, body, timeout)
         self.copy_parameters(call, fetched.headers)
         status, received, data = fetched.status, fetched.headers, fetched.body
-        return await self.parse(data, self._check, row, call, id_, status, received, data)
+        return await self.parse(data, call.context.reply, self._check, row, call, id_, status, received, data)
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
         row = self.row(call)
-        id_, headers, body = await run(self._request, row, call)
+        id_, headers, body = await run(self._request, row, call, large=call.context.large)
         headers["Accept"] = "text/event-stream, application/json"
         headers |= STREAM_HEADERS
         timeout = self.exchanger.remaining_time(call.context, None)
@@ -74,7 +74,9 @@ class JsonRpcClient(ClientSide):
             self.copy_parameters(call, response.headers)
             if response.content_type != "text/event-stream":
                 data, status = await self.exchanger.whole(response), response.status
-                answer = await self.parse(data, self._check, row, call, id_, status, response.headers, data)
+                answer = await self.parse(
+                    data, call.context.reply, self._check, row, call, id_, status, response.headers, data
+                )
                 yield Event(answer)
                 return
             gap = begins_with_gap(response.headers)
@@ -85,7 +87,9 @@ class JsonRpcClient(ClientSide):
                         if len(data) <= SMALL:
                             answer = read(row, call, id_, response.status, data)
                         else:
-                            answer = await self.parse(data, read, row, call, id_, response.status, data)
+                            answer = await self.parse(
+                                data, call.context.reply, read, row, call, id_, response.status, data
+                            )
                         yield Event(answer, event.id, gap or is_gap(answer))
                         gap = False
 
@@ -120,7 +124,9 @@ class JsonRpcClient(ClientSide):
         if moved is not None:
             raise moved
         status, received, data = fetched.status, fetched.headers, fetched.body
-        return await self.parse(data, self._read_document, row, call, status, received, data)
+        return await self.parse(
+            data, call.context.reply, self._read_document, row, call, status, received, data
+        )
 
     def _read_document(
         self, row: Row[str, Any], call: Call[Any, Any], status: int, headers: Any, data: bytes

@@ -156,7 +156,7 @@ class JsonRpcServer(ServerSide[Rows]):
                 _reject_notification(message)
             if tenant:
                 _place(message, tenant)
-            context = self.context(request, table, message, extracted, principal)
+            context = self.context(request, table, message, extracted, principal, large=apart)
             call = Call(row.operation, message, context)
             if isinstance(row.operation, ops.Streaming):
                 return _JsonRpcStream(self, request, table, row, call, token)
@@ -164,7 +164,8 @@ class JsonRpcServer(ServerSide[Rows]):
             reply = context.reply
             if reply.version:
                 table, row = self.in_version(table, row, reply)
-            data = encode(partial(write_response, row, reply, partial(wire.result, token)), answer)
+            write = partial(write_response, row, reply, partial(wire.result, token))
+            data = encode(write, answer, large=reply.large)
             if not isinstance(data, bytes):
                 data = await data
             sent_bytes[JSONRPC.name] += len(data)
