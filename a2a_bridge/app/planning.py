@@ -33,6 +33,7 @@ TaskAccess = Literal["own", "unowned", "all"]
 
 _ADDRESS = 'an address such as ListenAddress("127.0.0.1", 8080)'
 _TEXT, _TEXTS = "text", 'a tuple such as ("JSONRPC",)'
+_BOOLEAN = "True or False"
 _KINDS: Kinds = {
     "http": ((ListenAddress,), _ADDRESS),
     "grpc": ((ListenAddress,), _ADDRESS),
@@ -57,6 +58,12 @@ _KINDS: Kinds = {
     "limits": ((Limits, LiveLimits), "Limits(…)"),
     "replay": ((ReplayOptions,), "ReplayOptions(…)"),
     "upstream": ((UpstreamOptions,), "UpstreamOptions(…)"),
+    "usage": ((Usage, NoneType), "Usage()"),
+    "push": ((bool,), _BOOLEAN),
+    "allow_unauthenticated": ((bool,), _BOOLEAN),
+    "pass_credentials": ((bool,), _BOOLEAN),
+    "grpc_urls": ((str,), _TEXT),
+    "task_access": ((str,), _TEXT),
 }
 
 

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from contextvars import ContextVar
 from typing import Any, Literal, Protocol
 
-from a2a_bridge.app.given_agent import check_agent
+from a2a_bridge.app.given_agent import check_agent, check_target
 from a2a_bridge.app.loop_watch import watch_loop
 from a2a_bridge.app.planning import EVERYTHING, ServeOptions
 from a2a_bridge.app.runtime import locate_agent, serve_agent, serve_gateway
@@ -71,8 +71,11 @@ def run_gateway(
     """Serves a remote agent until SIGINT or SIGTERM, as `run` does; with `options.middleware`, for example.
 
     target: as for `connect`. dial_options: how the agent is called; by default without a time limit of its
-    own. Raises the errors of `connect` and of `serve`.
+    own. Raises the errors of `connect` and of `serve`, and TypeError for an agent of this process.
     """
+    if isinstance(target, Agent):
+        raise TypeError("run_gateway serves an agent elsewhere, by its URL: write run(agent) for this one")
+    check_target(target)
     check_options(options, ServeOptions)
     options = options or _DEFAULTS
 

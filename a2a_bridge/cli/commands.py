@@ -164,6 +164,15 @@ class Command(_TakesAsIs, Helpful, TyperCommand):
 class Group(_TakesAsIs, TyperGroup):
     """A group of commands."""
 
+    def resolve_command(self, context: Any, args: list[str]) -> Any:
+        """The command that the first word names. Raises UsageError."""
+        try:
+            return super().resolve_command(context, args)
+        except _UsageError as error:
+            if advice := habits.instead_of_command(context.info_name, args[0]):
+                error.message = f"{error.message.rstrip('.')}; use {advice}"
+            raise
+
 
 def command_group(name: str, explanation: str) -> typer.Typer:
     """A group of commands below a name. explanation: for `--help`."""

@@ -61,6 +61,17 @@ _ONE_TEXT = frozenset({"send", "compare"})
 _TARGET = re.compile(r"\w+://\S+|[\w.\[\]-]*:\d+(?:/\S*)?|\S+\.(?:py|json)(?::\w+)?")
 
 
+#: groups whose first word may be taken for the agent -> their command for one
+_GROUPS = MappingProxyType({"card": "get", "task": "list"})
+
+
+def instead_of_command(group: str, word: str) -> str:
+    """The command line for a word that is no command of a group; empty if that is not known."""
+    if group not in _GROUPS or not _TARGET.fullmatch(word):
+        return ""
+    return f"a2a-bridge {group} {_GROUPS[group]} -a {quote(word)}"
+
+
 def instead_of_option(command: str, option: str) -> str:
     """What to use instead of an option that a command lacks; empty if that is not known."""
     known = _LISTENING if command in _SERVERS else _CALLING

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
@@ -206,11 +207,19 @@ class Database:
             return work(connection)
 
 
+#: a file
+_PATH = re.compile(r"[\w./ ~-]+")
+
+
 def parse(url: str) -> URL:
     """The parts of `sqlite:///PATH` or `postgresql://…`. Raises StoreOpenError."""
     try:
         parsed = make_url(url)
     except ArgumentError:
+        # Other texts may be URLs with a typing error and a password.
+        if _PATH.fullmatch(url):
+            text = f"the store is a URL, and {url} is none"
+            raise StoreOpenError(text, f"--store sqlite:///{url}") from None
         raise StoreOpenError("the URL of the store cannot be read", "--store sqlite:///PATH") from None
     backend = parsed.get_backend_name()
     if backend == "sqlite":
