@@ -22,6 +22,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import every_error, full, minimal, samples
 
@@ -136,7 +137,7 @@ class ServiceContract:
         async with self.serve(probe) as service:
             yield service
 
-    @pytest.mark.parametrize(("operation", "index"), REQUESTS)
+    @each(("operation", "index"), REQUESTS)
     async def test_requests_arrive_whole(
         self, near: Service, probe: Probe, operation: Any, index: int
     ) -> None:
@@ -151,7 +152,7 @@ class ServiceContract:
         assert self.certain(probe.last.request) == self.certain(request)
         assert request.SerializeToString(deterministic=True) == before
 
-    @pytest.mark.parametrize(("operation", "index"), RESPONSES)
+    @each(("operation", "index"), RESPONSES)
     async def test_answers_arrive_whole(
         self, near: Service, probe: Probe, operation: Any, index: int
     ) -> None:
@@ -180,7 +181,7 @@ class ServiceContract:
         async with asyncio.timeout(PATIENCE), aclosing(near.stream(call)) as events:
             assert (await anext(events)).message == first
 
-    @pytest.mark.parametrize("task_id", AWKWARD_IDS)
+    @each("task_id", AWKWARD_IDS)
     async def test_any_id_arrives(self, near: Service, probe: Probe, task_id: str) -> None:
         probe.on_unary = answering(minimal(hub.TaskPushNotificationConfig))
         for request in (
@@ -190,7 +191,7 @@ class ServiceContract:
             await invoke(near, ops.GET_PUSH_CONFIG, request)
             assert self.certain(probe.last.request) == self.certain(request)
 
-    @pytest.mark.parametrize(("sent", "operation"), ERRORS)
+    @each(("sent", "operation"), ERRORS)
     async def test_errors_arrive_whole(
         self, near: Service, probe: Probe, operation: Any, sent: A2AError
     ) -> None:
@@ -198,7 +199,7 @@ class ServiceContract:
         probe.on_stream = yielding(sent)
         assert_same_error(await failure(near, operation), sent)
 
-    @pytest.mark.parametrize("sent", every_error(), ids=names(list(Reason)))
+    @each("sent", every_error())
     async def test_errors_in_a_stream_arrive_after_its_events(
         self, near: Service, probe: Probe, sent: A2AError
     ) -> None:
