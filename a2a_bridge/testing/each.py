@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from reprlib import repr  # noqa: A004  short, and bounded in depth
 from typing import Any
 
 import pytest
 
 #: a failed assertion, an error, and what `pytest.fail` and `pytest.raises` raise
 _FAILURES = (Exception, pytest.fail.Exception)
-#: longest text of a row in a failure
-_LONGEST = 300
 
 
 def each(names: str | Iterable[str], rows: Iterable[Any]) -> Callable[[Callable[..., Any]], Any]:
@@ -43,51 +43,53 @@ def each(names: str | Iterable[str], rows: Iterable[Any]) -> Callable[[Callable[
     return decorate
 
 
-_Row = tuple[str, dict[str, Any]]
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """label: the id of a `pytest.param`, else empty. arguments: by parameter."""
+
+    label: str
+    arguments: dict[str, Any]
+
+    def note(self, error: BaseException) -> BaseException:
+        """The failure of this row, which names it."""
+        shown = self.label or ", ".join(f"{key}={repr(value)}" for key, value in self.arguments.items())
+        error.add_note(f"row: {shown}")
+        return error
 
 
 def _row(row: Any, keys: list[str]) -> _Row:
-    """The text and the arguments of a row."""
-    if hasattr(row, "marks"):
-        if row.marks:
-            raise ValueError("a row cannot have marks of its own")
-        values, label = row.values, row.id
-    else:
-        values, label = row, None
-    arguments = dict(zip(keys, values, strict=True))
-    text = label or ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-    return text[:_LONGEST], arguments
+    """The row of one element of `rows`."""
+    if not hasattr(row, "marks"):
+        return _Row("", dict(zip(keys, row, strict=True)))
+    if row.marks:
+        raise ValueError("a row cannot have marks of its own")
+    return _Row(row.id or "", dict(zip(keys, row.values, strict=True)))
 
 
-def _direct(test: Callable[..., Any], listed: list[_Row]) -> Callable[..., Any]:
+def _direct(test: Callable[..., Any], rows: list[_Row]) -> Callable[..., Any]:
     def run(*args: Any, **fixtures: Any) -> None:
         failures: list[BaseException] = []
-        for text, arguments in listed:
+        for row in rows:
             try:
-                test(*args, **fixtures, **arguments)
+                test(*args, **fixtures, **row.arguments)
             except _FAILURES as error:
-                failures.append(_noted(error, text))
-        _judge(failures, len(listed))
+                failures.append(row.note(error))
+        _judge(failures, len(rows))
 
     return run
 
 
-def _waiting(test: Callable[..., Any], listed: list[_Row]) -> Callable[..., Any]:
+def _waiting(test: Callable[..., Any], rows: list[_Row]) -> Callable[..., Any]:
     async def run(*args: Any, **fixtures: Any) -> None:
         failures: list[BaseException] = []
-        for text, arguments in listed:
+        for row in rows:
             try:
-                await test(*args, **fixtures, **arguments)
+                await test(*args, **fixtures, **row.arguments)
             except _FAILURES as error:
-                failures.append(_noted(error, text))
-        _judge(failures, len(listed))
+                failures.append(row.note(error))
+        _judge(failures, len(rows))
 
     return run
-
-
-def _noted(error: BaseException, text: str) -> BaseException:
-    error.add_note(f"row: {text}")
-    return error
 
 
 def _judge(failures: list[BaseException], rows: int) -> None:

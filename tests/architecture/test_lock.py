@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from a2a_bridge.testing.each import each
 from tests.architecture.repository import ROOT, pyproject
 
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -58,8 +59,8 @@ def pins(lock: str, python: str) -> dict[str, Version]:
     return found
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize(("lock", "line"), wanted())
+@each("python", PYTHONS)
+@each(("lock", "line"), wanted())
 def test_every_requirement_is_pinned_within_its_bounds(lock: str, line: str, python: str) -> None:
     requirement = Requirement(line)
     if requirement.marker is None or requirement.marker.evaluate():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from a2a_bridge.testing.each import each
 from tests.requirements import REQUIREMENTS, Requirement, summary
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,7 @@ def functions(path: Path) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in REQUIREMENTS])
+@each("row", [pytest.param(row, id=row.id) for row in REQUIREMENTS])
 def test_the_tests_of_a_requirement_exist(row: Requirement) -> None:
     for name in row.tests:
         file, _, function = name.partition("::")
@@ -30,7 +31,7 @@ def test_the_tests_of_a_requirement_exist(row: Requirement) -> None:
         assert function in functions(path), f"{row.id}: {file} has no {function}"
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in REQUIREMENTS])
+@each("row", [pytest.param(row, id=row.id) for row in REQUIREMENTS])
 def test_a_row_is_complete(row: Requirement) -> None:
     assert bool(row.tests) is not bool(row.gap), "either tests or the reason why there are none"
     assert re.fullmatch(r"\d+(\.\d+)*", row.section)

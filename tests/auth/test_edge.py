@@ -40,6 +40,7 @@ from a2a_bridge.core.call import Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.auth.identity_provider import AUDIENCE, Provider, provider_running
 from tests.runtime.scene import BINDINGS, PATIENCE, WELL_KNOWN, uvicorn_running
 
@@ -332,7 +333,7 @@ def test_rules_name_operations_that_exist() -> None:
         Rule(("SendMesage",))
 
 
-@pytest.mark.parametrize(
+@each(
     ("trusted", "header", "name"),
     [
         (("127.0.0.1",), "carol", "carol"),
@@ -341,7 +342,7 @@ def test_rules_name_operations_that_exist() -> None:
         (("127.0.0.1",), "", None),
     ],
 )
-@pytest.mark.parametrize("binding", BINDINGS)
+@each("binding", BINDINGS)
 async def test_a_proxy_that_names_the_caller(
     binding: str, trusted: tuple[str, ...], header: str, name: str | None
 ) -> None:

@@ -15,6 +15,7 @@ from a2a_bridge.dialects import V1_0
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.dialects.v0_3.card import decode_card, without_carrier
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 CARD = hub.AgentCard(
     name="a",
@@ -103,8 +104,8 @@ def test_other_listeners_keep_their_own_address() -> None:
     ]
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
-@pytest.mark.parametrize(
+@each("host", ["0.0.0.0", "::", ""])
+@each(
     ("base", "shown"),
     [
         ("", "127.0.0.1"),

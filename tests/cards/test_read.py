@@ -13,6 +13,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0, by_version
 from a2a_bridge.dialects.v0_3.card import encode_card
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 BINDINGS = ["JSONRPC", "HTTP+JSON", "GRPC"]
 HERE = "http://a.example/card.json"
@@ -210,7 +211,7 @@ def test_older_members_that_are_none_leave_a_card_of_1_0() -> None:
     assert places(NEW | {"url": 5}) == [("http://a.example/1", "JSONRPC", "1.0")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("tree", "text"),
     [
         (old(name=5), "name: expected"),
@@ -351,7 +352,7 @@ def test_only_authentication_marks_a_card_of_0_1(members: dict[str, Any], versio
     assert (one.protocol_binding, one.protocol_version) == ("JSONRPC", version)
 
 
-@pytest.mark.parametrize(
+@each(
     ("binding", "usual"),
     [
         ("jsonrpc", "JSONRPC"),
@@ -364,7 +365,7 @@ def test_only_authentication_marks_a_card_of_0_1(members: dict[str, Any], versio
         ("REST", "REST"),
     ],
 )
-@pytest.mark.parametrize("old", [False, True])
+@each("old", [False, True])
 def test_a_binding_in_other_letters(binding: str, usual: str, old: bool) -> None:
     tree: dict[str, Any] = {"name": "n", "url": "http://h/", "preferredTransport": binding}
     if not old:
@@ -373,7 +374,7 @@ def test_a_binding_in_other_letters(binding: str, usual: str, old: bool) -> None
     assert one.protocol_binding == usual
 
 
-@pytest.mark.parametrize(
+@each(
     ("version", "usual"),
     [
         ("1", "1.0"),

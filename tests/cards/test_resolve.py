@@ -15,6 +15,7 @@ from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 WELL_KNOWN = "/.well-known/agent-card.json"
 OLD_WELL_KNOWN = "/.well-known/agent.json"
@@ -56,7 +57,7 @@ async def failure(pages: Mapping[str, Fetched | bytes], url: str = "http://a.exa
     return caught.value
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "locations"),
     [
         ("http://a.example", [HERE, OLD]),
@@ -95,7 +96,7 @@ async def test_a_base_is_tried_before_its_origin() -> None:
     assert set(web.asked[0][1]) == {"accept"}, "nobody's credentials"
 
 
-@pytest.mark.parametrize("status", [301, 302, 304, 307, 404, 410, 500, 503])
+@each("status", [301, 302, 304, 307, 404, 410, 500, 503])
 async def test_documents_that_are_no_card_are_skipped(status: int) -> None:
     error = await failure({HERE: Fetched(status, {"location": "http://evil.example"}, b"")})
     assert error.reason is Reason.INVALID_AGENT_RESPONSE
@@ -138,11 +139,24 @@ async def test_a_rejection_below_a_path_does_not_hide_the_card_of_the_origin(sta
     assert f"{OLD} answered 404" in error.message
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
-    [b"", b"<html>", b"[]", b"5", b"null", b'"x"', b"{}", b'{"name": 5}', b'{"name": "a"}', b'{"supportedInterfaces": []}',
-     b'{"supportedInterfaces": [5]}', b"\xff\xfe", b"[" * 5000],
-)  # fmt: skip
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"5",
+        b"null",
+        b'"x"',
+        b"{}",
+        b'{"name": 5}',
+        b'{"name": "a"}',
+        b'{"supportedInterfaces": []}',
+        b'{"supportedInterfaces": [5]}',
+        b"\xff\xfe",
+        b"[" * 5000,
+    ],
+)
 async def test_a_document_that_is_no_card(body: bytes) -> None:
     error = await failure({HERE: body})
     assert error.reason is Reason.INVALID_AGENT_RESPONSE

@@ -10,6 +10,7 @@ from a2a_bridge.cards.select import unusable
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 KNOWN = ["JSONRPC", "HTTP+JSON", "GRPC"]
 
@@ -46,7 +47,7 @@ def test_the_agents_order_is_kept_and_unknown_interfaces_are_skipped() -> None:
     assert found[0].dialect is by_version("0.3")
 
 
-@pytest.mark.parametrize(
+@each(
     ("grpc", "https", "secure"),
     [
         ("agent.example:8443", "https://agent.example:8443/a2a", True),

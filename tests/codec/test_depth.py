@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from a2a_bridge.codec import DecodeError, decoder, structs
 from a2a_bridge.codec.depth import may_be_deep, path_of_depth, too_deep
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 _struct, _value, _ = structs.writers(structs.exactly)
 
@@ -38,8 +39,8 @@ def _rejected_at(tree: dict[str, Any]) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("kinds", ["{", "[", "{[", "{{["])
-@pytest.mark.parametrize("innermost", [1, "x", {}, []])
+@each("kinds", ["{", "[", "{[", "{{["])
+@each("innermost", [1, "x", {}, []])
 def test_json_and_protobuf_draw_the_line_at_the_same_place(kinds: str, innermost: Any) -> None:
     told = set()
     for levels in range(25, 47):

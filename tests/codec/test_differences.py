@@ -13,6 +13,7 @@ from a2a_bridge import codec
 from a2a_bridge.codec import Rounded, structs
 from a2a_bridge.pb import lf_a2a_v1 as a2a
 from a2a_bridge.pb.google_protobuf import ListValue, Struct, Timestamp, Value
+from a2a_bridge.testing.each import each
 
 
 def rejection(cls: Any, tree: Any, **options: Any) -> codec.DecodeError:
@@ -42,9 +43,7 @@ def rounded(monkeypatch: pytest.MonkeyPatch) -> Rounded:
 # Numbers inside Struct and Value
 
 
-@pytest.mark.parametrize(
-    "text", ["7", "0", "-1", "255", "256", "9007199254740991", "-9007199254740991", "[1,2]"]
-)
+@each("text", ["7", "0", "-1", "255", "256", "9007199254740991", "-9007199254740991", "[1,2]"])
 def test_integral_numbers_print_as_integers(text: str) -> None:
     assert reprint(text) == text
     assert json.dumps(json_format.MessageToDict(codec.decode_bytes(Value, text))) != text
@@ -179,7 +178,7 @@ def test_an_enum_number_without_a_name_is_printed_as_the_number_and_read_back() 
     assert codec.decoder(a2a.Message)({"role": 17}) == message
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "meaning"),
     [
         (
@@ -389,8 +388,8 @@ def test_the_deepest_value_fits_into_any_message(shape: str) -> None:
         assert codec.decoder(type(outer))(codec.encoder(type(outer))(outer)) == outer
 
 
-@pytest.mark.parametrize("shape", DEEPEST)
-@pytest.mark.parametrize("more", [1, 2, 10, 500, 900])
+@each("shape", DEEPEST)
+@each("more", [1, 2, 10, 500, 900])
 def test_a_value_that_protobuf_could_not_carry_on_is_rejected(shape: str, more: int) -> None:
     levels, wrap = DEEPEST[shape]
     tree = {"parts": [{"text": ""}, {"data": nested(levels + more, wrap)}]}

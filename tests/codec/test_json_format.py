@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge import codec
 from a2a_bridge.pb import lf_a2a_v1
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.strategies import messages
 from tests.codec.documents import CLASSES, Maker
 from tests.codec.required_members import with_required
@@ -27,7 +28,7 @@ def test_no_message_type_is_left_out() -> None:
     assert len(CLASSES) == len(lf_a2a_v1.DESCRIPTOR.message_types_by_name)
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@each("chunk", range(CHUNKS))
 def test_random_documents_decode_and_encode_as_json_format_does(chunk: int) -> None:
     chance = random.Random(f"documents {chunk}")
     rejected = 0
@@ -40,7 +41,7 @@ def test_random_documents_decode_and_encode_as_json_format_does(chunk: int) -> N
     assert DOCUMENTS // CHUNKS * 0.01 < rejected < DOCUMENTS // CHUNKS * 0.3
 
 
-@pytest.mark.parametrize("line", CORPUS.read_text("utf-8").splitlines())
+@each("line", CORPUS.read_text("utf-8").splitlines())
 def test_kept_documents_decode_and_encode_as_json_format_does(line: str) -> None:
     entry = json.loads(line)
     cls = getattr(lf_a2a_v1, entry["message"])

@@ -12,6 +12,7 @@ from a2a_bridge.codec import DecodeError, budget, decoder
 from a2a_bridge.codec.long_texts import LONG, without_long_texts
 from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 TEXT = "aé漢😀" * LONG
 RAW = base64.b64encode(bytes(range(256)) * (LONG // 64)).decode()
@@ -29,7 +30,7 @@ def task(part: dict[str, Any], **members: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     "tree",
     [
         task({"text": TEXT}),
@@ -41,7 +42,6 @@ def task(part: dict[str, Any], **members: Any) -> dict[str, Any]:
         task({"text": TEXT}, history=[{"message_id": TEXT, "role": "ROLE_USER", "parts": [{"text": TEXT}]}]),
         task({"text": TEXT, "unknown": TEXT}),
     ],
-    ids=["text", "two", "file", "urlsafe", "lists", "free", "snake", "unknown"],
 )
 def test_they_are_those_of_the_document(tree: dict[str, Any]) -> None:
     expected = json_format.ParseDict(tree, hub.Task(), ignore_unknown_fields=True)

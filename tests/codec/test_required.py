@@ -11,34 +11,80 @@ from hypothesis import strategies as st
 from a2a_bridge.codec import compile_required, missing_required
 from a2a_bridge.pb import lf_a2a_v1 as a2a
 from a2a_bridge.pb.google_protobuf import Struct, Value
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.strategies import messages
 from tests.codec.documents import CLASSES
 
 MESSAGE = a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="")])
 
 
-@pytest.mark.parametrize(
+@each(
     ("message", "missing"),
     [
         (a2a.SendMessageRequest(), ["message"]),
-        (a2a.SendMessageRequest(message=a2a.Message()), ["message.messageId", "message.role", "message.parts"]),
+        (
+            a2a.SendMessageRequest(message=a2a.Message()),
+            ["message.messageId", "message.role", "message.parts"],
+        ),
         (a2a.SendMessageRequest(message=MESSAGE), []),
-        (a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="x"), a2a.Part()]), ["parts[1]"]),
-        (a2a.SendMessageRequest(message=a2a.Message(message_id="m", role=a2a.ROLE_AGENT, parts=[a2a.Part(filename="f")])), ["message.parts[0]"]),
+        (
+            a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="x"), a2a.Part()]),
+            ["parts[1]"],
+        ),
+        (
+            a2a.SendMessageRequest(
+                message=a2a.Message(message_id="m", role=a2a.ROLE_AGENT, parts=[a2a.Part(filename="f")])
+            ),
+            ["message.parts[0]"],
+        ),
         (a2a.Part(), [""]),
         (a2a.Part(data=Value(null_value=0)), []),  # type: ignore[arg-type]
         (a2a.Task(id="1"), ["status"]),
         (a2a.Task(status=a2a.TaskStatus(message=MESSAGE)), ["id", "status.state"]),
-        (a2a.Task(id="1", status=a2a.TaskStatus(state=a2a.TASK_STATE_WORKING, message=a2a.Message(role=a2a.ROLE_AGENT, parts=[a2a.Part()]))), ["status.message.messageId", "status.message.parts[0]"]),
-        (a2a.StreamResponse(artifact_update=a2a.TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=a2a.Artifact(artifact_id="a"))), ["artifactUpdate.artifact.parts"]),
+        (
+            a2a.Task(
+                id="1",
+                status=a2a.TaskStatus(
+                    state=a2a.TASK_STATE_WORKING, message=a2a.Message(role=a2a.ROLE_AGENT, parts=[a2a.Part()])
+                ),
+            ),
+            ["status.message.messageId", "status.message.parts[0]"],
+        ),
+        (
+            a2a.StreamResponse(
+                artifact_update=a2a.TaskArtifactUpdateEvent(
+                    task_id="t", context_id="c", artifact=a2a.Artifact(artifact_id="a")
+                )
+            ),
+            ["artifactUpdate.artifact.parts"],
+        ),
         (a2a.ListTasksResponse(), ["tasks", "nextPageToken"]),
-        (a2a.ListTasksResponse(tasks=[a2a.Task(id="1", status=a2a.TaskStatus(state=a2a.TASK_STATE_WORKING))], next_page_token="n"), []),  # noqa: S106
-        (a2a.SendMessageRequest(message=MESSAGE, configuration=a2a.SendMessageConfiguration(task_push_notification_config=a2a.TaskPushNotificationConfig(authentication=a2a.AuthenticationInfo()))), ["configuration.taskPushNotificationConfig.url", "configuration.taskPushNotificationConfig.authentication.scheme"]),
+        (
+            a2a.ListTasksResponse(
+                tasks=[a2a.Task(id="1", status=a2a.TaskStatus(state=a2a.TASK_STATE_WORKING))],
+                next_page_token="n",  # noqa: S106
+            ),
+            [],
+        ),
+        (
+            a2a.SendMessageRequest(
+                message=MESSAGE,
+                configuration=a2a.SendMessageConfiguration(
+                    task_push_notification_config=a2a.TaskPushNotificationConfig(
+                        authentication=a2a.AuthenticationInfo()
+                    )
+                ),
+            ),
+            [
+                "configuration.taskPushNotificationConfig.url",
+                "configuration.taskPushNotificationConfig.authentication.scheme",
+            ],
+        ),
         (a2a.OAuthFlows(client_credentials=a2a.ClientCredentialsOAuthFlow()), ["clientCredentials.tokenUrl"]),
         (a2a.GetExtendedAgentCardRequest(), []),
         (Struct(), []),
     ],
-)  # fmt: skip
+)
 def test_missing_members_are_named_by_their_json_path(message: Any, missing: list[str]) -> None:
     assert missing_required(message) == missing
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge import codec
 from a2a_bridge.pb.google_protobuf import Value
+from a2a_bridge.testing.each import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +54,8 @@ VALID = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("data", INVALID, ids=lambda data: repr(data[:20]))
+@each("read", READERS)
+@each("data", INVALID)
 def test_invalid_json_is_rejected(data: bytes, read: Callable[..., Any]) -> None:
     with pytest.raises(codec.JsonSyntaxError) as raised:
         read(data)
@@ -63,8 +64,8 @@ def test_invalid_json_is_rejected(data: bytes, read: Callable[..., Any]) -> None
     assert "str" not in str(raised.value).split()
 
 
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize(("data", "tree"), VALID)
+@each("read", READERS)
+@each(("data", "tree"), VALID)
 def test_json_is_read_from_bytes_and_from_text(data: bytes, tree: Any, read: Callable[..., Any]) -> None:
     for source in (data, bytearray(data), memoryview(data), data.decode()):
         found = read(source)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from a2a_bridge.codec import decoder, dumps, encoder, loads
 from a2a_bridge.codec.long_texts import LONG
 from a2a_bridge.codec.unknown import drop_members, holds_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 SCHEME = {"httpAuthSecurityScheme": {"scheme": "bearer", "later": 1}, "later": 2}
 VALUES = (
@@ -32,7 +31,7 @@ def task(**members: Any) -> dict[str, Any]:
     return {"id": "t", "status": {"state": "TASK_STATE_WORKING"}, **members}
 
 
-@pytest.mark.parametrize("text", VALUES, ids=range(len(VALUES)))
+@each("text", VALUES)
 def test_every_value_comes_back_at_every_level(text: str) -> None:
     value = loads(text)
     part = {"text": "x", "later": value}

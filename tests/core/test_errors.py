@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from a2a_bridge.core.errors import (
     A2AError,
     Blame,
@@ -14,6 +12,7 @@ from a2a_bridge.core.errors import (
     invalid_params,
     task_not_found,
 )
+from a2a_bridge.testing.each import each
 
 #: the specification's table, 1.0.1 section 5.4, and the JSON-RPC errors: reason, JSON-RPC, gRPC, HTTP
 SPECIFIED = """
@@ -51,7 +50,7 @@ def table(text: str) -> list[tuple[str, int, str, int]]:
     return [(name, int(code), grpc, int(http)) for name, code, grpc, http in rows]
 
 
-@pytest.mark.parametrize(("name", "code", "grpc", "http"), table(SPECIFIED) + table(HTTP_LEVEL))
+@each(("name", "code", "grpc", "http"), table(SPECIFIED) + table(HTTP_LEVEL))
 def test_each_reason_has_its_three_numbers(name: str, code: int, grpc: str, http: int) -> None:
     reason = Reason[name]
     assert (reason.code, reason.grpc.name, reason.http) == (code, grpc, http)

@@ -19,6 +19,7 @@ from a2a_bridge.core.lifecycle import (
 )
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 STATES = list(hub.TaskState.values())
 
@@ -55,7 +56,7 @@ def state(name: str) -> hub.TaskState:
     return hub.TaskState.Value(f"TASK_STATE_{name.upper()}")
 
 
-@pytest.mark.parametrize(("before", "after"), [arrow for arrow in arrows() if arrow[1] != "[*]"])
+@each(("before", "after"), [arrow for arrow in arrows() if arrow[1] != "[*]"])
 def test_transitions_in_the_diagram_are_allowed(before: str, after: str) -> None:
     check_transition(state(before), state(after))
 

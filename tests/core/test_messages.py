@@ -27,9 +27,10 @@ from a2a_bridge.core.messages import (
     timestamp,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "which"),
     [
         ("x", "text"),
@@ -151,7 +152,7 @@ def test_states_have_a_kind() -> None:
     assert {hub.TASK_STATE_SUBMITTED, hub.TASK_STATE_WORKING} == messages.RUNNING
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "task_id"),
     [
         (hub.SendMessageResponse(task=hub.Task(id="t")), "t"),

@@ -17,6 +17,7 @@ from a2a_bridge.core.service import Event, Events
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent
+from a2a_bridge.testing.each import each
 
 RPCS = hub.DESCRIPTOR.services_by_name["A2AService"].methods
 NAMES = [operation.name for operation in ops.ALL]
@@ -35,7 +36,7 @@ def test_all_are_the_rpcs_in_their_order() -> None:
     assert len(NAMES) == len(set(NAMES)) == 11
 
 
-@pytest.mark.parametrize(("operation", "rpc"), list(zip(ops.ALL, RPCS, strict=True)), ids=NAMES)
+@each(("operation", "rpc"), list(zip(ops.ALL, RPCS, strict=True)))
 def test_each_has_the_messages_and_the_manner_of_its_rpc(
     operation: ops.Operation[Any, Any], rpc: Any
 ) -> None:
@@ -58,7 +59,7 @@ def test_every_operation_has_its_method_everywhere() -> None:
     assert methods(Client) == set(METHODS.values())
 
 
-@pytest.mark.parametrize("operation", ops.ALL, ids=NAMES)
+@each("operation", ops.ALL)
 def test_methods_have_the_types_of_their_operation(operation: ops.Operation[Any, Any]) -> None:
     method = getattr(A2AService, METHODS[operation])
     hints = get_type_hints(method)
@@ -103,8 +104,8 @@ class Recorder:
         return streaming if stream else unary
 
 
-@pytest.mark.parametrize("operation", ops.ALL, ids=NAMES)
-@pytest.mark.parametrize("given", [True, False])
+@each("operation", ops.ALL)
+@each("given", [True, False])
 async def test_two_and_eleven_methods_are_one(operation: ops.Operation[Any, Any], given: bool) -> None:
     client = Client(service_of(Recorder()))
     request, context = operation.request(), CallContext(tenant="t")
@@ -137,10 +138,8 @@ class Bare:
     """It has no method."""
 
 
-@pytest.mark.parametrize("agent", [OnlyTasks, Bare])
-@pytest.mark.parametrize(
-    "operation", [one for one in ops.ALL if one is not ops.GET_TASK], ids=lambda one: one.name
-)
+@each("agent", [OnlyTasks, Bare])
+@each("operation", [one for one in ops.ALL if one is not ops.GET_TASK])
 async def test_an_operation_that_the_agent_lacks_is_unsupported(
     operation: ops.Operation[Any, Any], agent: Any
 ) -> None:

@@ -21,6 +21,7 @@ from a2a_bridge.dialects.annotation import (
 )
 from a2a_bridge.pb import a2a_v1
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 OLDER = [dialect for dialect in KNOWN if dialect.final_events]
 FINAL_STATES = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
@@ -30,17 +31,15 @@ def update(state: Any = hub.TASK_STATE_WORKING) -> hub.TaskStatusUpdateEvent:
     return hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus(state=state))
 
 
-@pytest.mark.parametrize("dialect", KNOWN, ids=repr)
-@pytest.mark.parametrize("state", hub.TaskState.values())
+@each("dialect", KNOWN)
+@each("state", hub.TaskState.values())
 def test_the_state_decides_whether_an_event_is_final(dialect: Dialect, state: Any) -> None:
     expected = state in FINAL_STATES or (dialect.version == "0.2.5" and state == hub.TASK_STATE_UNSPECIFIED)
     assert finality(dialect)(update(state)) is expected
 
 
-@pytest.mark.parametrize(
-    ("dialect", "binding"), [(one, kind.name) for one in OLDER for kind in one.forms], ids=repr
-)
-@pytest.mark.parametrize("state", hub.TaskState.values())
+@each(("dialect", "binding"), [(one, kind.name) for one in OLDER for kind in one.forms])
+@each("state", hub.TaskState.values())
 def test_final_is_the_value_on_the_wire(dialect: Dialect, binding: str, state: Any) -> None:
     form = next(form for kind, form in dialect.forms.items() if kind.name == binding)
     row = next(row for row in form.rows if row.streaming)
@@ -52,9 +51,9 @@ def test_final_is_the_value_on_the_wire(dialect: Dialect, binding: str, state: A
     assert finality(dialect, binding)(update(state)) is final
 
 
-@pytest.mark.parametrize("dialect", OLDER, ids=repr)
-@pytest.mark.parametrize("said", [True, False])
-@pytest.mark.parametrize("state", [hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED])
+@each("dialect", OLDER)
+@each("said", [True, False])
+@each("state", [hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED])
 def test_an_explicit_value_has_priority(dialect: Dialect, said: bool, state: Any) -> None:
     event = update(state)
     annotate_final(event, said)

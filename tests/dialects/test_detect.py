@@ -19,13 +19,14 @@ from a2a_bridge.dialects import (
     newest_first,
 )
 from a2a_bridge.dialects.detect import detect, detect_among, normalise, presume
+from a2a_bridge.testing.each import each
 
 OTHER = replace(V1_0, version="0.3", declares=False)
 OLDER = replace(V1_0, version="0.2.5", declares=False)
 ALL = (V1_0, OTHER, OLDER)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "version"),
     [
         ("1.0", "1.0"),
@@ -64,13 +65,28 @@ def test_versions_that_are_served(text: str) -> None:
     assert by_version(text) is V1_0
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
-        "0.3", "0.5", "1.7", "2.0", "1.1", "0.0", "1", "1.0.0.0", "a.b", "\u0661.\u0660", "1.²", "1,0", "1.0, 0.3",
-        "1.0\x00", "10.0", "\U0001d7cf.\U0001d7ce", "x" * 10_000,
+        "0.3",
+        "0.5",
+        "1.7",
+        "2.0",
+        "1.1",
+        "0.0",
+        "1",
+        "1.0.0.0",
+        "a.b",
+        "\u0661.\u0660",
+        "1.²",
+        "1,0",
+        "1.0, 0.3",
+        "1.0\x00",
+        "10.0",
+        "\U0001d7cf.\U0001d7ce",
+        "x" * 10_000,
     ],
-)  # fmt: skip
+)
 def test_versions_that_are_not(text: str) -> None:
     with pytest.raises(A2AError) as caught:
         detect(text, (V1_0,))
@@ -79,7 +95,7 @@ def test_versions_that_are_not(text: str) -> None:
     assert len(caught.value.message) < 200
 
 
-@pytest.mark.parametrize("text", ["0.5", "1.7", "2.0", "1.1", "0.0", "1", "1.0.0.0", "a.b", "", "10.0"])
+@each("text", ["0.5", "1.7", "2.0", "1.1", "0.0", "1", "1.0.0.0", "a.b", "", "10.0"])
 def test_unknown_versions(text: str) -> None:
     assert by_version(text) is None
 
@@ -126,8 +142,8 @@ def test_an_address_that_another_version_has() -> None:
     assert detect("0.3", ALL, {V1_0}, lenient=True) is V1_0
 
 
-@pytest.mark.parametrize("lenient", [False, True])
-@pytest.mark.parametrize(
+@each("lenient", [False, True])
+@each(
     ("text", "dialect"),
     [
         ("0.3", OTHER),
@@ -151,7 +167,7 @@ def test_a_version_that_is_not_offered_is_not_replaced(lenient: bool) -> None:
     assert caught.value.metadata == {"supportedVersions": "1.0, 0.3, 0.2.5"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("declared", "having", "dialect"),
     [
         ("0.3", (), OTHER),

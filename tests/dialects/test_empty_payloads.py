@@ -10,10 +10,11 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 
-@pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE, ops.SUBSCRIBE_TO_TASK])
-@pytest.mark.parametrize(
+@each("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE, ops.SUBSCRIBE_TO_TASK])
+@each(
     ("kind", "wire"),
     [
         (JSONRPC, {}),

@@ -15,6 +15,7 @@ from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violatio
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, ErrorReply
 from a2a_bridge.dialects.v1_0 import details as any_details
 from a2a_bridge.pb import google_rpc
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.strategies import json_values, texts
 
 FORMS: dict[str, Any] = {kind.name: V1_0.forms[kind] for kind in (JSONRPC, HTTP_JSON, GRPC)}
@@ -84,8 +85,8 @@ def test_nothing_is_lost(kind: str, case: str) -> None:
     assert members(through(kind, CASES[case])) == members(CASES[case])
 
 
-@pytest.mark.parametrize("first", list(FORMS))
-@pytest.mark.parametrize("second", list(FORMS))
+@each("first", list(FORMS))
+@each("second", list(FORMS))
 def test_an_unknown_error_number_crosses_gateways(first: str, second: str) -> None:
     heard = FORMS["JSONRPC"].decode_error(ErrorReply(200, {"code": -32077, "message": "odd"}))
     assert (heard.reason, heard.code, heard.name) == (Reason.INTERNAL_ERROR, -32077, "A2A_32077")
@@ -94,8 +95,8 @@ def test_an_unknown_error_number_crosses_gateways(first: str, second: str) -> No
     assert FORMS["JSONRPC"].encode_error(passed).body["code"] == -32077
 
 
-@pytest.mark.parametrize("first", list(FORMS))
-@pytest.mark.parametrize("second", list(FORMS))
+@each("first", list(FORMS))
+@each("second", list(FORMS))
 def test_an_unknown_reason_and_domain_cross_gateways(first: str, second: str) -> None:
     info = {"@type": any_details.ERROR_INFO, "reason": "API_DISABLED", "domain": "acme.example"}
     body = {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "off", "details": [info]}}
@@ -222,7 +223,7 @@ def test_retry_delays(delay: str, seconds: float) -> None:
     assert FORMS["HTTP+JSON"].decode_error(ErrorReply(503, body)).retry_after == seconds
 
 
-@pytest.mark.parametrize("delay", ["nan", "infs", "1e300s", "", "soon", None, 5, {}, ["1s"]])
+@each("delay", ["nan", "infs", "1e300s", "", "soon", None, 5, {}, ["1s"]])
 def test_delays_that_are_none(delay: Any) -> None:
     detail = {"@type": any_details.RETRY_INFO, "retryDelay": delay}
     body = {"error": {"status": "UNAVAILABLE", "details": [detail]}}

@@ -14,6 +14,7 @@ from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Form
 from a2a_bridge.dialects.v1_0.forms import _query_kind
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
+from a2a_bridge.testing.each import each
 
 FORMS: dict[str, Form[Any, Any]] = {kind.name: V1_0.forms[kind] for kind in (JSONRPC, HTTP_JSON, GRPC)}
 METHODS = list(hub.DESCRIPTOR.services_by_name["A2AService"].methods)
@@ -56,8 +57,8 @@ def own(kind: str) -> list[Any]:
     return [row for row in FORMS[kind].rows if row.address != "ListTaskPushNotificationConfig"]
 
 
-@pytest.mark.parametrize("kind", list(FORMS))
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@each("kind", list(FORMS))
+@each("method", METHODS)
 def test_every_operation_of_the_descriptor_has_one_row(kind: str, method: Any) -> None:
     rows = [row for row in own(kind) if row.operation.name == method.name]
     assert len(rows) == 1
@@ -110,7 +111,7 @@ def test_a_query_holds_no_messages_and_no_maps() -> None:
                 assert f"{{{member}}}" not in rule.template
 
 
-@pytest.mark.parametrize(
+@each(
     ("message", "member", "kind"),
     [
         (hub.SendMessageRequest, "message", ""),
@@ -161,8 +162,8 @@ NEEDS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
-@pytest.mark.parametrize(("name", "needed"), list(NEEDS.items()))
+@each("kind", ["JSONRPC", "HTTP+JSON"])
+@each(("name", "needed"), list(NEEDS.items()))
 def test_absent_params(kind: str, name: str, needed: bool) -> None:
     row = FORMS[kind].row(operation_of(name))
     assert row is not None
@@ -186,8 +187,8 @@ def test_bad_params_name_every_member_at_fault(kind: str) -> None:
     assert [one.field for one in error.violations] == ["message.messageId", "message.parts[0].text"]
 
 
-@pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
-@pytest.mark.parametrize("wire", [{"task": 5}, [], "text", None, 3])
+@each("kind", ["JSONRPC", "HTTP+JSON"])
+@each("wire", [{"task": 5}, [], "text", None, 3])
 def test_a_bad_answer_is_the_agents_fault(kind: str, wire: Any) -> None:
     row = FORMS[kind].row(ops.SEND_MESSAGE)
     assert row is not None

@@ -14,6 +14,7 @@ from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, V1_0
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct, Value
+from a2a_bridge.testing.each import each
 
 
 def kindless() -> Struct:
@@ -67,8 +68,8 @@ def test_null_without_a_kind_is_null_in_0_3(odd: bool) -> None:
     assert read.artifacts[0].parts[0].data.struct_value == filled()
 
 
-@pytest.mark.parametrize("kind", [JSONRPC, HTTP_JSON])
-@pytest.mark.parametrize(
+@each("kind", [JSONRPC, HTTP_JSON])
+@each(
     ("encoded", "written"),
     [
         ("1.0", "1"),

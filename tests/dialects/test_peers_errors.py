@@ -12,6 +12,7 @@ from a2a_bridge.codec import dumps, loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, ErrorReply
 from a2a_bridge.pb import google_rpc
+from a2a_bridge.testing.each import each
 
 RPC, REST, PROTO = V1_0.forms[JSONRPC], V1_0.forms[HTTP_JSON], V1_0.forms[GRPC]
 INFO = "type.googleapis.com/google.rpc.ErrorInfo"
@@ -46,7 +47,7 @@ def test_numbers_of_jsonrpc(code: int, reason: Reason) -> None:
     assert (error.reason, error.message, error.code, error.blame) == (reason, "m", code, Blame.PEER)
 
 
-@pytest.mark.parametrize("code", [0, 1, -32000, -32050, -32099, 418, 2**63, -(10**40)])
+@each("code", [0, 1, -32000, -32050, -32099, 418, 2**63, -(10**40)])
 def test_unknown_error_numbers_are_kept(code: int) -> None:
     error = rpc({"code": code, "message": "m"})
     assert (error.reason, error.code, error.metadata["code"]) == (Reason.INTERNAL_ERROR, code, str(code))
@@ -80,7 +81,7 @@ def test_words_outside_of_any_format_still_tell_the_reason() -> None:
     assert rest(404, None, "TaskNotFoundError: Task not found").reason is Reason.TASK_NOT_FOUND
 
 
-@pytest.mark.parametrize("data", [5, "text", True, 1.5, {"a": [1]}, [1, {"b": None}], [{"no": "type"}], []])
+@each("data", [5, "text", True, 1.5, {"a": [1]}, [1, {"b": None}], [{"no": "type"}], []])
 def test_data_may_be_any_json(data: Any) -> None:
     error = rpc({"code": -32001, "message": "m", "data": data})
     assert error.reason is Reason.TASK_NOT_FOUND
@@ -177,7 +178,7 @@ def test_a_text_does_not_outweigh_a_name() -> None:
     assert rpc(body).reason is Reason.INTERNAL_ERROR
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "reason"),
     [
         (400, Reason.INVALID_REQUEST),
@@ -207,7 +208,7 @@ def test_bare_http_statuses(status: int, reason: Reason) -> None:
     assert rpc(None, status).reason is reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "reason"),
     [
         (0, Reason.INTERNAL_ERROR),
@@ -228,7 +229,7 @@ def test_bare_http_statuses(status: int, reason: Reason) -> None:
         (-1, Reason.INTERNAL_ERROR),
     ],
 )
-@pytest.mark.parametrize("body", [None, b"", b"\xff"])
+@each("body", [None, b"", b"\xff"])
 def test_bare_grpc_statuses(status: int, reason: Reason, body: bytes | None) -> None:
     error = PROTO.decode_error(ErrorReply(status, body, "words"))
     # The text of an unexpected exception in a server is not repeated.
@@ -291,7 +292,7 @@ def test_metadata_of_any_type_becomes_text() -> None:
     assert metadata == {"n": "1", "b": "true", "l": "[1,null]", "s": "s", "z": "null"}
 
 
-@pytest.mark.parametrize("number", ["--5", "²", "9" * 5000, "-", "", "x", "1.5", "\u0665"])
+@each("number", ["--5", "²", "9" * 5000, "-", "", "x", "1.5", "\u0665"])
 def test_a_number_in_the_metadata_that_is_none(number: str) -> None:
     found = info("A2A_X", metadata={"code": number})
     error = rest(400, {"error": {"details": [found]}})
@@ -326,7 +327,7 @@ HOSTILE: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("detail", HOSTILE, ids=range(len(HOSTILE)))
+@each("detail", HOSTILE)
 def test_hostile_details(detail: Any) -> None:
     for error in (
         rpc({"code": -32001, "message": "m", "data": [detail]}),
@@ -401,7 +402,7 @@ def test_any_packed_details_are_read(details: list[tuple[str, bytes]]) -> None:
     check(PROTO.decode_error(ErrorReply(5, packed.SerializeToString())))
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "code", "reason"),
     [
         (503, -32603, Reason.UNAVAILABLE),

@@ -14,6 +14,7 @@ from a2a_bridge.dialects import scalars, unmapped
 from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, restore_copy, same
 from a2a_bridge.dialects.unmapped_fields import UNKNOWN, merge_unknown, restore_unknown
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.strategies_v0 import anything
 from tests.identity import says
 
@@ -32,7 +33,7 @@ def test_restoring_a_difference_gives_the_original(canonical: Any, given_: Any) 
         )
 
 
-@pytest.mark.parametrize(
+@each(
     ("canonical", "given_", "entries"),
     [
         ({"a": 1}, {"a": 1.0}, []),
@@ -52,7 +53,7 @@ def test_entries_are_the_difference_from_the_canonical_tree(
     assert says(restore(deepcopy(canonical), entries), given_) or not entries
 
 
-@pytest.mark.parametrize(
+@each(
     "entry",
     [
         ["/a", 2],
@@ -106,9 +107,7 @@ def test_sources_stand_side_by_side_and_the_last_takes_the_key_away() -> None:
     assert part == hub.Part(text="x")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "[]", "null", '{"kind":5}', '{"kind":[[1,2]]}', '{"kind":[5]}', "{"]
-)
+@each("text", ["", "x", "[]", "null", '{"kind":5}', '{"kind":[[1,2]]}', '{"kind":[5]}', "{"])
 def test_a_text_of_another_shape_is_ignored(text: str) -> None:
     assert unmapped.read(text, KIND) is None
 

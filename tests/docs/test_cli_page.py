@@ -8,11 +8,11 @@ import re
 import shlex
 from typing import Any
 
-import pytest
 import typer.main
 
 from a2a_bridge.cli import app
 from a2a_bridge.cli.options import Exit
+from a2a_bridge.testing.each import each
 from tests.docs.client_commands import CLIENT, flat, written
 from tests.docs.pages import DOCS, PAGES, TEXTS, blocks, name, prose, section, table
 
@@ -39,7 +39,7 @@ def default(option: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@each("verb", VERBS)
 def test_the_flags_of_a_verb(verb: str) -> None:
     names = ("flag", "variable", "default")
     text = section(PAGE, verb)
@@ -104,7 +104,7 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize(("page", "line"), LINES)
+@each(("page", "line"), LINES)
 def test_a_command_line_can_be_read(page: str, line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     length = next(number for number in (1, 2, 3) if " ".join(words[:number]) in VERBS)

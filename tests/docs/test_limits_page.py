@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import pytest
-
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.gateway import ReplayOptions
@@ -15,6 +13,7 @@ from a2a_bridge.middleware import Limits
 from a2a_bridge.push import PushOptions
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.options import StoreOptions
+from a2a_bridge.testing.each import each
 from tests.docs.pages import DOCS, prose
 from tests.docs.test_cli_page import VERBS, default, options
 
@@ -65,7 +64,7 @@ def test_the_defaults() -> None:
     assert defaults().keys() >= NO_LIMITS
 
 
-@pytest.mark.parametrize("cells", [cells for cells in rows() if cells[2]], ids=lambda cells: cells[2])
+@each("cells", [cells for cells in rows() if cells[2]])
 def test_the_flags(cells: list[str]) -> None:
     verbs = ONLY.get(cells[0].partition(".")[0].strip("`"), ["serve", "gateway"])
     for verb in verbs:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-import pytest
-
+from a2a_bridge.testing.each import each
 from tests.docs.pages import DOCS, PAGES, ROOT, TEXTS, anchors, links, name
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=name)
+@each("page", TEXTS)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in links(page):
         if "://" in link:

@@ -13,6 +13,7 @@ import a2a_bridge
 from a2a_bridge import middleware
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.masking import SECRET
+from a2a_bridge.testing.each import each
 from tests.docs.pages import DOCS, PAGES, ROOT, name, prose, section, table
 from tests.patience import PATIENCE
 
@@ -46,7 +47,7 @@ def test_the_middleware() -> None:
     assert set(re.findall(r"`(\w+)`", said)) == set(middleware.__all__)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@each("page", PAGES)
 def test_tables_are_whole(page: Path) -> None:
     """A row with another number of cells than its head loses content when it is rendered."""
     width = 0

@@ -14,6 +14,7 @@ import pytest
 
 import a2a_bridge
 from a2a_bridge import ext
+from a2a_bridge.testing.each import each
 from tests.docs.pages import DOCS, PAGES, prose
 from tests.docs.pages import name as name_of
 
@@ -60,7 +61,7 @@ def imported(source: str) -> Iterator[tuple[str, str]]:
             yield from ((node.module, alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize(("place", "source"), [pytest.param(*one, id=one[0]) for one in sources()])
+@each(("place", "source"), [pytest.param(*one, id=one[0]) for one in sources()])
 def test_only_stable_names_are_imported(place: str, source: str) -> None:
     if place in INSIDE:
         return
@@ -72,7 +73,7 @@ def test_only_stable_names_are_imported(place: str, source: str) -> None:
             assert name in (a2a_bridge if module == "a2a_bridge" else ext).__all__, f"{place}: {name}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@each("page", PAGES)
 def test_pages_name_stable_modules_only(page: Path) -> None:
     for text in _NAME.findall(prose(page)):
         if text in NO_MODULES or text in NAMED or text in OTHERS:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from a2a_bridge.testing.each import each
 from tests.equivalence.scenarios import rich_parts
 from tests.equivalence.stack import BINDINGS, stack
 from tests.equivalence.talk import Talk
@@ -53,7 +52,7 @@ async def assert_alike(agent: Any, *requests: hub.SendMessageRequest) -> Talk:
     return told["in process"]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@each("text", TEXTS)
 async def test_the_scripted_agent_answers_alike(text: str) -> None:
     talk = await assert_alike(ScriptedAgent(), request_of(text))
     kind, _, reason = text.partition(" ")

@@ -18,6 +18,7 @@ from a2a_bridge.gateway.destinations import Destination, Destinations, move_to, 
 from a2a_bridge.gateway.failover import dial_failover
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe, answering
 from tests.patience import PATIENCE
 
@@ -60,7 +61,7 @@ async def vetted(named: str, url: str, **options: object) -> Destination:
     return found
 
 
-@pytest.mark.parametrize(
+@each(
     ("named", "url", "credentials"),
     [
         ("https://agent.example", "https://agent.example/rpc", True),
@@ -101,7 +102,7 @@ async def test_further_origins_get_credentials_when_they_are_named() -> None:
     assert (await vetted("https://agent.example", "agent.example:50051", grpc_tls=True)).candidate.credentials
 
 
-@pytest.mark.parametrize(
+@each(
     ("named", "url", "rejected"),
     [
         ("https://agent.example", "http://169.254.169.254/latest", True),
@@ -182,7 +183,7 @@ async def mounted(service: Probe, kind: str) -> AsyncIterator[str]:
         await host.drain(0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("named", "url", "instead"),
     [
         ("http://127.0.0.1:28801", "http://localhost:8000/rpc?x=1", "http://127.0.0.1:28801/rpc?x=1"),
@@ -229,8 +230,8 @@ async def test_a_silent_interface_is_replaced_by_the_named_host() -> None:
     assert [one.silence for one in found] == ["rejected", "", "rejected"]
 
 
-@pytest.mark.parametrize("host", ["[::]", "[::1]", "0.0.0.0", "localhost"])
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+@each("host", ["[::]", "[::1]", "0.0.0.0", "localhost"])
+@each("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
 async def test_an_agent_answers_at_the_host_that_was_named(host: str, binding: str) -> None:
     """A container may have no IPv6 address, and its agent writes one into the card."""
 

@@ -24,6 +24,7 @@ from a2a_bridge.gateway.endpoints import with_endpoints
 from a2a_bridge.gateway.upstream import Upstream
 from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.patience import PATIENCE
 from tests.runtime.scene import BINDINGS
 
@@ -127,8 +128,8 @@ async def test_open_streams_count_as_running_calls() -> None:
         assert await reading == "agent-0"
 
 
-@pytest.mark.parametrize("binding", BINDINGS)
-@pytest.mark.parametrize("front", BINDINGS)
+@each("binding", BINDINGS)
+@each("front", BINDINGS)
 async def test_calls_about_a_task_go_where_it_is(binding: str, front: str) -> None:
     async with scene(binding) as there, connect(there.gateway.card, binding=front) as peer:
         occupied = await hung(peer)

@@ -16,6 +16,7 @@ from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, loads
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.patience import PATIENCE
 
 #: without `capabilities`
@@ -109,7 +110,7 @@ async def test_an_extended_card_has_capabilities() -> None:
         assert (card["description"], type(card["capabilities"])) == ("more", dict)
 
 
-@pytest.mark.parametrize(
+@each(
     ("version", "method", "params"),
     [
         ("1.0", "GetTask", {"id": "t"}),

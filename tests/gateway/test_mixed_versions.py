@@ -15,6 +15,7 @@ from a2a_bridge.cards import interface
 from a2a_bridge.codec import dumps, loads
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 PLACE = {"taskId": "t", "contextId": "c"}
 #: langgraph-api 0.16: methods of 1.0, events in the shape of 0.3, names of 1.0
@@ -93,10 +94,8 @@ async def test_an_answer_of_1_0_from_an_agent_of_0_3() -> None:
             assert answer.task.status.state == hub.TASK_STATE_COMPLETED
 
 
-@pytest.mark.parametrize(
-    "answer", [{"kind": "task", "id": 1}, {"kind": "other"}, {"task": {"id": 5}}, [], 7, None]
-)
-@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@each("answer", [{"kind": "task", "id": 1}, {"kind": "other"}, {"task": {"id": 5}}, [], 7, None])
+@each("version", ["1.0", "0.3"])
 async def test_content_of_no_version_is_still_rejected(version: str, answer: Any) -> None:
     async with answering(answer) as url, connect(interface("JSONRPC", url, version=version)) as peer:
         with pytest.raises(A2AError) as caught:

@@ -22,6 +22,7 @@ from a2a_bridge.gateway.failover import Failover, circuits
 from a2a_bridge.gateway.retries import FIRST, LONGEST, LONGEST_WISH, Retries, RetryBudget, UnreachableError
 from a2a_bridge.gateway.upstream import Upstream
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe
 from tests.gateway.test_gateway import card
 from tests.gateway.test_upstream import Agent, agents_by_url, ids, no_connection
@@ -62,7 +63,7 @@ def test_the_budget_is_a_share_of_the_calls(calls: list[bool], burst: int, one_i
             model -= one_in if allowed else 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "error", "repeated"),
     [
         (READ, busy(), True),

@@ -17,6 +17,7 @@ from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects.annotation import BEGINNING, synthetic_kind
 from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe, holding, yielding
 from tests.gateway.sharing_scene import (
     QUICK,
@@ -72,7 +73,7 @@ async def test_subscribers_share_one_subscription() -> None:
     assert len(agent.streams) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "shared"),
     [
         (context(), context(), True),

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-import pytest
-
 from a2a_bridge import interface
 from a2a_bridge.app.gateway import gateway_app
 from a2a_bridge.app.runtime import ServeOptions
@@ -27,6 +25,7 @@ from a2a_bridge.gateway.legacy import adapt_dial
 from a2a_bridge.gateway.owners import MemoryOwners, Owned
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe
 from tests.gateway.test_gateway import card
 
@@ -53,9 +52,9 @@ async def large_contexts(candidate: Candidate, options: DialOptions) -> AsyncIte
     yield probe
 
 
-@pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("version", ["1.0", "0.3", "0.1"])
-@pytest.mark.parametrize("knows_callers", [False, True])
+@each("streams", [False, True])
+@each("version", ["1.0", "0.3", "0.1"])
+@each("knows_callers", [False, True])
 async def test_large_names_of_an_agent_stay_below_the_limit(
     version: str, knows_callers: bool, streams: bool
 ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
 from a2a_bridge import agent
 from a2a_bridge.codec import decoder, encoder
 from a2a_bridge.core.call import CallContext
@@ -15,6 +13,7 @@ from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.agent_view import for_agent
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.hosting.scene import COMPLETED, INPUT, WORKING, Talk, agent_of
 
 RESIDUE = write("kind", [["/x", None, 1]])
@@ -35,8 +34,8 @@ def residues(message: Any) -> int:
     return message.SerializeToString().count(KEY.encode())
 
 
-@pytest.mark.parametrize("text", ["x", "x" * 10_000], ids=["small", "large"])
-@pytest.mark.parametrize("place", [[], [0], [1], [2], [0, 1, 2]])
+@each("text", ["x", "x" * 10_000])
+@each("place", [[], [0], [1], [2], [0, 1, 2]])
 def test_residues_are_found_wherever_they_are(place: list[int], text: str) -> None:
     request = carrying(text)
     units: list[Any] = [request, request.message, request.message.parts[0]]

@@ -20,6 +20,7 @@ from a2a_bridge.hosting import Agent, Run, agent
 from a2a_bridge.hosting.threads import Threads
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Value
+from a2a_bridge.testing.each import each
 from tests.hosting.scene import (
     CANCELED,
     COMPLETED,
@@ -132,7 +133,7 @@ def number(value: float) -> hub.Part:
     return hub.Part(data=Value(number_value=value))
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "parts"),
     [
         ("text", [hub.Part(text="text")]),
@@ -148,7 +149,7 @@ def number(value: float) -> hub.Part:
         (hub.Message(message_id="m", parts=[hub.Part(text="m")]), [hub.Part(text="m")]),
     ],
 )
-@pytest.mark.parametrize("task", [False, True])
+@each("task", [False, True])
 async def test_it_may_return_anything_that_makes_parts(given: Any, parts: list[hub.Part], task: bool) -> None:
     @agent(task=task)
     async def giving(_: str) -> Any:
@@ -333,7 +334,7 @@ async def test_the_parameter_decides_the_argument() -> None:
         assert (await Talk(made).send("x")).parts[0].text == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("annotation", "expected"),
     [
         (Run | None, "Run"),

@@ -18,6 +18,7 @@ from a2a_bridge.stores.memory import MemoryWriter
 from a2a_bridge.stores.memory_tasks import Entry
 from a2a_bridge.stores.ports import Scope, Stored
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from a2a_bridge.testing.each import each
 from tests.hosting.scene import (
     CANCELED,
     COMPLETED,
@@ -164,7 +165,7 @@ def empty_answer(run: Run) -> Event:
     return run.reply()
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         (foreign_task,),
@@ -181,7 +182,7 @@ def empty_answer(run: Run) -> Event:
         (),
     ],
 )
-@pytest.mark.parametrize("streaming", [True, False])
+@each("streaming", [True, False])
 async def test_an_invalid_event_before_the_task_is_an_error_for_the_caller(
     wrong: tuple[Make, ...], streaming: bool
 ) -> None:

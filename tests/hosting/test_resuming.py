@@ -20,6 +20,7 @@ from a2a_bridge.hosting import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from a2a_bridge.testing.each import each
 from tests.hosting.scene import (
     ALICE,
     BOB,
@@ -124,8 +125,8 @@ async def test_a_snapshot_has_the_number_of_its_last_event() -> None:
     assert await resumed(talk, task.id, "1") == [("2", WORKING), ("3", INPUT), *(await followed)[1:]]
 
 
-@pytest.mark.parametrize("asked", ["7", "999999999999999999", "abc", "abc-3", "03", "0-0"])
-@pytest.mark.parametrize("text", ["chunks 3", "input"])
+@each("asked", ["7", "999999999999999999", "abc", "abc-3", "03", "0-0"])
+@each("text", ["chunks 3", "input"])
 async def test_unknown_positions_are_a_gap(asked: str, text: str) -> None:
     talk = Talk(ScriptedAgent())
     await streamed(talk, text)

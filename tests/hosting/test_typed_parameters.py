@@ -19,6 +19,7 @@ from a2a_bridge.ext import DialOptions, http_fetch
 from a2a_bridge.hosting import Agent, agent
 from a2a_bridge.hosting.parameters import SCHEMA_URI
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.hosting.scene import Talk
 
 
@@ -70,7 +71,7 @@ async def test_a_message_that_does_not_fit_is_rejected_before_any_task(kind: str
         assert fields[0] in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("annotation", "given", "seen"),
     [
         (Point, {"x": 7}, "Point(x=7)"),

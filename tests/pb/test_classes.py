@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from a2a_bridge.pb import _pool, a2a_v1, google_protobuf, google_rpc, lf_a2a_v1
+from a2a_bridge.testing.each import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +85,7 @@ def test_the_modules_hold_every_message_of_their_files() -> None:
     assert len(ALL) > 110
 
 
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.DESCRIPTOR.full_name)
+@each("cls", ALL)
 def test_a_class_is_found_under_its_module_name(cls: Any) -> None:
     found: Any = importlib.import_module(cls.__module__)
     for name in cls.__qualname__.split("."):
@@ -93,7 +94,7 @@ def test_a_class_is_found_under_its_module_name(cls: Any) -> None:
     assert pickle.loads(pickle.dumps(cls)) is cls
 
 
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.DESCRIPTOR.full_name)
+@each("cls", ALL)
 def test_a_message_survives_pickle_copy_and_bytes(cls: Any) -> None:
     message = filled(cls)
     assert message.ByteSize() > 0 or not cls.DESCRIPTOR.fields

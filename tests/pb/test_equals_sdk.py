@@ -8,6 +8,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 
 from a2a_bridge.pb import _pool, a2a_v1, lf_a2a_v1
+from a2a_bridge.testing.each import each
 from tests.pb.facts import differences, facts
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ OF_THE_TAG = {
 }
 
 
-@pytest.mark.parametrize("name", OF_THE_TAG)
+@each("name", OF_THE_TAG)
 def test_a2a_v1_keeps_the_numbers_of_its_tag(name: str) -> None:
     fields = a2a_v1.DESCRIPTOR.message_types_by_name[name].fields
     younger = {field.name for field in fields if f"{name}.{field.name}" in YOUNGER_THAN_THE_TAG}
@@ -225,7 +226,7 @@ def require_less(file: File) -> None:
     field(file, "Task", "id").ClearField("options")
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "where"),
     [
         (drop_message, "StringList fields"),

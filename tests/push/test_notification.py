@@ -11,6 +11,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import notification
 from a2a_bridge.push.notification import deliverable, read, task_of
+from a2a_bridge.testing.each import each
 
 WORKING = hub.TaskStatus(state=hub.TASK_STATE_WORKING)
 TASK = hub.Task(id="t", context_id="c", status=WORKING)
@@ -28,8 +29,8 @@ def config(url: str = "https://hook.example/", **members: Any) -> hub.TaskPushNo
     return hub.TaskPushNotificationConfig(task_id="t", id="p", url=url, **members)
 
 
-@pytest.mark.parametrize("version", ["", "1.0", "1.0.1", "9.9"])
-@pytest.mark.parametrize(
+@each("version", ["", "1.0", "1.0.1", "9.9"])
+@each(
     ("event", "member"),
     [(hub.StreamResponse(task=TASK), "task"), (STATUS, "statusUpdate"), (PIECE, "artifactUpdate")],
 )
@@ -51,7 +52,7 @@ def test_token_and_credentials_are_headers() -> None:
         assert "Authorization" not in made.headers
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "fine"),
     [
         ("http://localhost:8080/hook?x=1", True),
@@ -116,7 +117,7 @@ def test_a_task_made_of_an_event() -> None:
     assert task_of(PIECE).artifacts[0].artifact_id == "a"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         (b"", Reason.PARSE_ERROR),

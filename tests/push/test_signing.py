@@ -15,6 +15,7 @@ from standardwebhooks import Webhook as StandardWebhook
 from standardwebhooks import WebhookVerificationError
 
 from a2a_bridge.push.signing import LIFETIME, Signer
+from a2a_bridge.testing.each import each
 from tests.push.delivery_scene import author, delivering, register
 from tests.push.receiver import receiving
 
@@ -80,7 +81,7 @@ def test_nothing_private_is_published(rsa: RSAKey) -> None:
     assert len({key["kid"] for key in keys}) == 2
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -94,8 +95,6 @@ def test_nothing_private_is_published(rsa: RSAKey) -> None:
         ECKey.generate_key("P-256").as_pem(private=False).decode(),
         json.dumps(ECKey.generate_key("P-256").as_dict(private=False)),
     ],
-    # Keys differ from one process to the next; the names of tests must not.
-    ids=["none", "nonsense", "empty", "half", "cut", "shared", "ed25519", "p521", "public pem", "public jwk"],
 )
 def test_an_invalid_signing_key_is_rejected_and_not_printed(text: str) -> None:
     with pytest.raises(ValueError, match=r"a key to sign with has to be") as caught:

@@ -7,6 +7,7 @@ import ipaddress
 import pytest
 
 from a2a_bridge.push.ssrf_policy import Allowed, SsrfPolicy, is_public
+from a2a_bridge.testing.each import each
 
 CLOSED = [
     # of IPv4: this machine, private, carrier and test networks, broadcast, unspecified
@@ -29,13 +30,13 @@ OPEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", CLOSED)
+@each("text", CLOSED)
 def test_addresses_that_are_not_global_are_rejected(text: str) -> None:
     assert not is_public(ipaddress.ip_address(text))
     assert SsrfPolicy().rejection("hook.example", 443, [text])
 
 
-@pytest.mark.parametrize("text", OPEN)
+@each("text", OPEN)
 def test_global_addresses_are_allowed(text: str) -> None:
     assert is_public(ipaddress.ip_address(text))
     assert SsrfPolicy().rejection("hook.example", 443, [text]) == ""
@@ -68,7 +69,7 @@ def test_schemes() -> None:
     assert not SsrfPolicy().scheme("ftp")
 
 
-@pytest.mark.parametrize(
+@each(
     ("allowed", "host", "port", "address", "fine"),
     [
         ("127.0.0.1", "127.0.0.1", 5000, "127.0.0.1", True),
@@ -98,7 +99,7 @@ def test_allowed_targets(allowed: str, host: str, port: int, address: str, fine:
     assert (guard.rejection(host, port, [address]) == "") is fine
 
 
-@pytest.mark.parametrize(
+@each(
     "text", ["", " ", "http://localhost", "localhost/x", "a@b", "localhost:x", "[::1", "host?x", "host:70000"]
 )
 def test_invalid_allow_entries(text: str) -> None:

@@ -12,6 +12,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, WebhookResolver
 from a2a_bridge.push.webhook_resolver import is_own
+from a2a_bridge.testing.each import each
 from tests.patience import PATIENCE
 from tests.push.receiver import receiving
 
@@ -46,7 +47,7 @@ async def rejected(url: str, *meanings: Sequence[str], allow: Sequence[str] = ()
     return error.violations[0].description
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "http://127.0.0.1/",
@@ -181,7 +182,7 @@ async def test_https_only() -> None:
     assert await keeper.check(hub.TaskPushNotificationConfig(url="http://hook.example/")) is not None
 
 
-@pytest.mark.parametrize(
+@each(
     ("members", "field"),
     [
         ({"url": "https://hook.example/" + "x" * 2048}, "url"),

@@ -8,6 +8,7 @@ import pytest
 
 from a2a_bridge.push.redaction import MASK
 from a2a_bridge.testing.agents import ScriptedAgent
+from a2a_bridge.testing.each import each
 from tests.push.receiver import Posted, Receiver, receiving
 from tests.push.version_scene import Front, bridged, hosted
 
@@ -93,9 +94,9 @@ async def test_a_hosted_agent(version: str, inline: bool) -> None:
         check(await finished(receiver, version), version)
 
 
-@pytest.mark.parametrize("inline", [False, True])
-@pytest.mark.parametrize("upstream", ["1.0", "0.3"])
-@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@each("inline", [False, True])
+@each("upstream", ["1.0", "0.3"])
+@each("version", ["1.0", "0.3"])
 async def test_a_bridged_agent(version: str, upstream: str, inline: bool) -> None:
     async with (
         receiving() as receiver,

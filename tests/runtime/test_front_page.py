@@ -18,6 +18,7 @@ from a2a_bridge.app.runtime import asgi, locate_agent, serve_gateway
 from a2a_bridge.cards.page import agent_page
 from a2a_bridge.ext import ServeOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.patience import PATIENCE
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -74,8 +75,8 @@ async def test_without_a_newer_version_nothing_is_folded() -> None:
     assert "<details>" not in page
 
 
-@pytest.mark.parametrize("accept", ["*/*", "application/json", "text/event-stream", ""])
-@pytest.mark.parametrize("bindings", [("JSONRPC",), ("HTTP+JSON",), ("JSONRPC", "HTTP+JSON")])
+@each("accept", ["*/*", "application/json", "text/event-stream", ""])
+@each("bindings", [("JSONRPC",), ("HTTP+JSON",), ("JSONRPC", "HTTP+JSON")])
 async def test_programs_are_answered_as_without_a_page(accept: str, bindings: tuple[str, ...]) -> None:
     async with serve(echo, [interface(one) for one in bindings]) as server:
         url = f"http://{server.http}/"

@@ -19,6 +19,7 @@ from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.runtime.scene import BINDINGS, EXTENSION, PATIENCE, WELL_KNOWN, agent
 
 RPC = {
@@ -159,7 +160,7 @@ async def test_the_options_say_where(unused_tcp_port: int) -> None:
         ] * len(VERSIONS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("declared", "error"),
     [
         (interface("CARRIER-PIGEON"), LookupError),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.signing import UnverifiedCardError
+from a2a_bridge.testing.each import each
 from tests.signing.scene import CARD, NOW, OLDER, encoded, new_key, public, signature, signed, verified
 
 KEY = new_key()
@@ -231,7 +232,7 @@ FORGED: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORGED)
+@each("name", FORGED)
 def test_a_forged_card_is_rejected(name: str) -> None:
     document, words = FORGED[name]
     with pytest.raises(UnverifiedCardError, match=words):

@@ -13,14 +13,15 @@ from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.signing import CardSigner, UnverifiedCardError, merge_key_sets
 from a2a_bridge.signing.canonical import keep_filled, keep_known, whole
+from a2a_bridge.testing.each import each
 from tests.signing.scene import CARD, NOW, OLDER, new_key, signature, signed, text_of, verified
 
 DUAL: JsonObject = {**CARD, **OLDER}
 EMPTY = {**CARD, "description": "", "skills": [], "capabilities": {}}
 
 
-@pytest.mark.parametrize("kind", ["ES256", "ES384", "EdDSA"])
-@pytest.mark.parametrize(("card", "count"), [(CARD, 1), (DUAL, 2), (EMPTY, 2), ({**EMPTY, **OLDER}, 3)])
+@each("kind", ["ES256", "ES384", "EdDSA"])
+@each(("card", "count"), [(CARD, 1), (DUAL, 2), (EMPTY, 2), ({**EMPTY, **OLDER}, 3)])
 def test_each_text_that_differs_has_a_signature(kind: str, card: JsonObject, count: int) -> None:
     key = new_key(kind)
     made = CardSigner([text_of(key)]).sign(json.dumps(card).encode())

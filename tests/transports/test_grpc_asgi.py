@@ -25,6 +25,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports._http.asgi import AsgiHost
 from tests.patience import PATIENCE
 from tests.transports.envoy_scene import envoy
@@ -149,7 +150,7 @@ async def test_errors_over_grpc_web() -> None:
         assert trailers(end)["grpc-status"] == "12"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "headers", "status"),
     [
         (b"", {}, "13"),
@@ -166,22 +167,6 @@ async def test_errors_over_grpc_web() -> None:
         (framed(ASKED), {"x-large": "v" * 20_000}, "8"),
         (framed(gzip.compress(ASKED), 1), {"grpc-encoding": "gzip", "grpc-timeout": "1H"}, "0"),
         (framed(ASKED), {"grpc-encoding": "identity"}, "0"),
-    ],
-    ids=[
-        "nothing",
-        "half a prefix",
-        "half a message",
-        "two messages",
-        "unknown flags",
-        "gzip undeclared",
-        "not gzip",
-        "too large inflated",
-        "unknown compression",
-        "deflate",
-        "gzip as deflate",
-        "large metadata",
-        "gzip",
-        "identity",
     ],
 )
 async def test_bodies(body: bytes, headers: dict[str, str], status: str) -> None:

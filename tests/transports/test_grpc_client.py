@@ -21,6 +21,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import Unary
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports.grpc import BINDING
 from a2a_bridge_transports.grpc import client as client_side
 from tests.transports.grpc_relay import relaying
@@ -164,7 +165,7 @@ async def test_the_tenant_of_the_interface_stays_out_of_the_callers_request() ->
     assert request.tenant == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "reason"),
     [
         (grpc.StatusCode.CANCELLED, Reason.CANCELLED),
@@ -180,7 +181,7 @@ async def test_the_tenant_of_the_interface_stays_out_of_the_callers_request() ->
         (grpc.StatusCode.UNAUTHENTICATED, Reason.UNAUTHENTICATED),
     ],
 )
-@pytest.mark.parametrize("streaming", [False, True])
+@each("streaming", [False, True])
 async def test_bare_statuses(code: grpc.StatusCode, reason: Reason, streaming: bool) -> None:
     async with (
         peer(aborting(code, "as it says"), streaming=streaming) as (address, _),

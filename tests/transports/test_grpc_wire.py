@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violation
 from a2a_bridge.dialects import GRPC, V1_0, ErrorReply
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.samples import every_error
 from a2a_bridge_transports.grpc import wire
 
@@ -36,7 +37,7 @@ def test_parameters_become_metadata() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["", "a b", "é", "x:y", "grpc-timeout", "trace-bin", ":path", "a\n"])
+@each("name", ["", "a b", "é", "x:y", "grpc-timeout", "trace-bin", ":path", "a\n"])
 def test_names_that_metadata_cannot_have(name: str) -> None:
     with pytest.raises(ValueError, match="metadata"):
         wire.metadata_of({name: "v"})
@@ -62,7 +63,7 @@ def test_metadata_comes_back(parameters: dict[str, str]) -> None:
         assert wire.parameters_of(pairs) == parameters
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "name", "secure"),
     [
         ("localhost:50051", "localhost:50051", None),
@@ -84,7 +85,7 @@ def test_targets(url: str, name: str, secure: bool | None) -> None:
     assert wire.target_of(url) == wire.Target(name, secure)
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "",
@@ -120,7 +121,7 @@ def test_status_texts(text: str, plain: str) -> None:
     assert wire.plain_text(text) == plain
 
 
-@pytest.mark.parametrize("error", every_error(), ids=lambda error: error.name)
+@each("error", every_error())
 def test_an_error_survives(error: A2AError) -> None:
     status, text, trailers = wire.status_of(error, FORM.encode_error)
     assert status == error.reason.grpc
@@ -184,7 +185,7 @@ def test_too_large(status: int, text: str, reason: Reason | None) -> None:
     assert error is None or error.blame is Blame.PEER
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "text", "is_broken"),
     [
         (GrpcStatus.UNKNOWN, "Stream removed (sendmsg: Broken pipe (32))", True),

@@ -13,6 +13,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN, V0_3
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.transports.http_peer import REQUEST, http, peering
 from tests.transports.http_scene import Answer, Scripted, ask, dialling, frame, hosting, request
 
@@ -251,7 +252,7 @@ async def test_a_stream_that_is_rejected_is_a_stream_of_one_error(method: str, p
 EVENTS, BOTH = "text/event-stream", "application/json, text/event-stream"
 
 
-@pytest.mark.parametrize(
+@each(
     ("version", "headers", "media"),
     [
         ("", {"Accept": EVENTS}, EVENTS),
@@ -291,7 +292,7 @@ async def test_refused_streams(version: str, headers: dict[str, str], media: str
         )
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "code"),
     [
         ({"method": "Nothing"}, -32601),
@@ -303,7 +304,6 @@ async def test_refused_streams(version: str, headers: dict[str, str], media: str
         ({"method": "message/send", "params": {"message": KIND}}, -32600),
         ({"method": "message/stream", "params": {"message": KIND}}, -32600),
     ],
-    ids=str,
 )
 async def test_a_request_without_an_id_is_rejected_after_all_else(body: dict[str, Any], code: int) -> None:
     service = Scripted()
@@ -354,8 +354,8 @@ async def test_a_rejection_of_other_calls_is_json(version: str) -> None:
             assert "error" in answer.json()
 
 
-@pytest.mark.parametrize("dialects", [KNOWN, (V0_3,)], ids=["all", "0.3"])
-@pytest.mark.parametrize(
+@each("dialects", [KNOWN, (V0_3,)])
+@each(
     ("method", "path", "place"),
     [
         ("POST", "/message:send", "/v1/message:send"),

@@ -24,6 +24,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports._http.asgi import AsgiHost, split
 from tests.transports.http_scene import (
     BINDINGS,
@@ -147,7 +148,7 @@ async def test_mounted_below_a_path(outer: str) -> None:
         assert (await http.post(f"{base}/", json=STREAM)).text.count("data: ") == 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("scope", "expected"),
     [
         ({"path": "/a", "raw_path": b"/a"}, ("", "/a")),

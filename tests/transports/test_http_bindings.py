@@ -14,6 +14,7 @@ from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.transports.http_scene import (
     BINDINGS,
     MESSAGE,
@@ -369,7 +370,7 @@ async def test_an_id_that_is_larger_than_64_bits_comes_back() -> None:
     assert b'"id":%d,' % 2**90 in answer.body
 
 
-@pytest.mark.parametrize(
+@each(
     ("accept", "expected"),
     [
         ("", "application/json"),
@@ -397,8 +398,8 @@ async def test_a_body_on_get_is_ignored() -> None:
         assert (await ask(host, request("GET", "/tasks/7", b"{nonsense"))).json()["id"] == "7"
 
 
-@pytest.mark.parametrize("body", [b"", b" \n"])
-@pytest.mark.parametrize("path", ["/", "/message:send", "/message:stream", "/acme/message:send"])
+@each("body", [b"", b" \n"])
+@each("path", ["/", "/message:send", "/message:stream", "/acme/message:send"])
 async def test_an_empty_body_is_no_document(path: str, body: bytes) -> None:
     async with hosting(Scripted()) as host:
         answer = await ask(host, request("POST", path, body))

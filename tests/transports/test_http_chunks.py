@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports._http.parser import MalformedError, RequestParser
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -73,7 +74,7 @@ def feed_all(parser: RequestParser, body: bytes, size: int) -> None:
             at = parser.feed(piece, at)
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"5 \r\nhello\r\n0\r\n\r\n",
@@ -88,7 +89,6 @@ def feed_all(parser: RequestParser, body: bytes, size: int) -> None:
         b"%s\r\n" % (b"f" * 17),
         b"5;%s\r\n" % (b"a" * 6000),
     ],
-    ids=lambda body: body[:12].decode(),
 )
 def test_malformed_chunks(body: bytes) -> None:
     for size in (1, 3, len(body)):

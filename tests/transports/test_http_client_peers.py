@@ -15,6 +15,7 @@ from a2a_bridge.bindings.binding import DialOptions, http_exchange, http_fetch, 
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import Blame, Reason, cause_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe
 from a2a_bridge_transports._http import session
 from a2a_bridge_transports._http.proxy import is_loopback
@@ -350,8 +351,8 @@ async def test_an_error_in_the_middle_of_a_stream() -> None:
     assert found.reason is Reason.UNSUPPORTED_OPERATION
 
 
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-@pytest.mark.parametrize("form", ["compact", "lines", "blank line", "with a keep-alive"])
+@each("binding", ["JSONRPC", "HTTP+JSON"])
+@each("form", ["compact", "lines", "blank line", "with a keep-alive"])
 async def test_an_error_that_is_no_event_of_the_stream_that_it_answers(binding: str, form: str) -> None:
     """Servers that set the media type of the response before they read the request."""
     tree = {
@@ -461,7 +462,7 @@ async def test_an_id_that_is_missing_stays_here() -> None:
         assert not peer.requests
 
 
-@pytest.mark.parametrize("id_", ["a/b", "..", ".", "a b?c#d", "é%2F", "a:cancel", "//", "\u2028"])
+@each("id_", ["a/b", "..", ".", "a b?c#d", "é%2F", "a:cancel", "//", "\u2028"])
 async def test_any_id_arrives(id_: str) -> None:
     service = Scripted()
     async with hosting(service) as host, dialling(f"http://{host.address}", "HTTP+JSON", tenant=id_) as near:

@@ -15,6 +15,7 @@ import pytest
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.core.call import Call
 from a2a_bridge.dialects import KNOWN
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports._http.host import HttpHost
 from tests.transports.http_scene import (
     BINDINGS,
@@ -71,7 +72,7 @@ async def test_http_1_0() -> None:
             assert (await connection.reader.read()).count(b"data: ") == 3
 
 
-@pytest.mark.parametrize(
+@each(
     "head",
     [
         b"POST / HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n",
@@ -116,15 +117,14 @@ async def test_malformed_lines_are_not_logged(caplog: pytest.LogCaptureFixture) 
     assert "hunter2" not in caplog.text
 
 
-@pytest.mark.parametrize("bad", [b"GET / HTTP/1.1\r\nA b: c\r\n\r\n", b"\x00\x01 nothing", b"GET /\r\n\r\n"])
-@pytest.mark.parametrize(
+@each("bad", [b"GET / HTTP/1.1\r\nA b: c\r\n\r\n", b"\x00\x01 nothing", b"GET /\r\n\r\n"])
+@each(
     "good",
     [
         request("GET", "/livez"),
         request("POST", "/", rpc()),
         request("GET", "/livez") + request("POST", "/", rpc()),
     ],
-    ids=["get", "post", "both"],
 )
 async def test_a_malformed_request_leaves_earlier_answers_whole(good: bytes, bad: bytes) -> None:
     async with hosting(Scripted()) as host, wire(host) as connection:
@@ -334,7 +334,7 @@ async def test_absolute_form() -> None:
         assert answer.json()["id"] == "7"
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path", "status", "allow"),
     [
         ("GET", "/nothing", 404, None),
@@ -360,7 +360,7 @@ async def test_unknown_paths(method: str, path: str, status: int, allow: str | N
             assert answer.json()["error"]["code"] == status
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "OPTIONS *",

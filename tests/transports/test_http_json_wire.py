@@ -14,6 +14,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import HTTP_JSON, V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports.http_json import wire
 
 FORM = V1_0.forms[HTTP_JSON]
@@ -26,7 +27,7 @@ def found(method: str, path: str) -> tuple[str, dict[str, str]]:
     return match.route.row.operation.name, dict(zip(match.route.members, match.values, strict=True))
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path", "operation", "members"),
     [
         ("POST", "/message:send", "SendMessage", {}),
@@ -73,7 +74,7 @@ def test_paths(method: str, path: str, operation: str, members: dict[str, str]) 
     assert found(method, path) == (operation, members)
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         "",
@@ -157,7 +158,7 @@ def test_an_id_that_is_missing_is_no_list(path: str) -> None:
     assert isinstance(ROUTES.match("GET", path.removesuffix("/")), wire.Match)
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "field"),
     [
         ("pageSize=x", "pageSize"),

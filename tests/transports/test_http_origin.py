@@ -6,6 +6,7 @@ import pytest
 from multidict import CIMultiDict
 
 from a2a_bridge.core.addresses import Trust
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports._http.origin import base_url, is_host, is_local_name
 
 
@@ -21,7 +22,7 @@ def test_hosts(host: str) -> None:
     assert is_host(host)
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     ["", " ", "a b", "u@a", "a/b", "a,b", "a:b", "a:", "::1", "[::1", "a?b", "a#b", "a\\b", "é", "a:123456"],
 )
@@ -34,7 +35,7 @@ def test_without_proxies() -> None:
     assert url("https", root="/app/") == "https://in:8080/app"
 
 
-@pytest.mark.parametrize(
+@each(
     ("headers", "expected"),
     [
         ({"X_Forwarded_Proto": "https"}, "https://in:8080"),
@@ -58,7 +59,7 @@ def test_proxies(headers: dict[str, str], expected: str) -> None:
     assert url(trusted=False, **headers) == "http://in:8080"
 
 
-@pytest.mark.parametrize(
+@each(
     "headers",
     [
         {"X_Forwarded_Proto": "javascript"},
@@ -84,7 +85,7 @@ def test_a_prefix_that_the_server_knows_counts_once() -> None:
     assert url(root="/apiary", X_Forwarded_Prefix="/api") == "http://in:8080/api/apiary"
 
 
-@pytest.mark.parametrize(
+@each(
     ("entries", "peer", "trusted"),
     [
         ((), "127.0.0.1", False),
@@ -107,7 +108,7 @@ def test_a_name_is_no_address() -> None:
         Trust(("proxy",))
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "is_local"),
     [
         ("127.0.0.1", True),

@@ -9,6 +9,7 @@ from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports._http import parameters
 from a2a_bridge_transports._http.exchange import HttpStatusError
 from a2a_bridge_transports._http.parameters import HeaderParameters
@@ -28,7 +29,7 @@ def test_headers_are_parameters() -> None:
     assert CallContext(parameters=seen).extensions == ("a", "b", "c")
 
 
-@pytest.mark.parametrize(
+@each(
     ("pairs", "query", "version"),
     [
         ([], "", ""),
@@ -51,7 +52,7 @@ def test_deadlines(text: str, seconds: float) -> None:
     assert parameters.deadline_of(headers(("request-timeout", text)), 100.0) == 100.0 + seconds
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "1e3", "nan", "inf", "1,5", "9" * 20, "\u0661"])
+@each("text", ["", "x", "-1", "1e3", "nan", "inf", "1,5", "9" * 20, "\u0661"])
 def test_deadlines_that_are_none(text: str) -> None:
     with pytest.raises(A2AError) as caught:
         parameters.deadline_of(headers(("Request-Timeout", text)), 0.0)
@@ -86,8 +87,8 @@ def test_a_body_may_keep_its_type_to_itself() -> None:
     parameters.check_content_type(headers())
 
 
-@pytest.mark.parametrize("value", ["a\r\nb", "a\nb", "a\rb", "a\0b", "a\x7fb", "a\ud800"])
-@pytest.mark.parametrize("where", ["parameters", "context"])
+@each("value", ["a\r\nb", "a\nb", "a\rb", "a\0b", "a\x7fb", "a\ud800"])
+@each("where", ["parameters", "context"])
 def test_nothing_ends_a_header_early(value: str, where: str) -> None:
     options = DialOptions(parameters={"x-a": value} if where == "parameters" else {})
     context = CallContext(parameters={} if where == "parameters" else {"authorization": value})

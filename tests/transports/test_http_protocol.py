@@ -15,6 +15,7 @@ import pytest
 
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.call import Call
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports._http import protocol
 from a2a_bridge_transports._http.exchange import JSON, Reply, Request
 from a2a_bridge_transports._http.mounts import Mounts
@@ -35,7 +36,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-@pytest.mark.parametrize(
+@each(
     "raw",
     [
         POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",

@@ -15,6 +15,7 @@ from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import HTTP_JSON, JSONRPC, V1_0, Dialect, ErrorReply
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports._http.asgi import AsgiHost
 from a2a_bridge_transports._http.host import HttpHost
 from tests.transports.http_peer import http, peering
@@ -561,7 +562,7 @@ async def test_explicit_mounts_have_priority() -> None:
             host.publish(CARD_PATH, lambda _: b"{}")
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"null",
@@ -572,7 +573,7 @@ async def test_explicit_mounts_have_priority() -> None:
         b'{"a":[1.0,{"b":"\\ud800"}]}',
     ],
 )
-@pytest.mark.parametrize("way", ["JSONRPC", "HTTP+JSON"])
+@each("way", ["JSONRPC", "HTTP+JSON"])
 async def test_data_of_an_error_crosses_a_bridge_as_it_was_written(data: bytes, way: str) -> None:
     body = b'{"code":-32001,"message":"Task not found","data":%b}' % data
 

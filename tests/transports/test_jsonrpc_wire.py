@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports.jsonrpc import wire
 from tests.transports.http_scene import frame
 
@@ -65,7 +66,7 @@ def test_ids_that_are_none(token: str, params: str) -> None:
     assert caught.value.id == b"null"
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"",
@@ -91,7 +92,7 @@ def test_invalid_json(body: bytes) -> None:
     assert caught.value.id == b"null"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason", "id_"),
     [
         (b"[]", Reason.INVALID_REQUEST, b"null"),

@@ -18,6 +18,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import google_rpc
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge_transports._http.asgi import AsgiHost
 from a2a_bridge_transports.grpc import services
@@ -137,8 +138,8 @@ async def test_grpc_sends_it_in_a_detail() -> None:
     assert (delay.seconds, delay.nanos) == (1, 200_000_000)
 
 
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-@pytest.mark.parametrize(
+@each("binding", ["JSONRPC", "HTTP+JSON"])
+@each(
     ("header", "seconds"),
     [("7", 7.0), (" 7 ", 7.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None), ("1e3", None)],
 )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_bridge.testing.each import each
 from a2a_bridge_transports._http.sse import KEEP_ALIVE, Decoder, Event, EventTooLargeError, encode
 
 LIMIT = 1 << 20
@@ -89,7 +90,7 @@ def test_events_with_empty_data_are_keep_alives(empty: bytes) -> None:
     assert read(empty + b"data: a\n\n" + empty) == [Event("message", b"a")]
 
 
-@pytest.mark.parametrize("cut", range(60))
+@each("cut", range(60))
 def test_an_object_without_data_is_an_event(cut: int) -> None:
     stream = b'id: 1\n{\n "data": 1,\n "event": 2\n}\n\ndata: a\n\n{"b": 1}\r\n'
     decoder = Decoder(LIMIT)

@@ -11,6 +11,7 @@ from a2a_bridge.dialects.dialect import ErrorReply
 from a2a_bridge.dialects.v0_1.errors import LEGACY_CODE, MEANINGS, decode_jsonrpc, encode_jsonrpc
 from a2a_bridge.dialects.v0_3 import errors as v0_3
 from a2a_bridge.dialects.v1_0 import errors as v1_0
+from a2a_bridge.testing.each import each
 
 
 def error_of(code: int, message: str = "said so", data: Any = None) -> A2AError:
@@ -37,7 +38,7 @@ def test_colliding_error_numbers_have_the_meaning_of_0_1(code: int, reason: Reas
     assert error.metadata == ({} if code == reason.code else {LEGACY_CODE: str(code)})
 
 
-@pytest.mark.parametrize(
+@each(
     ("reason", "code"),
     [
         (Reason.INVALID_AGENT_RESPONSE, -32603),
@@ -56,7 +57,7 @@ def test_later_errors_get_a_number_that_0_1_does_not_misread(reason: Reason, cod
     assert encode_jsonrpc(A2AError(reason)).body["code"] == code
 
 
-@pytest.mark.parametrize("code", MEANINGS)
+@each("code", MEANINGS)
 def test_every_number_of_0_1_comes_back_through_later_versions(code: int) -> None:
     body = {"code": code, "message": "said so"}
     error = decode_jsonrpc(ErrorReply(200, body))
@@ -67,7 +68,7 @@ def test_every_number_of_0_1_comes_back_through_later_versions(code: int) -> Non
         assert encode_jsonrpc(passed).body["code"] == code
 
 
-@pytest.mark.parametrize("reason", Reason)
+@each("reason", Reason)
 def test_every_reason_comes_back_through_0_1(reason: Reason) -> None:
     error = A2AError(reason, "said so", metadata={"a": "b"}, violations=[Violation("f", "is wrong")])
     passed = decode_jsonrpc(encode_jsonrpc(error))

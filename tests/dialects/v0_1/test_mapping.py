@@ -10,6 +10,7 @@ import pytest
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.dialects.v0_1 import card, events, messages, params, parts
 from a2a_bridge.dialects.v0_1.stash import STASH
+from a2a_bridge.testing.each import each
 
 TASK: dict[str, Any] = {"id": "t", "status": {"state": "working"}}
 
@@ -238,7 +239,7 @@ def test_a_completed_task_without_the_mark_is_no_message() -> None:
 FILE = {"uri": "http://h/x"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("wire", "tree"),
     [
         pytest.param({"type": "text", "text": "a"}, {"kind": "text", "text": "a"}, id="TextPart"),

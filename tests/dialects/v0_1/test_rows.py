@@ -13,6 +13,7 @@ from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V0_1, by_versio
 from a2a_bridge.dialects.v0_1 import push
 from a2a_bridge.dialects.v0_1.requests import ROWS
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 
 BY_METHOD = {row.address: row for row in ROWS}
 MESSAGE = {"role": "user", "parts": [{"type": "text", "text": "a"}]}
@@ -37,7 +38,7 @@ def test_0_1_is_the_oldest_and_speaks_json_rpc_only() -> None:
     assert (V0_1.declares, V0_1.final_events) == (False, True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "params", "path"),
     [
         ("tasks/send", {"message": MESSAGE}, "id"),
@@ -75,8 +76,8 @@ def test_bad_params_name_the_member_as_0_1_does(method: str, params: Any, path: 
     assert str(raised.value) == raised.value.message
 
 
-@pytest.mark.parametrize("params", [None, [], "text", 5, True])
-@pytest.mark.parametrize("method", BY_METHOD)
+@each("params", [None, [], "text", 5, True])
+@each("method", BY_METHOD)
 def test_params_of_another_type_are_rejected(method: str, params: Any) -> None:
     with pytest.raises(A2AError) as raised:
         BY_METHOD[method].decode_request(params)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_1 import card, events, messages, params, parts
 from a2a_bridge.dialects.v0_1.stash import STASH, encode_unit
+from a2a_bridge.testing.each import each
 from tests.dialects.v0_1 import payloads
 
 
@@ -126,7 +126,7 @@ REGULAR: list[tuple[str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("decode", "wire"), [row[1:] for row in REGULAR], ids=[row[0] for row in REGULAR])
+@each(("decode", "wire"), [row[1:] for row in REGULAR])
 def test_regular_input_leaves_no_stash(decode: Any, wire: Any) -> None:
     assert stashes(decode(wire)) == []
 
@@ -161,9 +161,7 @@ IRREGULAR: list[tuple[str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("decode", "wire"), [row[1:] for row in IRREGULAR], ids=[row[0] for row in IRREGULAR]
-)
+@each(("decode", "wire"), [row[1:] for row in IRREGULAR])
 def test_irregular_input_is_kept_in_a_stash(decode: Any, wire: Any) -> None:
     assert stashes(decode(wire)) != []
 
@@ -180,7 +178,7 @@ def test_a_stash_applies_only_where_it_is_still_true() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     "stash",
     [
         [[["text"], "something else"]],

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from a2a_bridge import A2AError, Reason, codec
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects import annotation, unmapped, v0_3
@@ -13,6 +11,7 @@ from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC
 from a2a_bridge.dialects.v0_2_5 import DIALECT, forms
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
+from a2a_bridge.testing.each import each
 
 NEWER = v0_3.DIALECT
 SAID = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hi")])
@@ -41,10 +40,8 @@ def at(tree: Any, path: str) -> Any:
     return tree
 
 
-@pytest.mark.parametrize(
-    "form", [forms.HTTP_JSON_FORM, *(newer[HTTP_JSON] for newer in forms.BY_FILES.values())]
-)
-@pytest.mark.parametrize(("operation", "message", "path"), ANSWERS)
+@each("form", [forms.HTTP_JSON_FORM, *(newer[HTTP_JSON] for newer in forms.BY_FILES.values())])
+@each(("operation", "message", "path"), ANSWERS)
 def test_answers_have_the_names_of_0_2_5(form: Any, operation: Any, message: Any, path: str) -> None:
     row = form.row(operation)
     tree = row.encode_response(message)
@@ -124,7 +121,7 @@ def test_a_missing_extended_card_has_no_number_of_its_own() -> None:
         assert form.decode_error(form.encode_error(error)).reason is error.reason
 
 
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason.level == "a2a"])
+@each("reason", [reason for reason in Reason if reason.level == "a2a"])
 def test_errors_come_back(reason: Reason) -> None:
     for kind in (JSONRPC, HTTP_JSON, GRPC):
         form = DIALECT.form(kind)

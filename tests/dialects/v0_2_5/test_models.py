@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from a2a_bridge import A2AError, Reason
@@ -12,6 +11,7 @@ from a2a_bridge.core.errors import Violation
 from a2a_bridge.dialects.v0_2_5 import models
 from a2a_bridge.dialects.v0_3 import models as newer
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.dialects.v0_2_5.documented import METHODS, NAMED, TYPES
 from tests.dialects.v0_3.schema import ENUMS, ERRORS, OBJECTS, OLDER, TOLERATED, UNIONS, table
 from tests.dialects.v0_3.test_models import CARD, MESSAGE, branches, members
@@ -54,7 +54,7 @@ def shape(schema: Any) -> Any:
     return schema.get("const", schema.get("type", "any"))
 
 
-@pytest.mark.parametrize("name", TYPES)
+@each("name", TYPES)
 def test_documented_members_have_their_type_and_default(name: str) -> None:
     model: type[BaseModel] = getattr(models, name)
     fields = {field.alias or attribute: field for attribute, field in model.model_fields.items()}
@@ -90,7 +90,7 @@ def test_everything_documented_has_its_name() -> None:
     assert branches(models.A2ARequest) == set(METHODS.values())
 
 
-@pytest.mark.parametrize(("name", "expected"), (table(OBJECTS) | table(OLDER)).items())
+@each(("name", "expected"), (table(OBJECTS) | table(OLDER)).items())
 def test_members_are_those_of_the_schema(name: str, expected: dict[str, bool]) -> None:
     if name in LATER:
         assert not hasattr(models, name)

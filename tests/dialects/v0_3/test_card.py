@@ -18,6 +18,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects.unmapped import KEY, same
 from a2a_bridge.dialects.v0_3.card import FORM, decode_card, encode_card, without_carrier
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.samples import full
 
 MINIMAL = {
@@ -110,7 +111,7 @@ def test_the_extended_card_keeps_its_presence(presence: bool | None) -> None:
     assert not bears_residue(decoded)
 
 
-@pytest.mark.parametrize(
+@each(
     "members",
     [
         {"additionalInterfaces": []},
@@ -130,10 +131,11 @@ def test_l1_empty_is_not_absent(members: Any) -> None:
     round_trip(card(**members))
 
 
-@pytest.mark.parametrize(
-    "number", ["1.0", "1e0", "-0", "-0.0", "9007199254740993", "-1e-400", "0.10", "1e22", "18446744073709551616"]
-)  # fmt: skip
-@pytest.mark.parametrize("place", ["params", "header", "unknown"])
+@each(
+    "number",
+    ["1.0", "1e0", "-0", "-0.0", "9007199254740993", "-1e-400", "0.10", "1e22", "18446744073709551616"],
+)
+@each("place", ["params", "header", "unknown"])
 def test_l2_numbers_come_back_as_they_were_written(number: str, place: str) -> None:
     members: dict[str, Any] = {
         "params": {"capabilities": {"extensions": [{"uri": "u", "params": {"n": [5]}}]}},
@@ -222,10 +224,20 @@ def test_l7_unknown_members_everywhere() -> None:
     assert not decoded.capabilities.HasField("extended_agent_card")
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
-    ["additionalInterfaces", "documentationUrl", "iconUrl", "preferredTransport", "provider", "security", "securitySchemes", "signatures", "supportsAuthenticatedExtendedCard"],
-)  # fmt: skip
+    [
+        "additionalInterfaces",
+        "documentationUrl",
+        "iconUrl",
+        "preferredTransport",
+        "provider",
+        "security",
+        "securitySchemes",
+        "signatures",
+        "supportsAuthenticatedExtendedCard",
+    ],
+)
 def test_null_is_as_good_as_absent(name: str) -> None:
     decoded = without_carrier(round_trip(card(**{name: None})))
     assert decoded == without_carrier(round_trip(card(**{name: ...})))
@@ -254,7 +266,7 @@ def test_l17_additional_interfaces_in_order_with_repetitions() -> None:
     assert not bears_residue(decoded)
 
 
-@pytest.mark.parametrize("version", ["0.3.0", "0.2.5", "0.2.6", "0.3", "0.3.7", "0.4.0", "1.0", "", "dev"])
+@each("version", ["0.3.0", "0.2.5", "0.2.6", "0.3", "0.3.7", "0.4.0", "1.0", "", "dev"])
 def test_l17_the_version_is_kept_as_it_is_written(version: str) -> None:
     decoded = round_trip(card(protocolVersion=version))
     assert decoded.supported_interfaces[0].protocol_version == (version or "0.3.0")
@@ -379,7 +391,7 @@ def test_payload_18_interfaces_of_1_0_and_0_3_with_a_tenant() -> None:
     assert decode_card(read(encode_card(only))) == only
 
 
-@pytest.mark.parametrize(
+@each(
     ("members", "path"),
     [
         ({"name": 5}, "name"),

@@ -10,6 +10,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects import V0_3
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.dialects.v0_3.kind_hops import ROW, check
 
 NUMBER = 9007199254740993
@@ -33,8 +34,8 @@ def row(kind: Any, operation: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.name))
-@pytest.mark.parametrize("event", EVENTS)
+@each("kind", KINDS)
+@each("event", EVENTS)
 def test_generations_come_back(kind: Any, event: hub.StreamResponse) -> None:
     found = row(kind, ops.SEND_STREAMING_MESSAGE)
     assert found.decode_response(found.encode_response(event)) == event
@@ -67,7 +68,7 @@ def test_other_bindings_leave_the_long_poll_out(kind: Any) -> None:
     assert kind is GRPC or wire == {"id": "t"}
 
 
-@pytest.mark.parametrize("value", [0, 1, -1, 1.5, 2**63, 2**64, "5", "", True, None, [], {}])
+@each("value", [0, 1, -1, 1.5, 2**63, 2**64, "5", "", True, None, [], {}])
 def test_other_values_of_a_peer_come_back(value: Any) -> None:
     task = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "working"}, "generation": value}
     rows = ROW["tasks/cancel"]

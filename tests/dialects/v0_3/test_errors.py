@@ -17,6 +17,7 @@ from a2a_bridge.dialects.v0_3 import errors
 from a2a_bridge.dialects.v1_0 import details as any_details
 from a2a_bridge.dialects.v1_0.errors import BY_CODE
 from a2a_bridge.pb import google_rpc
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.samples import every_error
 from a2a_bridge.testing.strategies import json_values, texts
 
@@ -139,9 +140,9 @@ def test_default_messages_are_those_of_the_version() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("version", ["0.3", "0.2.5"])
-@pytest.mark.parametrize("sent", every_error(), ids=[reason.name for reason in Reason])
+@each("kind", KINDS)
+@each("version", ["0.3", "0.2.5"])
+@each("sent", every_error())
 def test_nothing_is_lost(version: str, kind: str, sent: A2AError) -> None:
     got = through(version, kind, sent)
     assert members(got) == members(sent)
@@ -174,14 +175,14 @@ def test_crossings_have_every_pair() -> None:
         assert {(row[0], row[position]) for row in rows} == set(product(Reason, ENCODE))
 
 
-@pytest.mark.parametrize(("reason", "first", "second"), CROSSINGS)
+@each(("reason", "first", "second"), CROSSINGS)
 def test_errors_cross_gateways(first: tuple[str, str], second: tuple[str, str], reason: Reason) -> None:
     sent = A2AError(reason, "é ✓", violations=[Violation("a", "b")], metadata={"k": "v"})
     assert members(through(*second, through(*first, sent))) == members(sent)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
+@each("kind", KINDS)
+@each(
     "message",
     [
         "TaskNotFoundError: x",
@@ -197,11 +198,9 @@ def test_no_message_makes_it_another_error(kind: str, message: str) -> None:
         assert members(through("0.3", kind, sent)) == members(sent), reason
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "message", ["TaskNotFoundError: x", "Task not found", "Method not found", "InternalError: x"]
-)
-@pytest.mark.parametrize("reason", [Reason.INTERNAL_ERROR, Reason.UNAVAILABLE, Reason.PERMISSION_DENIED])
+@each("kind", KINDS)
+@each("message", ["TaskNotFoundError: x", "Task not found", "Method not found", "InternalError: x"])
+@each("reason", [Reason.INTERNAL_ERROR, Reason.UNAVAILABLE, Reason.PERMISSION_DENIED])
 def test_a_name_of_its_own_outweighs_words(kind: str, message: str, reason: Reason) -> None:
     sent = A2AError(reason, message, name="OWN", metadata={"domain": "acme.example"})
     assert members(through("0.3", kind, sent)) == members(sent)
@@ -216,7 +215,7 @@ def test_data_of_any_type_survives(second: tuple[str, str], data: Any) -> None:
     assert errors.encode_jsonrpc(through(*second, heard)).body == body
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         None,
@@ -260,7 +259,7 @@ def test_unknown_numbers_pass(code: int, message: str) -> None:
         assert heard.metadata["code"] == str(code)
 
 
-@pytest.mark.parametrize(
+@each(
     ("message", "reason"),
     [
         ("Task not found", Reason.TASK_NOT_FOUND),
@@ -287,7 +286,7 @@ def test_a_name_outweighs_a_number_and_a_reason_a_name() -> None:
     assert rpc(body).reason is Reason.TASK_NOT_CANCELABLE
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "body", "operation", "reason"),
     [
         (404, {"message": "Task not found"}, ops.GET_TASK, Reason.TASK_NOT_FOUND),
@@ -333,7 +332,7 @@ def test_jsonrpc_without_a_body_goes_by_the_status() -> None:
     assert rpc({"message": "x"}).reason is Reason.INTERNAL_ERROR
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "text", "operation", "reason", "message"),
     [
         (5, "TaskNotFoundError: Task not found", ops.GET_TASK, Reason.TASK_NOT_FOUND, "Task not found"),

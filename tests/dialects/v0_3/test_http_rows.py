@@ -18,6 +18,7 @@ from a2a_bridge.dialects.dialect import HTTP_JSON, HttpAddress, Row
 from a2a_bridge.dialects.v0_3.forms import BY_FILES, HTTP_JSON_FORM
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
+from a2a_bridge.testing.each import each
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
 
@@ -236,7 +237,7 @@ def test_history_length_0_is_not_written() -> None:
     assert not get.decode_request({"id": "t", "historyLength": 0}).HasField("history_length")
 
 
-@pytest.mark.parametrize(
+@each(
     ("operation", "tree", "field"),
     [
         (ops.GET_TASK, {"id": "t", "historyLength": -1}, "historyLength"),
@@ -264,8 +265,8 @@ def test_violations_are_named(operation: Any, tree: Any, field: str) -> None:
     assert field in {violation.field for violation in caught.value.violations}
 
 
-@pytest.mark.parametrize("one", HTTP_JSON_FORM.rows, ids=lambda one: one.operation.name)
-@pytest.mark.parametrize(
+@each("one", HTTP_JSON_FORM.rows)
+@each(
     "tree",
     [[], 7, "x", True, {"message": []}, {"kind": []}, {"kind": {}}, {"configs": 7}, {"task": {}}, None],
 )
@@ -417,7 +418,7 @@ PROTO_CONFIG = {"name": NAME, "pushNotificationConfig": WEBHOOK}
 KIND_CONFIG = {"taskId": "t", "pushNotificationConfig": WEBHOOK}
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "answer"),
     [
         (PROTO_CONFIG, PROTO_CONFIG),

@@ -14,6 +14,7 @@ from a2a_bridge.dialects.v0_3 import shapes
 from a2a_bridge.dialects.v0_3.params import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing import strategies_v0
+from a2a_bridge.testing.each import each
 from tests.dialects.v0_3.kind_hops import MESSAGE, ROW, TASK, reading
 from tests.identity import says
 
@@ -65,7 +66,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("tree", "path", "problem"), FAULTS)
+@each(("tree", "path", "problem"), FAULTS)
 def test_invalid_content_is_rejected_with_its_place(tree: Any, path: str, problem: str) -> None:
     with pytest.raises(codec.DecodeError) as raised:
         shapes.EVENT.decode(tree)
@@ -98,8 +99,8 @@ def test_requests_are_rejected_as_invalid_params_and_answers_blame_the_peer() ->
     assert raised.value.blame is Blame.PEER
 
 
-@pytest.mark.parametrize("method", [method for method in ROW if "Card" not in method])
-@pytest.mark.parametrize("params", [None, 5, "x", [], True])
+@each("method", [method for method in ROW if "Card" not in method])
+@each("params", [None, 5, "x", [], True])
 def test_params_have_to_be_an_object(method: str, params: Any) -> None:
     with pytest.raises(A2AError) as raised:
         ROW[method].decode_request(params)

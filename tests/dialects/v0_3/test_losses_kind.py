@@ -17,6 +17,7 @@ from a2a_bridge.codec import ExactFloat
 from a2a_bridge.dialects import annotation, irregular, unmapped
 from a2a_bridge.dialects.v0_3 import parts, shapes
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.dialects.v0_3.kind_hops import MESSAGE, ROW, TASK, check, reading
 
 TIME = "2025-04-17T17:47:09Z"
@@ -68,7 +69,7 @@ def test_L01_empty_members_of_artifacts_stay(name: str) -> None:
 # L02 numbers, depth, strings
 
 
-@pytest.mark.parametrize("text", ["1", "-5", "9007199254740991", "0.5", "1e300", "1e17", "0.1", "-0.0"])
+@each("text", ["1", "-5", "9007199254740991", "0.5", "1e300", "1e17", "0.1", "-0.0"])
 def test_L02_numbers_that_a_double_prints_need_no_residue(text: str) -> None:
     number = codec.loads_exact(text)
     message = parts.PART.decode(part(n=number))
@@ -174,7 +175,7 @@ def test_L02_null_for_an_optional_member_is_absence_that_comes_back(name: str) -
 # L03 timestamps
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "canonical"),
     [
         (TIME, TIME),
@@ -216,13 +217,20 @@ def test_L03_timestamps_are_understood_as_far_as_they_can_be_and_come_back(
 # L04 final
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "derived"),
     [
-        ("submitted", False), ("working", False), ("auth-required", False), ("unknown", False), ("completed", True),
-        ("canceled", True), ("failed", True), ("rejected", True), ("input-required", True),
+        ("submitted", False),
+        ("working", False),
+        ("auth-required", False),
+        ("unknown", False),
+        ("completed", True),
+        ("canceled", True),
+        ("failed", True),
+        ("rejected", True),
+        ("input-required", True),
     ],
-)  # fmt: skip
+)
 def test_L04_final_follows_from_the_state_and_is_noted_where_it_does_not(state: str, derived: bool) -> None:
     event = shapes.EVENT.decode(status_update(state, final=derived))
     assert not event.status_update.HasField("metadata")
@@ -285,21 +293,24 @@ def test_L06_the_other_variant_of_canceled_is_understood() -> None:
 # L07 tags and strangers
 
 
-@pytest.mark.parametrize(
+@each(
     "tree",
     [
         {key: value for key, value in MESSAGE.items() if key != "kind"},
         {key: value for key, value in TASK.items() if key != "kind"},
         {"taskId": "t", "contextId": "c", "status": {"state": "working"}, "final": False},
         {"taskId": "t", "contextId": "c", "artifact": {"artifactId": "a", "parts": [{"text": "x"}]}},
-        {**MESSAGE, "parts": [{"type": "text", "text": "a"}, {"type": "data", "data": {}}, {"file": {"uri": "u"}}]},
+        {
+            **MESSAGE,
+            "parts": [{"type": "text", "text": "a"}, {"type": "data", "data": {}}, {"file": {"uri": "u"}}],
+        },
         {**MESSAGE, "kind": "message", "x": {"y": [1, ExactFloat("1.0")]}, "": None},
         {**TASK, "status": {**TASK["status"], "x": 1}},
         {**MESSAGE, "parts": [{"kind": "file", "file": {"uri": "u", "x": 1}, "y": 2}]},
         {**MESSAGE, "parts": [{"kind": "file", "file": {"data": "aGk=", "name": "n"}}]},
         {**MESSAGE, "parts": [{"kind": "text", "text": "a", "mediaType": 5, "filename": ""}]},
     ],
-)  # fmt: skip
+)
 def test_L07_missing_kinds_aliases_and_unknown_members_come_back(tree: Any) -> None:
     check(shapes.EVENT.decode, shapes.EVENT.encode, tree)
 
@@ -324,13 +335,19 @@ def file(**members: Any) -> dict[str, Any]:
     return {"kind": "file", "file": members}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "raw_bytes"),
     [
-        ("aGk=", b"hi"), ("aGk", b"hi"), ("aGl=", b"hi"), ("aGk=\n", b"hi"), ("a Gk=", b"hi"), ("-_8=", b"\xfb\xff"),
-        ("+/8", b"\xfb\xff"), ("", b""),
+        ("aGk=", b"hi"),
+        ("aGk", b"hi"),
+        ("aGl=", b"hi"),
+        ("aGk=\n", b"hi"),
+        ("a Gk=", b"hi"),
+        ("-_8=", b"\xfb\xff"),
+        ("+/8", b"\xfb\xff"),
+        ("", b""),
     ],
-)  # fmt: skip
+)
 def test_L09_base64_in_any_variant(text: str, raw_bytes: bytes) -> None:
     assert parts.PART.decode(file(bytes=text)).raw == raw_bytes
     check(parts.PART.decode, parts.PART.encode, file(bytes=text))
@@ -353,8 +370,8 @@ def test_L09_a_file_with_neither_has_an_empty_url() -> None:
 # L10 data that is no object
 
 
-@pytest.mark.parametrize("value", [[1], 5, "x", True, None, [], 0.5])
-@pytest.mark.parametrize("metadata", [None, {"k": 1}, {"data_part_compat": True}, {"data_part_compat": 0}])
+@each("value", [[1], 5, "x", True, None, [], 0.5])
+@each("metadata", [None, {"k": 1}, {"data_part_compat": True}, {"data_part_compat": 0}])
 def test_L10_other_values_are_wrapped_and_marked_towards_0x(value: Any, metadata: Any) -> None:
     message = hub.Part()
     message.data.CopyFrom(codec.decoder(type(message.data))(value))
@@ -366,8 +383,8 @@ def test_L10_other_values_are_wrapped_and_marked_towards_0x(value: Any, metadata
     assert reading(parts.PART.decode, codec.dumps(tree)) == message
 
 
-@pytest.mark.parametrize("value", [{"k": 1}, 5, None])
-@pytest.mark.parametrize("flag", [{}, {"data_part_compat": True}, {"data_part_compat": False}])
+@each("value", [{"k": 1}, 5, None])
+@each("flag", [{}, {"data_part_compat": True}, {"data_part_compat": False}])
 def test_L10_user_data_that_looks_wrapped_is_left_alone(value: Any, flag: Any) -> None:
     tree = {"kind": "data", "data": {"value": value}, "metadata": flag}
     assert parts.PART.decode(tree).data.WhichOneof("kind") == "struct_value"

@@ -22,6 +22,7 @@ from a2a_bridge.dialects.v0_3 import names, shapes
 from a2a_bridge.dialects.v0_3.losses import LOSSES
 from a2a_bridge.dialects.v0_3.params import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.dialects.v0_3.kind_hops import MESSAGE, ROW, TASK, check, reading
 from tests.identity import says
 
@@ -78,11 +79,21 @@ def test_L12_requests_of_official_clients_take_no_slow_path(
     assert SEND.encode(request) == tree
 
 
-@pytest.mark.parametrize(
+@each(
     ("length", "found"),
-    [(0, 0), (3, 3), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (3_000_000_000, 2**31 - 1), (2**63, 2**31 - 1),
-     (-1, -1), (-(2**40), -(2**31)), (ExactFloat("3.0"), 3), (ExactFloat("1e400"), 2**31 - 1)],
-)  # fmt: skip
+    [
+        (0, 0),
+        (3, 3),
+        (2**31 - 1, 2**31 - 1),
+        (2**31, 2**31 - 1),
+        (3_000_000_000, 2**31 - 1),
+        (2**63, 2**31 - 1),
+        (-1, -1),
+        (-(2**40), -(2**31)),
+        (ExactFloat("3.0"), 3),
+        (ExactFloat("1e400"), 2**31 - 1),
+    ],
+)
 def test_L13_lengths_of_any_size_come_back(length: Any, found: int) -> None:
     params = {"message": MESSAGE, "configuration": {"historyLength": length}}
     assert SEND.decode(params).configuration.history_length == found

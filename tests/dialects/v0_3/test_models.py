@@ -13,6 +13,7 @@ from pydantic import BaseModel, RootModel
 from a2a_bridge import A2AError, Reason
 from a2a_bridge.core.errors import Violation
 from a2a_bridge.dialects.v0_3 import models
+from a2a_bridge.testing.each import each
 from tests.dialects.v0_3.schema import ENUMS, ERRORS, METHODS, OBJECTS, TOLERATED, UNIONS, table
 from tests.patience import PATIENCE
 
@@ -44,7 +45,7 @@ def branches(model: Any) -> set[str]:
     return {one["$ref"].rpartition("/")[2] for one in schema.get("oneOf", schema.get("anyOf", ()))}
 
 
-@pytest.mark.parametrize(("name", "expected"), table(OBJECTS).items())
+@each(("name", "expected"), table(OBJECTS).items())
 def test_members_are_those_of_the_schema(name: str, expected: dict[str, bool]) -> None:
     found = members(getattr(models, name))
     assert found.keys() == expected.keys()
@@ -55,7 +56,7 @@ def test_members_are_those_of_the_schema(name: str, expected: dict[str, bool]) -
             assert required == found[member], member
 
 
-@pytest.mark.parametrize(("name", "row"), ERRORS.items())
+@each(("name", "row"), ERRORS.items())
 def test_errors_have_their_numbers_and_texts(name: str, row: tuple[int, str]) -> None:
     error = getattr(models, name)
     assert (error().code, error().message) == row
@@ -76,7 +77,7 @@ def test_an_error_of_another_number_is_any_error() -> None:
     ]
 
 
-@pytest.mark.parametrize(("method", "row"), METHODS.items())
+@each(("method", "row"), METHODS.items())
 def test_methods_have_a_request_and_an_answer(method: str, row: tuple[str, str, str]) -> None:
     name, takes, answers = row
     request = getattr(models, f"{name}Request")
@@ -118,7 +119,7 @@ def test_every_name_of_the_module_is_of_the_specification() -> None:
     assert set(models.__all__) == named | extra
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "tree"),
     [
         (models.Message, MESSAGE),
@@ -226,7 +227,7 @@ def message(**changes: Any) -> dict[str, Any]:
     return {"id": 1, "params": {"message": MESSAGE | changes}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "tree", "path", "problem"),
     [
         (models.Message, [], "", "expected an object, got an array"),

@@ -15,6 +15,7 @@ from a2a_bridge.core.errors import Violation
 from a2a_bridge.dialects.v0_3 import models, shapes
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing import strategies_v0
+from a2a_bridge.testing.each import each
 from tests.dialects.v0_3.kind_hops import reading
 from tests.dialects.v0_3.test_models import CARD, CONFIG, MESSAGE, TASK
 from tests.identity import says
@@ -51,7 +52,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "tree", "message"), PAIRS, ids=lambda one: getattr(one, "__name__", ""))
+@each(("model", "tree", "message"), PAIRS)
 def test_models_have_messages_and_the_reverse(model: Any, tree: Any, message: Any) -> None:
     read = models.read(model, tree)
     decoded = models.decode(read)

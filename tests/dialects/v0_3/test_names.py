@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects.v0_3 import names
+from a2a_bridge.testing.each import each
 
 IDS = st.text(st.sampled_from("/%2F5f25a1 ö") | st.characters(exclude_categories=["Cs"]), min_size=1)
 
@@ -60,7 +61,7 @@ def test_a_configuration_may_have_no_id_yet(name: str) -> None:
     assert caught.value.violations[0].field == "name"
 
 
-@pytest.mark.parametrize(
+@each(
     "name", ["tasks/a/b", "tasks/", "tasks", "t", "task/t", "/tasks/t", "tasks/t/", "xtasks/t", "tasks/t\n/x"]
 )
 def test_an_invalid_task_name_is_rejected_as_a_whole(name: str) -> None:

@@ -16,11 +16,12 @@ from a2a_bridge.dialects.v0_3.proto_files import ENCODINGS, decode_content, enco
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
+from a2a_bridge.testing.each import each
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw_bytes", "media_type"),
     [
         (PNG, "image/png"),
@@ -44,7 +45,7 @@ def test_content_is_read_as_content(raw_bytes: bytes, media_type: str) -> None:
     assert decode_content(raw_bytes, media_type, Files.AUTO) == (raw_bytes, Files.RAW)
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "media_type"),
     [
         (PNG, "image/png"),
@@ -96,7 +97,7 @@ def answered(agent: str, declared: str | None = None) -> bytes:
     return wire.artifacts[0].parts[0].file.file_with_bytes
 
 
-@pytest.mark.parametrize(
+@each(
     ("agent", "declared", "written"),
     [
         ("grpc-python-asyncio/1.76.0 grpc-c/51.0.0 (linux; chttp2)", None, b64encode(PNG)),

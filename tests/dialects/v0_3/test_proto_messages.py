@@ -21,6 +21,7 @@ from a2a_bridge.dialects.v0_3.forms import GRPC_FORM
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
+from a2a_bridge.testing.each import each
 
 
 def row(operation: Any) -> Row[str, bytes]:
@@ -114,8 +115,8 @@ def test_no_history_at_all_comes_back_although_a2a_v1_cannot_say_it() -> None:
     assert pairs.decode_bytes(pairs.SEND, wire.SerializeToString(), Files.AUTO) == request
 
 
-@pytest.mark.parametrize("state", hub.TaskState.values())
-@pytest.mark.parametrize("final", [True, False])
+@each("state", hub.TaskState.values())
+@each("final", [True, False])
 def test_final_is_derived_or_noted(state: Any, final: bool) -> None:
     event = read(pairs.STATUS_UPDATE, task_id="t", status=v0.TaskStatus(state=state), final=final)
     derived = state in annotation.FINAL_STATES
@@ -145,7 +146,7 @@ def test_an_answer_that_holds_nothing_is_the_agents_fault(operation: Any) -> Non
     assert caught.value.blame is Blame.PEER
 
 
-@pytest.mark.parametrize("one", GRPC_FORM.rows, ids=lambda one: one.operation.name)
+@each("one", GRPC_FORM.rows)
 def test_invalid_protobuf_is_rejected_with_a_plain_text(one: Row[str, bytes]) -> None:
     with pytest.raises(A2AError, match=r"a2a\.v1|google\.protobuf") as caught:
         one.decode_request(b"\xff\xff\xff")

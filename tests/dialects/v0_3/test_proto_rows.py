@@ -17,6 +17,7 @@ from a2a_bridge.dialects.v0_3.forms import BY_FILES, GRPC_FORM
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.strategies import messages
 
 UNKNOWN = b"\x9a\x06\x02hi"
@@ -68,7 +69,7 @@ REQUESTS: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "wire", "message"), REQUESTS)
+@each(("operation", "wire", "message"), REQUESTS)
 def test_requests_say_the_same_in_both(operation: Any, wire: Any, message: Any) -> None:
     raw_bytes = wire.SerializeToString()
     assert row(operation).decode_request(raw_bytes) == message
@@ -93,8 +94,8 @@ def test_a_request_without_ids_cannot_be_sent(operation: Any, _: Any, message: A
         row(operation).encode_request(type(message)())
 
 
-@pytest.mark.parametrize(("operation", "wire", "_"), REQUESTS)
-def test_content_that_the_hub_lacks_travels_beside(operation: Any, wire: Any, _: Any) -> None:
+@each(("operation", "wire", "bare"), REQUESTS)
+def test_content_that_the_hub_lacks_travels_beside(operation: Any, wire: Any, bare: Any) -> None:
     one = row(operation)
     plain = wire.SerializeToString()
     if one.extras.request is None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects.v0_3.card import decode_card, encode_beside, encode_card
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.dialects.v0_3.test_card import bears_residue, card, read, round_trip
 
 #: the fields of the flows in the hub, by their names in cards
@@ -151,7 +152,7 @@ def test_l19_names_that_are_taken_stay_the_cards_own() -> None:
     assert requirements(decoded.security_requirements) == [{"o": []}]
 
 
-@pytest.mark.parametrize(
+@each(
     "schemes",
     [
         {"o": oauth("authorizationCode"), "o#password": oauth("password")},
@@ -166,7 +167,7 @@ def test_l19_names_that_are_taken_stay_the_cards_own() -> None:
         {"o": oauth("authorizationCode", "password"), "o#password": oauth("password")},
     ],
 )
-@pytest.mark.parametrize("security", [[{"o": []}], [{"o": []}, {"o#password": []}], [{"o#password": []}], []])
+@each("security", [[{"o": []}], [{"o": []}, {"o#password": []}], [{"o#password": []}], []])
 def test_l19_schemes_of_a_card_that_only_look_like_it(schemes: Any, security: Any) -> None:
     round_trip(card(securitySchemes=schemes, security=security))
 
@@ -228,7 +229,7 @@ def test_l19_requirements_of_the_hub_in_any_order_come_back(data: st.DataObject)
     assert decode_card(read(encode_card(source))) == source
 
 
-@pytest.mark.parametrize(
+@each(
     ("members", "path"),
     [
         ({"securitySchemes": []}, "securitySchemes"),
