@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from a2a_bridge.cli.commands import Commands
-from a2a_bridge.cli.options import EXIT_CODES
-from a2a_bridge.cli.variables import read_variables
+from a2a_bridge.cli.environment import read_variables
+from a2a_bridge.cli.values import EXIT_CODES
 
 DISTRIBUTION = "a2a-transport-bridge"
 

@@ -22,16 +22,21 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from a2a_bridge.cli import habits
-from a2a_bridge.cli.declared import is_client
-from a2a_bridge.cli.help_text import Helpful
+from a2a_bridge.cli.help import (
+    INSTEAD,
+    Helpful,
+    instead_of_command,
+    instead_of_option,
+    instead_of_words,
+    is_client,
+)
 from a2a_bridge.cli.specification import COMMANDS
 from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-#: name of a command, which is that of its module and its function (or of `app`) → its help in the list
+#: name of a command, and of its function or group → its help in the list
 SUMMARIES = {
     "send": "Send a message to an agent, and show what becomes of it.",
     "task": "Look at tasks, cancel, list and follow them, save their artifacts.",
@@ -56,8 +61,15 @@ SUMMARIES = {
     "db": "Upgrade or check the tables of a store.",
     "push": "List push notifications and dead letters, and send dead letters again.",
 }
+#: the modules of commands that are not in a module of their name
+_MODULES = {
+    "completion": "help",
+    "db": "store_commands",
+    "peers": "profiles",
+    "push": "store_commands",
+}
 
-#: of distributions with further commands
+#: the group of entry points for commands of other distributions
 GROUP = "a2a_bridge.commands"
 #: the commands of the tools
 TOOLS = frozenset(
@@ -130,12 +142,12 @@ def _advise(error: Any, context: Any, words: list[str]) -> None:
     command = " ".join(names)
     option = getattr(error, "option_name", "")
     if option and hasattr(error, "possibilities"):
-        advice = habits.instead_of_option(command, option)
+        advice = instead_of_option(command, option)
         if advice:
             error.possibilities = None  # names that look alike, but mean something else
     else:
         given = _arguments(asked, words) if "extra argument" in error.message else []
-        advice = habits.instead_of_words(command, given) if given else ""
+        advice = instead_of_words(command, given) if given else ""
     if advice:
         error.message = f"{error.message}; use {advice}"
 
@@ -169,7 +181,7 @@ class Group(_TakesAsIs, TyperGroup):
         try:
             return super().resolve_command(context, args)
         except _UsageError as error:
-            if advice := habits.instead_of_command(context.info_name, args[0]):
+            if advice := instead_of_command(context.info_name, args[0]):
                 error.message = f"{error.message.rstrip('.')}; use {advice}"
             raise
 
@@ -207,26 +219,25 @@ class Commands(Group):
             raise SystemExit(141) from None
         except _UsageError as error:
             error.message = clean(error.message)
-            from a2a_bridge.cli.error_codes import local
-            from a2a_bridge.cli.options import Exit
-            from a2a_bridge.cli.output import document, wants_json
+            from a2a_bridge.cli.output import document, local_failure, wants_json
+            from a2a_bridge.cli.values import Exit
 
             if wants_json():
                 path = getattr(getattr(error, "ctx", None), "command_path", "a2a-bridge")
-                document(local(Exit.USAGE, error.format_message(), f"{path} --help").document)
+                document(local_failure(Exit.USAGE, error.format_message(), f"{path} --help").document)
             raise
 
     def get_command(self, context: Any, name: str) -> Any:
         """A command, by its newest name or an older one."""
-        if name in habits.COMMANDS:
-            from a2a_bridge.cli.options import Exit
+        if name in INSTEAD:
             from a2a_bridge.cli.output import fail
+            from a2a_bridge.cli.values import Exit
 
-            raise fail(Exit.USAGE, f"there is no command {name}", habits.COMMANDS[name])
+            raise fail(Exit.USAGE, f"there is no command {name}", INSTEAD[name])
         name = COMMANDS.get(name, name)
         if name in TOOLS and name not in self.commands:
-            from a2a_bridge.cli.options import Exit
             from a2a_bridge.cli.output import fail
+            from a2a_bridge.cli.values import Exit
 
             missing = MissingExtraError("a2a-transport-bridge-tools", "tools")
             raise fail(Exit.USAGE, f"{name}: {missing.text}", missing.remedy)
@@ -301,8 +312,8 @@ def _points() -> Mapping[str, EntryPoint]:
 def _load(name: str) -> Any:
     """The command of a name (rule 1)."""
     if name in _OWN:
-        module = importlib.import_module(f"a2a_bridge.cli.{name}")
-        found = getattr(module, "app", None) or getattr(module, name)
+        module = importlib.import_module(f"a2a_bridge.cli.{_MODULES.get(name, name)}")
+        found = getattr(module, name, None) or module.app
     else:
         found = _points()[name].load()
     command = _made(name, found)

@@ -16,10 +16,11 @@ import typer
 
 from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile
-from a2a_bridge.cli.flags import Output, OutputFlags, flag, with_flags
-from a2a_bridge.cli.options import Exit
-from a2a_bridge.cli.reading import Reading
+from a2a_bridge.cli.flags import Output, OutputFlags
+from a2a_bridge.cli.reading import Reading, with_flags
+from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.extras import MissingExtraError
+from a2a_bridge.core.options import flag
 
 app = command_group("config", "Check configuration files, and show the effective options.")
 
@@ -110,8 +111,8 @@ def show_options(
     """Prints the effective options of a command. command and file: as for `reading_of`. origin: whether to
     print where each value comes from. Raises typer.BadParameter.
     """
-    from a2a_bridge.cli.config_text import literal, rows
     from a2a_bridge.cli.output import data, document
+    from a2a_bridge.cli.reading import literal, rows
 
     listed = list(rows(reading_of(context, command, file)))
     if output is Output.JSON:

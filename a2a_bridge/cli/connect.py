@@ -16,10 +16,9 @@ from a2a_bridge.cards import interface
 from a2a_bridge.cards.read import CardError, parse_bytes, without_mark
 from a2a_bridge.cards.resolve import Resolver
 from a2a_bridge.cli.flags import AgentFlags, DialFlags
-from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.options import parameters, parse_dialect, parse_peer
 from a2a_bridge.cli.output import print_message
-from a2a_bridge.cli.target import BadTargetError, Target, TargetKind
+from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, load
+from a2a_bridge.cli.values import parameters, parse_dialect, parse_peer
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.gateway import synthesise_card

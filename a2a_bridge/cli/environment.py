@@ -1,6 +1,12 @@
-"""The environment of the client commands: .env files, and where the value of an option comes from.
+"""Environment variables of the command, and the .env files of client commands.
 
-Rules (SPEC.md 6.4):
+Rules of variables:
+1. A variable `A2A_BRIDGE_…` that no command has is an error. It is known if any command has it: one
+   environment serves several.
+2. A variable of a secret, and of a header, can end with `_FILE` and name a file with the value.
+3. Variables that Kubernetes and Docker make of the name of a service are not ours.
+
+Rules of .env files (SPEC.md 6.4):
 1. A flag outweighs a variable, which outweighs the local file, which outweighs the global file, which
    outweighs the default.
 2. The global file is ~/.config/a2a-cli/.env (XDG_CONFIG_HOME is respected), the local one the nearest `.env`
@@ -13,14 +19,17 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from a2a_bridge.cli.specification import OPTIONS, PREFIX
+from a2a_bridge.cli.specification import OPTIONS
+from a2a_bridge.cli.values import HEADER, file_text
+from a2a_bridge.core.options import CLIENT_PREFIX, PREFIX
 
 _LINE = re.compile(r"\s*(?:export\s+)?(?P<key>[A-Za-z_]\w*)\s*=\s*(?P<value>.*?)\s*")
 _QUOTED = re.compile(r"""(?P<quote>["'])(?P<inner>.*)(?P=quote)(?:\s+#.*)?""")
@@ -42,7 +51,7 @@ class Environment:
     files: Sequence[EnvFile]
     #: names of parameters, as often as they were given
     order: Sequence[str]
-    #: whether the user has named the local file
+    #: whether `--env-file` names the local file
     named: bool = False
 
     def chosen_by(self, *options: str) -> EnvFile | None:
@@ -64,7 +73,7 @@ class Environment:
 
     @classmethod
     def of(cls, context: typer.Context) -> Environment:
-        """That of the running command."""
+        """The environment of the running command."""
         found: Environment = context.meta[_KEY]
         return found
 
@@ -76,7 +85,7 @@ def global_file() -> Path:
 
 
 def read_environment(named: str | None) -> list[EnvFile]:
-    """The files that exist. named: that of `--env-file`. Raises typer.BadParameter."""
+    """The .env files that exist. named: the value of `--env-file`. Raises typer.BadParameter."""
     if named:
         local: Path | None = Path(named)
     else:
@@ -98,12 +107,14 @@ def _read(path: Path, *, required: bool = False) -> EnvFile | None:
         raise typer.BadParameter(f"{path} cannot be read: {reason}", param_hint="--env-file") from None
     values = {}
     for number, line in enumerate(lines, 1):
-        if PREFIX not in line or line.lstrip().startswith("#"):
+        if CLIENT_PREFIX not in line or line.lstrip().startswith("#"):
             continue
         entry = _LINE.fullmatch(line)
         if entry is None:
-            raise typer.BadParameter(f"{path}:{number}: not {PREFIX}OPTION=value", param_hint="--env-file")
-        if entry["key"].startswith(PREFIX):
+            raise typer.BadParameter(
+                f"{path}:{number}: not {CLIENT_PREFIX}OPTION=value", param_hint="--env-file"
+            )
+        if entry["key"].startswith(CLIENT_PREFIX):
             quoted = _QUOTED.fullmatch(entry["value"])
             plain = re.sub(r"(^|\s+)#.*", "", entry["value"])
             values[entry["key"]] = quoted["inner"] if quoted else plain
@@ -116,7 +127,7 @@ def take_environment(context: Any, parameters: Sequence[Any], arguments: Sequenc
     env_file = OPTIONS["env_file"]
     named = parsed.get("env_file")
     if not isinstance(named, str):
-        older = (PREFIX + one.removeprefix("--").upper().replace("-", "_") for one in env_file.names)
+        older = (CLIENT_PREFIX + one.removeprefix("--").upper().replace("-", "_") for one in env_file.names)
         named = next((os.environ[one] for one in older if os.environ.get(one)), None)
     files = read_environment(named)
     found: dict[str, Any] = {}
@@ -130,7 +141,7 @@ def take_environment(context: Any, parameters: Sequence[Any], arguments: Sequenc
     context.meta[_KEY] = Environment(files, [one.name for one in order], named=bool(named))
     from a2a_bridge.cli.output import decide_json
 
-    wanted = parsed.get("output") or os.environ.get(PREFIX + "OUTPUT") or found.get("output")
+    wanted = parsed.get("output") or os.environ.get(CLIENT_PREFIX + "OUTPUT") or found.get("output")
     decide_json(wanted == "json")
 
 
@@ -161,3 +172,55 @@ def warn_of_other_agent(environment: Environment) -> None:
             variable = OPTIONS[name].variable_name
             text = f"warning: {variable} of {secret.path} goes to the agent that {agent.path} names"
             print_message(f"{text}; name it with -a if that is meant", "yellow")
+
+
+_FILE = "_FILE"
+#: A Service of the name `a2a-bridge`, or `a2a-bridge-NAME`, has such variables in each pod of its namespace.
+_OF_SERVICES = re.compile(
+    rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
+def read_variables(commands: Mapping[str, Any], first: str) -> None:
+    """Checks the variables, and sets those whose values are in files: A2A_BRIDGE_STORE_KEY from
+    A2A_BRIDGE_STORE_KEY_FILE.
+
+    commands: all commands by name, which are loaded as far as they are needed. first: the command that runs.
+    Raises typer.BadParameter for an unknown variable, for one that is set as well, and for a file that cannot
+    be read.
+    """
+    pending = {name for name in os.environ if name.startswith(PREFIX) and not _OF_SERVICES.fullmatch(name)}
+    files = {name for name in pending if name.startswith(HEADER) and name.endswith(_FILE)}
+    pending = {name for name in pending if not name.startswith(HEADER)}
+    known: set[str] = set()
+    # All commands are listed last: that looks for those of other distributions.
+    for command in chain((first, "serve", "gateway"), commands):
+        if not pending:
+            break
+        for variable, is_secret in _variables(commands[command]) if command in commands else ():
+            pending.discard(variable)
+            known.add(variable)
+            if is_secret and variable + _FILE in pending:
+                files.add(variable + _FILE)
+                pending.discard(variable + _FILE)
+    for unknown in sorted(pending):
+        from a2a_bridge.cli.config_file import suggestion  # loads the parser of TOML
+
+        similar = suggestion(unknown, known)
+        raise typer.BadParameter(f"no command has this variable{similar}", param_hint=unknown)
+    for name in sorted(files):
+        secret = name.removesuffix(_FILE)
+        if secret in os.environ:
+            raise typer.BadParameter(f"{secret} is set as well", param_hint=name)
+        os.environ[secret] = file_text(os.environ[name], name)
+        del os.environ[name]  # workers, and Envoy, read the variables again
+
+
+def _variables(command: Any) -> Iterator[tuple[str, bool]]:
+    """The variables of a command and of the commands in it, each with whether its value is a secret."""
+    for inner in getattr(command, "commands", {}).values():
+        yield from _variables(inner)
+    declared = getattr(command.callback, "options", {})
+    for one in command.params:
+        if one.envvar:
+            yield one.envvar, one.name in declared and declared[one.name].described.secret

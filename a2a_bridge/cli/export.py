@@ -14,8 +14,10 @@ from urllib.parse import urlsplit
 import typer
 
 from a2a_bridge.cli.commands import Command, command_group
-from a2a_bridge.cli.flags import ServerFlags, ServerKind, flag, with_flags
-from a2a_bridge.cli.options import listen_address
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.server_flags import ServerFlags, ServerKind
+from a2a_bridge.cli.values import listen_address
+from a2a_bridge.core.options import flag
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.envoy.front import FrontAgent, FrontOptions, Replica, ReplicaTls
@@ -124,9 +126,10 @@ def front_options(flags: EnvoyExportFlags, served: ServerFlags) -> FrontOptions:
 
 
 def _replicas(flags: EnvoyExportFlags, served: ServerFlags) -> tuple[Replica, ...]:
-    from a2a_bridge.cli.envoy.flags import address
 
-    one_port = address(served)
+    from a2a_bridge.cli.running import envoy_address
+
+    one_port = envoy_address(served)
     http = 0 if served.no_http else listen_address(one_port or served.http, "--http")[1]
     grpc = 0 if served.no_grpc else listen_address(one_port or served.grpc, "--grpc")[1]
     if not flags.replica:

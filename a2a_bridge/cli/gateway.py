@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.agent_settings import check_target
-from a2a_bridge.cli.edge import note_open, note_task_owners
-from a2a_bridge.cli.envoy.flags import run_if_requested
-from a2a_bridge.cli.flags import with_flags
 from a2a_bridge.cli.gateway_flags import GatewayFlags
-from a2a_bridge.cli.options import parse_binding, use_bridge_key
-from a2a_bridge.cli.playground import check_one_process, launch_of
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.running import check_one_process, launch_of, run_in_envoy_if_requested
+from a2a_bridge.cli.security import note_open, note_task_owners
+from a2a_bridge.cli.server_flags import check_target
+from a2a_bridge.cli.values import parse_binding, use_bridge_key
 from a2a_bridge.core.errors import Reason
 
 
@@ -39,7 +38,7 @@ def gateway(
     check_target(target, flags.agents, "UPSTREAM")
     check_one_process(flags)
     note_open(flags)
-    run_if_requested(context, flags)
+    run_in_envoy_if_requested(context, flags)
     from a2a_bridge.cli import workers
     from a2a_bridge.cli.log_setup import configure_logging, open_logging
     from a2a_bridge.cli.running import reloader_of, run_on
@@ -62,14 +61,13 @@ def gateway(
         raise workers.supervise(flags, reloader, check=check)
 
     from a2a_bridge.cli.connect import version_of
-    from a2a_bridge.cli.gateway_options import gateway_options
-    from a2a_bridge.cli.gateway_setup import bridge
+    from a2a_bridge.cli.gateway_setup import bridge, gateway_options
     from a2a_bridge.cli.output import guard
     from a2a_bridge.cli.target import parse
 
     use_bridge_key(flags.bridge_key)
     if target is None:
-        from a2a_bridge.cli.agents import GATEWAY, serve_all
+        from a2a_bridge.cli.configured_agents import GATEWAY, serve_all
 
         with guard("the agents"):
             run_on(flags.loop, serve_all(GATEWAY, flags, reloader))

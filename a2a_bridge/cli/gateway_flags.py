@@ -1,13 +1,155 @@
-"""The flags of `gateway`."""
+"""The flags of `gateway`, and its agents in a configuration file.
+
+`--help` and `--version` load this module, so it imports nothing but declarations of flags.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 
-from a2a_bridge.cli.agent_settings import AgentSettings
-from a2a_bridge.cli.declared import table
-from a2a_bridge.cli.flags import ServerFlags, UpstreamFlags, flag
+from a2a_bridge.cli.flags import AgentFlags, CardTrustFlags
+from a2a_bridge.cli.server_flags import ServerFlags
+from a2a_bridge.core.options import Table, flag, required, table
+
+
+class UpstreamAuth(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices
+    """What is sent to the agent to prove who calls."""
+
+    PASS_THROUGH = "pass-through"  # noqa: S105  no secret
+    STATIC = "static"
+    CLIENT_CREDENTIALS = "client-credentials"
+    TOKEN_EXCHANGE = "token-exchange"  # noqa: S105  no secret
+    NONE = "none"
+
+
+class TaskAccess(str, Enum):  # noqa: UP042
+    """Which tasks a caller reaches, if the agent cannot tell callers apart."""
+
+    OWN = "own"
+    UNOWNED = "unowned"
+    ALL = "all"
+
+
+class ClientAuth(str, Enum):  # noqa: UP042
+    """How the gateway proves its identity to the token endpoint."""
+
+    AUTO = "auto"
+    BASIC = "basic"
+    POST = "post"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReachFlags:
+    """How a gateway calls its agent."""
+
+    upstream_auth: UpstreamAuth | None = flag(
+        None,
+        "Credentials for the agent; default: those of callers, unless this gateway authenticates callers.",
+        group="Upstream",
+    )
+    upstream_token_url: str = flag(
+        "", "Token endpoint (OAuth 2) of the agent's identity provider.", "URL", group="Upstream"
+    )
+    upstream_issuer: str = flag(
+        "",
+        "Identity provider of the agent, whose discovery document names the token endpoint.",
+        "URL",
+        group="Upstream",
+    )
+    upstream_client_id: str = flag(
+        "", "Client id of this gateway at the token endpoint.", "ID", group="Upstream"
+    )
+    upstream_client_secret: str = flag(
+        "",
+        "Client secret of this gateway; from a file or the variable only.",
+        "@FILE",
+        group="Upstream",
+        secret=True,
+    )
+    upstream_client_auth: ClientAuth = flag(
+        ClientAuth.AUTO,
+        "How the secret is sent to the token endpoint; auto: as the issuer says, else basic.",
+        group="Upstream",
+    )
+    upstream_scope: str = flag("", "Scopes of the token, separated by spaces.", "SCOPES", group="Upstream")
+    upstream_audience: str = flag("", "Audience of the token.", "AUDIENCE", group="Upstream")
+    upstream_resource: str = flag("", "Resource of the token (RFC 8707).", "URI", group="Upstream")
+    # The defaults are those of UpstreamOptions; a test compares them.
+    endpoint: list[str] | None = flag(
+        None,
+        "Further address of the agent, to share the calls with; may be repeated.",
+        "URL|HOST:PORT",
+        group="Upstream",
+    )
+    affinity: bool = flag(
+        True,
+        "Send calls about a task to the endpoint that has it.",
+        None,
+        "--affinity/--no-affinity",
+        group="Upstream",
+    )
+    retries: int = flag(
+        2,
+        "Repetitions of a call that did not reach the agent, and of a read that it was not ready for.",
+        "N",
+        least=0,
+        group="Upstream",
+    )
+    card_refresh: float = flag(
+        300.0,
+        "Read the card of the agent again after this time at the latest; 0: never.",
+        "SECONDS",
+        least=0,
+        group="Upstream",
+    )
+    task_access: TaskAccess = flag(
+        TaskAccess.OWN,
+        "Tasks that a caller reaches, if the agent cannot tell callers apart.",
+        group="Authentication",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpstreamFlags(AgentFlags, CardTrustFlags, ReachFlags):
+    """How a gateway calls one agent."""
+
+    card: Path | None = flag(None, "Card of the agent, if the agent serves none.", "FILE", group="Upstream")
+    binding: str = flag(
+        "",
+        "Binding to use with the agent; default: the first of the card.",
+        "BINDING",
+        group="Upstream",
+        aliases=("--transport",),
+    )
+    forward: list[str] | None = flag(
+        None, "Pass on this header of the caller too; may be repeated.", "NAME", variable="", group="Upstream"
+    )
+    silence_timeout: float = flag(
+        0.0,
+        "Time limit for a call without an answer or event of the agent; 0: none.",
+        "SECONDS",
+        least=0,
+        group="Limits",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings(UpstreamFlags, Table):
+    """One `[agents.NAME]` of `gateway`. An option that is not in `given` is that of the command."""
+
+    upstream: str = required("The agent: URL, :PORT, host:port (gRPC) or card file.", "UPSTREAM")
+    host: str = flag(
+        "", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST", unique=True
+    )
+    grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
+    public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
+    versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
+    store: str = flag("", "Store of this agent; see --store.", "URL", secret=True)
+    max_calls: int | None = flag(None, "Concurrent unary calls of one principal; 0: no limit.", "N", least=0)
+    max_streams: int | None = flag(None, "Open streams of one principal; 0: no limit.", "N", least=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,37 +1,102 @@
-"""Builds the gateway: reads the card of the upstream, dials it, serves it. It reads no flags."""
+"""From the flags of `gateway` to the options of its server and of its client sides. It opens no socket.
+
+Builds the gateway: reads the card of the upstream, dials it, serves it. It reads no flags.
+
+From the flags of `gateway` for its agent to options. It opens no connection.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import typer
+
 from a2a_bridge.app import runtime
+from a2a_bridge.app.planning import ServeOptions, identifies, keeps_owners
 from a2a_bridge.bindings.binding import DialOptions, http_fetch, names
 from a2a_bridge.cards import Candidate, Resolver, interface, select
 from a2a_bridge.cards.read import assumption
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, Advertised, ask
-from a2a_bridge.cli.connect import found_at, grpc_interface, read_card_file, with_user_url
-from a2a_bridge.cli.listen_options import ListenOptions
-from a2a_bridge.cli.options import Exit
+from a2a_bridge.cli.connect import dial_options, found_at, grpc_interface, read_card_file, with_user_url
+from a2a_bridge.cli.gateway_flags import ClientAuth, GatewayFlags, ReachFlags, UpstreamAuth
+from a2a_bridge.cli.log_setup import configure_tracing
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.reload import Reloader
-from a2a_bridge.cli.running import run, serve
+from a2a_bridge.cli.running import builtin_or_envoy, serve_until_signal
+from a2a_bridge.cli.security import card_check
+from a2a_bridge.cli.server_options import ListenOptions, push_options, store_options
 from a2a_bridge.cli.target import Target, TargetKind
+from a2a_bridge.cli.values import Exit, file_text, parse_binding
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
+from a2a_bridge.core.options import PREFIX
+from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.gateway.card_reader import CardReader
+from a2a_bridge.gateway.credentials import (
+    ClientCredentials,
+    StaticCredentials,
+    TokenEndpoint,
+    TokenExchange,
+    UpstreamCredentials,
+)
 from a2a_bridge.gateway.destinations import Destination, Destinations
-from a2a_bridge.gateway.endpoints import with_endpoints
+from a2a_bridge.gateway.endpoints import check_endpoint, with_endpoints
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.opening import MEMORY
 
 if TYPE_CHECKING:
-    from a2a_bridge.cli.playground import Launch
+    from a2a_bridge.cli.running import Launch
+
+
+def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
+    """The options for one agent. Raises typer.BadParameter, and typer.Exit."""
+    parse_binding(flags.binding)
+    store, push_relay = flags.store, flags.push_relay
+    if flags.push_signing_key and (not push_relay or store in ("", MEMORY)):
+        raise typer.BadParameter(
+            f"needs --push-relay and a --store other than {MEMORY}; a gateway signs nothing without one",
+            param_hint="--push-signing-key",
+        )
+    listening = ListenOptions.of(flags, push_relay)
+    replay = ReplayOptions(linger=flags.linger, total=flags.replay_memory, revalidate=flags.revalidate)
+    if not flags.replay_memory:
+        replay = replace(replay, tasks=0)
+    options = replace(
+        listening.options,
+        replay=replay,
+        store=store or None,
+        store_options=store_options(flags),
+        push_options=push_options(flags),
+        tracing=configure_tracing(flags.tracing),
+    )
+    dialling = dial_options(flags)
+    dialling = replace(
+        dialling,
+        # The deadline of the caller limits a call; a blocking send has no usual duration.
+        timeout=None,
+        silence_timeout=flags.silence_timeout,
+        forward=dialling.forward | {name.lower() for name in flags.forward or ()},
+        check_card=card_check(flags, flags.cacert),
+    )
+    options = with_upstream(options, flags, dialling.parameters, ca=str(flags.cacert or ""))
+    used = push_relay or keeps_owners(options)
+    if store and not used and store != os.environ.get(PREFIX + "STORE"):
+        # The variable may be set for `serve`. The flag shows that the user expects a store.
+        raise typer.BadParameter(
+            "needs --push-relay, or callers that this gateway checks and the agent does not; nothing else is"
+            " stored",
+            param_hint="--store",
+        )
+    return replace(listening, options=options), dialling
 
 
 async def bridge(
@@ -56,14 +121,14 @@ async def bridge(
         if launch is not None:
             dialling = launch.tap("", card, candidates, dialling)
         arguments = (card, candidates, listening.interfaces, served, dialling)
-        opening = serve(
+        opening = builtin_or_envoy(
             lambda: runtime.serve_gateway(*arguments),
             lambda: runtime.asgi_gateway(*arguments),
             listening.interfaces,
             listening.options.host.drain_window,
         )
         advertised = Advertised.of(listening.options)
-        await run(opening, grace, listening.counting, reloader, advertised, launch)
+        await serve_until_signal(opening, grace, listening.counting, reloader, advertised, launch)
 
 
 @asynccontextmanager
@@ -192,3 +257,121 @@ def upstream_card(
         address = interface(binding or "JSONRPC", target.place, version=version or "1.0")
         return hub.AgentCard(supported_interfaces=[address])
     return card
+
+
+_SECRET = "--upstream-client-secret"  # noqa: S105  the name of a flag
+#: the kinds that ask a token endpoint
+_TOKENS = (UpstreamAuth.CLIENT_CREDENTIALS, UpstreamAuth.TOKEN_EXCHANGE)
+
+
+def with_upstream(
+    options: ServeOptions, flags: ReachFlags, parameters: Mapping[str, str], *, ca: str = ""
+) -> ServeOptions:
+    """The options of a gateway with those of the flags.
+
+    parameters: those of every call. ca: PEM file of trusted authorities for the token endpoint. Raises
+    typer.BadParameter.
+    """
+    for text in flags.endpoint or ():
+        try:
+            check_endpoint(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--endpoint") from None
+    if flags.upstream_auth is UpstreamAuth.TOKEN_EXCHANGE and not identifies(options):
+        raise typer.BadParameter(
+            "is token-exchange, which needs callers that this gateway authenticates by bearer tokens",
+            param_hint="--upstream-auth",
+        )
+    upstream = replace(
+        options.upstream,
+        credentials=_credentials(flags, parameters, ca),
+        endpoints=tuple(flags.endpoint or ()),
+        affinity=flags.affinity,
+        retries=flags.retries,
+        card_refresh=flags.card_refresh,
+    )
+    passes = flags.upstream_auth is UpstreamAuth.PASS_THROUGH
+    return replace(
+        options,
+        upstream=upstream,
+        pass_credentials=options.pass_credentials or passes,
+        task_access=flags.task_access.value,
+    )
+
+
+def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> UpstreamCredentials | None:
+    kind = flags.upstream_auth
+    if kind not in _TOKENS:
+        _reject_token_flags(flags)
+    if kind is None:
+        return None
+    if "authorization" in parameters and kind is not UpstreamAuth.STATIC:
+        raise typer.BadParameter(
+            f"is {kind.value}, and a header Authorization is configured for all calls",
+            param_hint="--upstream-auth",
+        )
+    if kind is UpstreamAuth.PASS_THROUGH:
+        return None
+    if kind is UpstreamAuth.NONE:
+        return StaticCredentials({})
+    if kind is UpstreamAuth.STATIC:
+        if not parameters:
+            raise typer.BadParameter(
+                f"is static, which needs -H 'NAME: @FILE' or {PREFIX}HEADER_NAME",
+                param_hint="--upstream-auth",
+            )
+        # The client side sends them already.
+        return StaticCredentials({}, also=frozenset(parameters))
+    make = ClientCredentials if kind is UpstreamAuth.CLIENT_CREDENTIALS else TokenExchange
+    return make(
+        _endpoint(flags, ca),
+        scope=flags.upstream_scope,
+        audience=flags.upstream_audience,
+        resource=flags.upstream_resource,
+    )
+
+
+def _endpoint(flags: ReachFlags, ca: str) -> TokenEndpoint:
+    if bool(flags.upstream_token_url) == bool(flags.upstream_issuer):
+        raise typer.BadParameter(
+            "needs one of --upstream-token-url and --upstream-issuer", param_hint="--upstream-auth"
+        )
+    try:
+        return TokenEndpoint(
+            url=flags.upstream_token_url,
+            issuer=flags.upstream_issuer,
+            client_id=flags.upstream_client_id,
+            secret=_secret(flags.upstream_client_secret),
+            method="" if flags.upstream_client_auth is ClientAuth.AUTO else flags.upstream_client_auth.value,
+            ca=ca,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--upstream-auth") from None
+
+
+def _secret(text: str) -> Callable[[], str]:
+    """Reads the client secret. A file is read for each token, because secrets are rotated."""
+    if not text:
+        raise typer.BadParameter("is missing", param_hint=_SECRET)
+    if text.startswith("@"):
+        file_text(text[1:], _SECRET)
+        return partial(_read, text[1:])
+    if text != os.environ.get(PREFIX + "UPSTREAM_CLIENT_SECRET"):
+        # Everybody on the machine can read the arguments of a process.
+        raise typer.BadParameter(
+            f"is @FILE; the secret itself belongs into {PREFIX}UPSTREAM_CLIENT_SECRET", param_hint=_SECRET
+        )
+    return lambda: text
+
+
+def _read(path: str) -> str:
+    return Path(path).read_text("utf-8").strip()
+
+
+def _reject_token_flags(flags: ReachFlags) -> None:
+    for name in ("token_url", "issuer", "client_id", "client_secret", "scope", "audience", "resource"):
+        if getattr(flags, f"upstream_{name}"):
+            raise typer.BadParameter(
+                "needs --upstream-auth client-credentials or token-exchange",
+                param_hint=f"--upstream-{name.replace('_', '-')}",
+            )

@@ -12,8 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from a2a_bridge.cli.commands import Command, command_group
-from a2a_bridge.cli.flags import Output, OutputFlags, flag, with_flags
-from a2a_bridge.cli.options import PREFIX, Exit, parse_time
+from a2a_bridge.cli.flags import Output, OutputFlags
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.values import Exit, parse_time
+from a2a_bridge.core.options import PREFIX, flag
 
 app = command_group("keys", "Create, list and revoke the API keys of callers.")
 

@@ -1,9 +1,10 @@
-"""The log of the serving commands: its level and format on stderr, or a configuration of the operator.
+"""Logs and traces of the serving commands: `--log-level`, `--log-format`, `--log-config` and `--tracing`.
 
 Rules:
 1. Lines have no content of messages, no credentials and no query of a URL.
 2. JSON is one object a line, also for messages that are text otherwise.
 3. The agent's own loggers work as without the bridge.
+4. `--tracing on` configures the OpenTelemetry SDK by OTEL_* variables, unless the agent's code has.
 """
 
 from __future__ import annotations
@@ -11,16 +12,22 @@ from __future__ import annotations
 import json
 import logging
 import logging.config
+import os
 import sys
 import tomllib
 from configparser import Error as IniError
+from importlib.metadata import entry_points
 from pathlib import Path
 from time import gmtime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from a2a_bridge.cli import output
-from a2a_bridge.cli.flags import LogFormat, LogLevel, ServerFlags
-from a2a_bridge.cli.options import Exit
+from a2a_bridge.cli.output import clean, fail, print_as
+from a2a_bridge.cli.server_flags import LogFormat, LogLevel, ServerFlags, TracingMode
+from a2a_bridge.cli.values import Exit
+from a2a_bridge.core.extras import MissingExtraError, load
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
 
 #: libraries of the bridge: below WARNING some of them log headers, and with them credentials
 _LIBRARIES = (
@@ -53,7 +60,7 @@ class TextFormat(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
         # Messages of the bridge quote peers; the agent's own code may have colours.
-        return output.clean(text) if record.name.startswith("a2a_bridge") else text
+        return clean(text) if record.name.startswith("a2a_bridge") else text
 
 
 class JsonFormat(TextFormat):
@@ -85,7 +92,7 @@ def configure_logging(flags: ServerFlags) -> None:
     """
     formatter = JsonFormat() if flags.log_format is LogFormat.JSON else TextFormat()
     if flags.log_format is LogFormat.JSON:
-        output.print_as(formatter)
+        print_as(formatter)
         logging.captureWarnings(True)
     if flags.log_config is not None:
         _configure(flags.log_config)
@@ -135,14 +142,14 @@ def _configure(file: Path) -> None:
             raise TypeError("it holds no object")  # noqa: TRY301  reported below as the others
         logging.config.dictConfig({"disable_existing_loggers": False, **tree})
     except OSError as error:
-        raise output.fail(Exit.USAGE, f"--log-config {file} cannot be read: {error.strerror}") from None
+        raise fail(Exit.USAGE, f"--log-config {file} cannot be read: {error.strerror}") from None
     except (ValueError, TypeError, LookupError, AttributeError, ImportError, RuntimeError, IniError) as error:
         cause = f": {error.__cause__}" if error.__cause__ is not None else ""
         text = f"--log-config {file} is no configuration of logging: {error}{cause}"
         remedy = (
             "dictConfig as .json or .toml, or fileConfig as .ini; see the module logging.config of Python"
         )
-        raise output.fail(Exit.USAGE, text, remedy) from None
+        raise fail(Exit.USAGE, text, remedy) from None
 
 
 def _number(level: LogLevel) -> int:
@@ -173,3 +180,65 @@ def change_level(old: ServerFlags, new: ServerFlags) -> None:
         least = logging.NOTSET if name == "a2a_bridge" else logging.WARNING
         if logger.level == max(least, before):
             logger.setLevel(max(least, after))
+
+
+_EXPORTERS = "opentelemetry_traces_exporter"
+_REMEDY = "pip install opentelemetry-sdk opentelemetry-exporter-otlp"
+
+
+def configure_tracing(mode: TracingMode) -> Literal["auto", "off"]:
+    """The value for `ServeOptions.tracing`. To be called after the agent's code is loaded, whose provider has
+    priority. Raises typer.Exit if `on` cannot be.
+    """
+    if mode is TracingMode.OFF:
+        return "off"
+    if mode is TracingMode.ON:
+        _provide()
+    return "auto"
+
+
+def _provide() -> None:
+    """Configures a provider from the environment, unless there is one."""
+    try:
+        trace = load("opentelemetry.trace", "tracing")
+    except MissingExtraError as error:
+        raise fail(Exit.USAGE, f"--tracing on: {error.text}", error.remedy) from None
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return
+    try:
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ModuleNotFoundError:
+        raise fail(
+            Exit.USAGE,
+            "--tracing on: nothing has configured OpenTelemetry, and its SDK is not installed",
+            _REMEDY,
+        ) from None
+    names = os.environ.get("OTEL_TRACES_EXPORTER", "otlp")
+    exporters = [_exporter(name.strip()) for name in names.split(",") if name.strip() not in ("", "none")]
+    resource = Resource.create()
+    if resource.attributes.get(SERVICE_NAME, "").startswith("unknown_service"):  # type: ignore[union-attr]
+        resource = resource.merge(Resource({SERVICE_NAME: "a2a-bridge"}))
+    provider = TracerProvider(resource=resource)
+    for exporter in exporters:
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+
+
+def _exporter(name: str) -> SpanExporter:
+    """The exporter of a name of OTEL_TRACES_EXPORTER. Raises typer.Exit."""
+    wanted = name
+    if name == "otlp":
+        generic = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", generic)
+        wanted = "otlp_proto_http" if protocol.startswith("http/") else "otlp_proto_grpc"
+    for point in entry_points(group=_EXPORTERS, name=wanted):
+        try:
+            make: Any = point.load()
+            made: SpanExporter = make()
+        except Exception as error:  # noqa: BLE001  of a package that is not ours
+            text = f"--tracing on: the exporter {wanted} cannot be made: {type(error).__name__}"
+            raise fail(Exit.USAGE, text, "the variables OTEL_EXPORTER_…") from None
+        return made
+    raise fail(Exit.USAGE, f"--tracing on: no exporter {wanted} of OpenTelemetry is installed", _REMEDY)

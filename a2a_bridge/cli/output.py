@@ -1,4 +1,4 @@
-"""The output of the commands: data on stdout, messages on stderr, and an exit code.
+"""The output of the commands: data on stdout, messages and errors on stderr, and an exit code.
 
 Rules:
 1. stdout has the result and nothing else: with `-o json` one document, or one per line for a stream.
@@ -9,6 +9,10 @@ Rules:
    choose texts, and must not control a terminal. The functions here do that, and no caller of them.
 6. Credentials that are known (`hide`) are `***` in messages and errors: an agent may repeat them. Data of an
    agent is printed as it is.
+7. The JSON document of an error has a code. An error of the protocol has A2A's own name
+   (`TaskNotFoundError`), an error that A2A does not define has the name that the agent gives it, and
+   everything else has a code of the specification of the command line (`A2ACLI_ERR_…`). The code decides the
+   exit code, so that both always agree, for every command and over every binding.
 """
 
 from __future__ import annotations
@@ -21,18 +25,18 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from a2a_bridge.cli import specification
-from a2a_bridge.cli.error_codes import Failure, failure, local
-from a2a_bridge.cli.options import PREFIX, Exit
+from a2a_bridge.cli.specification import CODES, ERROR
+from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.masking import NONE_KNOWN, Secrets
+from a2a_bridge.core.options import CLIENT_PREFIX, PREFIX
 
 if TYPE_CHECKING:
     from a2a_bridge.stores import StoreOpenError
@@ -159,7 +163,7 @@ def fail(code: Exit, text: str, advice: str = "", error: Failure | None = None, 
 
     error: outweighs the first three. members: of its JSON document, besides those of every error.
     """
-    shown = error or local(code, text, advice)
+    shown = error or local_failure(code, text, advice)
     shown = replace(shown, code=_secrets.text(shown.code), message=_secrets.text(shown.message))
     if wants_json():
         tree = shown.document
@@ -171,7 +175,7 @@ def fail(code: Exit, text: str, advice: str = "", error: Failure | None = None, 
     return typer.Exit(shown.exit)
 
 
-#: of the running command, when it is known
+#: whether the running command prints JSON, when that is known
 _json: bool | None = None
 
 
@@ -192,7 +196,7 @@ def wants_json() -> bool:
             return True
         if one in ("-o", "--output") and following == "json":
             return True
-    names = (PREFIX, specification.PREFIX)
+    names = (PREFIX, CLIENT_PREFIX)
     asked = any(os.environ.get(f"{name}OUTPUT") == "json" for name in names)
     return asked and sys.argv[1:2] not in (["serve"], ["gateway"], ["server"])
 
@@ -274,3 +278,99 @@ def add_style(text: str, style: str) -> str:
 
 def _is_coloured(stream: Any) -> bool:
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+
+
+#: reason -> name of the error in A2A (specification 3.3.2 and 9.5)
+_NAMES = {
+    Reason.TASK_NOT_FOUND: "TaskNotFoundError",
+    Reason.TASK_NOT_CANCELABLE: "TaskNotCancelableError",
+    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: "PushNotificationNotSupportedError",
+    Reason.UNSUPPORTED_OPERATION: "UnsupportedOperationError",
+    Reason.CONTENT_TYPE_NOT_SUPPORTED: "ContentTypeNotSupportedError",
+    Reason.INVALID_AGENT_RESPONSE: "InvalidAgentResponseError",
+    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: "ExtendedAgentCardNotConfiguredError",
+    Reason.EXTENSION_SUPPORT_REQUIRED: "ExtensionSupportRequiredError",
+    Reason.VERSION_NOT_SUPPORTED: "VersionNotSupportedError",
+    Reason.PARSE_ERROR: "JSONParseError",
+    Reason.INVALID_REQUEST: "InvalidRequestError",
+    Reason.METHOD_NOT_FOUND: "MethodNotFoundError",
+    Reason.INVALID_PARAMS: "InvalidParamsError",
+    Reason.INTERNAL_ERROR: "InternalError",
+}
+#: reasons of failures that the protocol does not name
+_LOCAL = {
+    Reason.UNAVAILABLE: "UNREACHABLE",
+    Reason.UNAUTHENTICATED: "AUTH_FAILED",
+    Reason.PERMISSION_DENIED: "AUTH_FAILED",
+    Reason.DEADLINE_EXCEEDED: "TIMEOUT",
+}
+#: exit code of a failure without an error of A2A -> code
+_BY_EXIT = {
+    Exit.FAILURE: "INTERNAL",
+    Exit.USAGE: "USAGE",
+    Exit.UNREACHABLE: "UNREACHABLE",
+    Exit.AUTH: "AUTH_FAILED",
+    Exit.TIMEOUT: "TIMEOUT",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error that ends a command."""
+
+    #: see rule 7
+    code: str
+    message: str
+    #: what to try; empty if there is nothing to say
+    hint: str = ""
+    #: A2A's number of the error, the same for every binding
+    a2a_code: int | None = None
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code."""
+        return Exit(CODES.get(self.code.removeprefix(ERROR), Exit.FAILURE))
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The error as JSON (Appendix B of the specification)."""
+        return {
+            "error": {
+                "code": self.code,
+                "message": self.message,
+                "hint": self.hint or None,
+                "a2aCode": self.a2a_code,
+            }
+        }
+
+
+def local_failure(exit_code: Exit, message: str, hint: str = "") -> Failure:
+    """A failure of the command itself, by its exit code."""
+    return Failure(ERROR + _BY_EXIT[exit_code], message, hint)
+
+
+def code_of(error: A2AError, *, credentials: bool = True) -> str:
+    """The code of an error. credentials: whether some were sent."""
+    from a2a_bridge.cards.read import CardError
+
+    if isinstance(error, CardError):
+        return ERROR + ("CARD_NOT_FOUND" if error.absent else "CARD_INVALID")
+    found = _LOCAL.get(error.reason)
+    if found == "AUTH_FAILED" and not credentials:
+        found = "CREDENTIALS_MISSING"
+    if found is not None:
+        return ERROR + found
+    if error.name != error.reason.name:  # of the agent's own; it cannot be one of ours
+        return error.name.removeprefix(ERROR)
+    if error.reason in _NAMES:
+        return _NAMES[error.reason]
+    return ERROR + "INTERNAL" if error.blame is Blame.SELF else error.name
+
+
+def failure(error: A2AError, message: str, hint: str = "", *, credentials: bool = True) -> Failure:
+    """An error of the protocol, or of the way to the agent. message: replaces that of the error."""
+    code = code_of(error, credentials=credentials)
+    # Only JSON-RPC has numbers for errors that A2A does not define.
+    return Failure(
+        code, message, hint, error.code if error.reason in _NAMES and code == _NAMES[error.reason] else None
+    )

@@ -1,22 +1,32 @@
-"""The options of one command line: from flags, environment variables, a configuration file and defaults.
+"""The options of one command line: declared by a class, read from flags, variables and a file, shown as text.
 
 Rules:
 1. A flag outweighs an environment variable, which outweighs the file, which outweighs the default.
 2. Without `--config` neither pydantic nor a TOML parser is loaded.
 3. A file can be read again while the command runs; flags and the environment stay as they are.
+4. No secret is printed (`show_value`). The name of a file with a secret is no secret.
+5. A configuration file that was printed gives the same options when it is read: defaults are comments,
+   because some options may only be given together with others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass, replace
 from enum import Enum
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from a2a_bridge.cli.declared import options_of
+from a2a_bridge.cli.help import takes_file
+from a2a_bridge.cli.values import show_value
+from a2a_bridge.core.options import Option, Table, options_of
 
 _KEY = "a2a_bridge.reading"
 
@@ -118,3 +128,168 @@ class Reading:
     def is_default(self, name: str) -> bool:
         """True for an option that nobody has set."""
         return self.origin(name) is Origin.DEFAULT
+
+
+def config_text(read: Reading) -> str:
+    """The options as a configuration file in TOML."""
+    lines: list[str] = []
+    tables: list[str] = []
+    for one in options_of(read.group).values():
+        if not one.described.in_file:
+            continue
+        value = _written(read, one)
+        if not one.flags:
+            tables += _tables(one, value)
+            continue
+        lines += ["", f"# {one.described.help}", _assignment(one, value, read.is_default(one.name))]
+    return "\n".join([*lines[1:], *tables, ""])
+
+
+def rows(read: Reading) -> Iterator[tuple[str, Any, str]]:
+    """Name, value that can be printed, and origin of each option."""
+    for one in options_of(read.group).values():
+        if not one.described.in_file:
+            continue
+        value = show_value(one, plain(_written(read, one)))
+        if not one.flags:
+            value = _plain_tables(value)
+        yield one.name, value, _origin(read, one)
+
+
+def plain(value: Any) -> Any:
+    """A value with the types of JSON."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return (
+        value
+        if value is None or isinstance(value, bool | int | float | str | Table | Mapping)
+        else str(value)
+    )
+
+
+def literal(value: object) -> str:
+    """A value in TOML, which is that of JSON for all types of options but tables."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _written(read: Reading, one: Option) -> Any:
+    """The value of an option as it would stand in a file: the name of a file for a text that is in it."""
+    value = getattr(read.flags, one.name)
+    if one.flags and one.described.secret and read.origin(one.name) is Origin.FILE:
+        return read.in_file[one.name]
+    return value
+
+
+def _assignment(one: Option, value: Any, is_default: bool) -> str:
+    value = plain(value)
+    if value is None or value == []:
+        return f"# {one.name} ="
+    printed = show_value(one, value)
+    if printed != value and not one.described.secret:
+        return f"# {one.name} = {literal(printed)}  # with a secret: {one.variable}"
+    if printed != value:
+        instead = f'{one.variable}, or "@FILE" here' if one.variable else "'NAME: @FILE'"
+        return f"# {one.name} = {literal(printed)}  # a secret: {instead}"
+    return f"{'# ' if is_default else ''}{one.name} = {literal(value)}"
+
+
+def _tables(one: Option, value: Any) -> Iterator[str]:
+    """The tables of an option, each with the keys that it has."""
+    named = isinstance(value, Mapping)
+    for name, table in value.items() if named else (("", table) for table in value):
+        yield f"\n[{one.name}.{name}]" if named else f"\n[[{one.name}]]"
+        for inner in _inner(table).values():
+            if inner.name in table.given:
+                yield _assignment(inner, getattr(table, inner.name), False)
+
+
+def _plain_tables(value: Any) -> Any:
+    """Tables as JSON."""
+    if isinstance(value, Mapping):
+        return {name: _plain_tables(table) for name, table in value.items()}
+    if isinstance(value, list):
+        return [_plain_tables(table) for table in value]
+    return {
+        inner.name: show_value(inner, plain(getattr(value, inner.name)))
+        for inner in _inner(value).values()
+        if inner.name in value.given
+    }
+
+
+def _inner(table: Table) -> Mapping[str, Option]:
+    kind: type = type(table)
+    return options_of(kind)
+
+
+def _origin(read: Reading, one: Option) -> str:
+    origin = read.origin(one.name)
+    if origin is Origin.FLAG:
+        return f"flag {max(one.flags, key=len).partition('/')[0]}"
+    if origin is Origin.ENVIRONMENT:
+        return f"environment {one.variable}"
+    if origin is Origin.FILE:
+        return f"{read.path}:{read.lines[one.name]}"
+    return "default"
+
+
+def with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """A command for Typer, which has the flags of its parameter whose type is a class of options."""
+    signature = inspect.signature(command)
+    types: dict[str, Any] = get_type_hints(command, include_extras=True)
+    (name,) = (name for name, kind in types.items() if is_dataclass(kind))
+    group = types[name]
+    options = options_of(group)
+    flags = [_parameter(one) for one in options.values() if one.flags]
+    others = [one.replace(annotation=types[key]) for key, one in signature.parameters.items() if key != name]
+    context = next((one.name for one in others if one.annotation is typer.Context), None)
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        chosen = {one.name: values.pop(one.name) for one in flags}
+        if context is None or not takes_file(options):
+            command(**values, **{name: group(**chosen)})
+            return
+        read = Reading.of(values[context], group, chosen)
+        if chosen["print_config"]:
+            typer.echo(config_text(read), nl=False)
+            return
+        command(**values, **{name: read.flags})
+
+    run.__signature__ = signature.replace(parameters=[*others, *flags])  # type: ignore[attr-defined]
+    # For help, names of variables, and the configuration file.
+    run.options, run.group = options, group  # type: ignore[attr-defined]
+    return run
+
+
+_TIME = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(ms|s|m|h)?")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+def seconds(text: str | float, *, least: float | None = None, most: float | None = None) -> float:
+    """The seconds of `2`, `0.5`, `500ms`, `5s`, `2m` or `1h`. Raises typer.BadParameter."""
+    found = _TIME.fullmatch(str(text).strip().lower())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no time such as 5s, 500ms or 2m")
+    value = float(found[1]) * _UNITS[found[2]]
+    if not (least or 0) <= value <= (most or math.inf):
+        raise typer.BadParameter(f"{text} is not in the range {least or 0:g} to {most or math.inf:g} seconds")
+    return value
+
+
+def _parameter(one: Option) -> inspect.Parameter:
+    """An option as the parameter of a function, annotated for Typer."""
+    described = one.described
+    limits: dict[str, Any] = {"min": described.least, "max": one.most}
+    if described.metavar == "SECONDS":
+        limits = {"parser": partial(seconds, least=described.least, most=one.most)}
+    option = typer.Option(
+        *one.flags, envvar=one.variable, help=described.help, metavar=described.metavar, **limits
+    )
+    return inspect.Parameter(
+        one.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=one.default,
+        annotation=Annotated[one.type, option],
+    )

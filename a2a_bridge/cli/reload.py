@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import typer
 
 from a2a_bridge.cli.config_file import ConfigError
-from a2a_bridge.cli.declared import options_of
-from a2a_bridge.cli.flags import EdgeFlags
 from a2a_bridge.cli.reading import Reading
+from a2a_bridge.cli.server_flags import EdgeFlags
+from a2a_bridge.core.options import options_of
 
 logger = logging.getLogger(__name__)
 

@@ -1,31 +1,39 @@
-"""The life of a serving command: ready line, signals, draining."""
+"""The life of a serving command: its server, the ready line, signals, draining, and the playground beside it.
+
+Rules:
+1. `--server envoy`: the command runs again in the process of Envoy, and serves an application there.
+2. `--ui`: the page and its server are in the tools, found by name.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.flags import LoopKind
 from a2a_bridge.cli.log_setup import change_level
-from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, print_message
 from a2a_bridge.cli.reading import Reading
+from a2a_bridge.cli.server_flags import ClientCertificate, LogFormat, LoopKind, ServerFlags, ServerKind
+from a2a_bridge.cli.values import Exit, listen_address
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.extras import MissingExtraError
 
 if TYPE_CHECKING:
+    from a2a_bridge.bindings.binding import DialOptions
+    from a2a_bridge.cards import Candidate
     from a2a_bridge.cli.advertised import Advertised
-    from a2a_bridge.cli.playground import Page
+    from a2a_bridge.cli.envoy.bootstrap import Tls
     from a2a_bridge.cli.reload import Reloader
-    from a2a_bridge.cli.usage_recorder import UsageRecorder
+    from a2a_bridge.cli.usage import UsageRecorder
     from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
@@ -62,7 +70,7 @@ def run_on(kind: LoopKind, main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
-def serve(
+def builtin_or_envoy(
     builtin: Callable[[], AbstractAsyncContextManager[Any]],
     application: Callable[[], Any],
     interfaces: Sequence[hub.AgentInterface],
@@ -75,7 +83,7 @@ def serve(
     return envoy.serve(application(), interfaces, drain_window)
 
 
-async def run(
+async def serve_until_signal(
     opening: AbstractAsyncContextManager[Any],
     grace: float,
     counting: UsageRecorder | None = None,
@@ -157,3 +165,150 @@ def _announce(server: Any) -> None:
         print_message(f"{card.name} {card.version}".strip(), "bold")
         for interface in card.supported_interfaces:
             print_message(f"  {interface.protocol_binding:<10} {interface.protocol_version}  {interface.url}")
+
+
+#: a group of entry points; the entry `page` is called with the flags of the server and its kind, and makes
+#: a Launch
+PLAYGROUND = "a2a_bridge.playground"
+
+
+class Page(Protocol):
+    """A playground."""
+
+    def open(self) -> AbstractAsyncContextManager[str]:
+        """Serves the page while the context is open; its value is the URL. Raises OSError."""
+        ...
+
+
+class Launch(Protocol):
+    """Makes the playground of a server."""
+
+    def tap(
+        self, name: str, card: hub.AgentCard, candidates: Sequence[Candidate], options: DialOptions
+    ) -> DialOptions:
+        """The options to dial an agent behind a gateway with. name: empty for the only one."""
+        ...
+
+    def __call__(self, server: object) -> Page:
+        """The playground of a running server."""
+        ...
+
+
+def check_one_process(flags: ServerFlags) -> None:
+    """Raises typer.BadParameter if a server with a playground would be more than one process."""
+    if flags.ui and (flags.workers > 1 or flags.server is ServerKind.ENVOY):
+        text = "the playground needs a server of one process; beside this one: a2a-bridge ui URL"
+        raise typer.BadParameter(text, param_hint="--ui")
+
+
+def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
+    """The playground that the flags ask for. kind: `agent` or `gateway`.
+
+    Raises typer.BadParameter, and typer.Exit if the tools are not installed.
+    """
+    if not flags.ui:
+        return None
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=PLAYGROUND, name="page"):
+        launch: Launch = point.load()(flags, kind)
+        return launch
+    missing = MissingExtraError("a2a-transport-bridge-tools", "tools")
+    raise fail(Exit.USAGE, f"--ui: {missing.text}", missing.remedy)
+
+
+#: flags of each server that the other one does not have
+_OF_ENVOY = ("listen", "print_envoy_config")
+_OF_BUILTIN = ("http", "grpc")
+_LISTEN = "127.0.0.1:8080"
+#: see HostOptions and the HTTP host: a test compares
+MAX_HEADER, HEADER_TIMEOUT, IDLE_TIMEOUT, BACKLOG = 16384, 20.0, 75.0, 1024
+
+
+def envoy_address(flags: ServerFlags) -> str:
+    """HOST:PORT that Envoy listens on; empty if another server listens."""
+    return (flags.listen or _LISTEN) if flags.server is ServerKind.ENVOY else ""
+
+
+def run_in_envoy_if_requested(context: typer.Context, flags: ServerFlags) -> None:
+    """Runs the command in Envoy, if the flags ask for that and this process is not Envoy already.
+
+    Raises typer.Exit at the end of Envoy, typer.BadParameter for flags of another server and for unusable
+    files.
+    """
+    if inside() is not None:
+        return
+    envoy, read = flags.server is ServerKind.ENVOY, Reading.of_context(context)
+    for name in _OF_BUILTIN if envoy else _OF_ENVOY:
+        if not read.is_default(name):
+            hint = f"--{name.replace('_', '-')}"
+            reason = "Envoy has one port for every binding: --listen" if envoy else "needs --server envoy"
+            raise typer.BadParameter(reason, param_hint=hint)
+    if not envoy:
+        return
+    if flags.workers > 1:
+        raise typer.BadParameter(
+            "Envoy runs one interpreter; start several replicas instead", param_hint="--workers"
+        )
+    raise typer.Exit(_run_envoy(flags))
+
+
+def _run_envoy(flags: ServerFlags) -> int:
+    from a2a_bridge.cli.envoy import supervisor
+    from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
+    from a2a_bridge.cli.log_setup import configure_logging
+    from a2a_bridge.cli.output import cannot_listen, fail
+
+    configure_logging(flags)
+    host, port = listen_address(envoy_address(flags), "--listen")
+    tls = _tls(flags)
+    try:
+        hosts = supervisor.addresses(host, port)
+        options = EnvoyOptions(
+            hosts=tuple(hosts),
+            port=port,
+            module=supervisor.module(),
+            admin=supervisor.ADMIN,
+            loop="asyncio" if flags.loop is LoopKind.ASYNCIO else "uvloop",
+            max_body=flags.max_body,
+            max_connections=flags.max_connections,
+            max_connection_streams=flags.max_connection_streams,
+            max_header=MAX_HEADER,
+            header_timeout=HEADER_TIMEOUT,
+            idle_timeout=IDLE_TIMEOUT,
+            backlog=BACKLOG,
+            trusts_proxies=bool(flags.forwarded_allow_ips),
+            tls=tls,
+        )
+        if flags.print_envoy_config:
+            typer.echo(json.dumps(bootstrap(options), indent=2))
+            return Exit.OK
+        for one in hosts:
+            supervisor.check_free(one, port)
+        return supervisor.run(
+            options,
+            flags.log_level,
+            flags.timeout_graceful_shutdown,
+            json_log=flags.log_format is LogFormat.JSON,
+            reloads=flags.config is not None,
+        )
+    except MissingExtraError as error:
+        raise fail(Exit.USAGE, f"--server envoy: {error.text}", error.remedy) from None
+    except supervisor.NoLibraryError as error:
+        raise fail(Exit.USAGE, f"--server envoy: {error}", error.remedy) from None
+    except OSError as error:
+        raise cannot_listen(error) from None
+
+
+def _tls(flags: ServerFlags) -> Tls | None:
+    """The certificate files. Raises typer.BadParameter for files that cannot be used, because Envoy would
+    only report that it cannot start.
+    """
+    from a2a_bridge.cli.envoy.bootstrap import Tls
+    from a2a_bridge.cli.security import server_tls
+
+    certificate = flags.ssl_certfile
+    if server_tls(flags) is None or certificate is None:
+        return None
+    required = flags.ssl_cert_reqs is ClientCertificate.REQUIRED
+    return Tls(certificate, flags.ssl_keyfile or certificate, flags.ssl_ca_certs, required=required)

@@ -6,13 +6,11 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.agent_settings import check_target
-from a2a_bridge.cli.edge import note_open
-from a2a_bridge.cli.envoy.flags import run_if_requested
-from a2a_bridge.cli.flags import with_flags
-from a2a_bridge.cli.options import use_bridge_key
-from a2a_bridge.cli.playground import check_one_process, launch_of
-from a2a_bridge.cli.serve_flags import ServeFlags
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.running import check_one_process, launch_of, run_in_envoy_if_requested
+from a2a_bridge.cli.security import note_open
+from a2a_bridge.cli.server_flags import ServeFlags, check_target
+from a2a_bridge.cli.values import use_bridge_key
 
 
 @with_flags
@@ -39,10 +37,10 @@ def serve(
     check_target(target, flags.agents, "AGENT")
     check_one_process(flags)
     note_open(flags)
-    run_if_requested(context, flags)
+    run_in_envoy_if_requested(context, flags)
     from a2a_bridge.cli import loopback_bus, workers
     from a2a_bridge.cli.log_setup import configure_logging
-    from a2a_bridge.cli.running import reloader_of, run, run_on, serve
+    from a2a_bridge.cli.running import builtin_or_envoy, reloader_of, run_on, serve_until_signal
 
     configure_logging(flags)
     reloader = reloader_of(context)
@@ -60,11 +58,11 @@ def serve(
     from a2a_bridge.app import runtime
     from a2a_bridge.cli.advertised import Advertised
     from a2a_bridge.cli.output import guard
-    from a2a_bridge.cli.serve_options import load_agent
+    from a2a_bridge.cli.server_options import load_agent
 
     use_bridge_key(flags.bridge_key)
     if target is None:
-        from a2a_bridge.cli.agents import SERVE, serve_all
+        from a2a_bridge.cli.configured_agents import SERVE, serve_all
 
         with guard("the agents"):
             run_on(flags.loop, serve_all(SERVE, flags, reloader))
@@ -73,7 +71,7 @@ def serve(
         agent, listening = load_agent(target, flags)
         listening.follow(reloader)
         options, interfaces = listening.options, listening.interfaces
-        opening = serve(
+        opening = builtin_or_envoy(
             lambda: runtime.serve_agent(agent, interfaces, options),
             lambda: runtime.asgi(agent, interfaces, options),
             interfaces,
@@ -81,4 +79,6 @@ def serve(
         )
         advertised, grace = Advertised.of(options), flags.timeout_graceful_shutdown
         launch = launch_of(flags)
-        run_on(flags.loop, run(opening, grace, listening.counting, reloader, advertised, launch))
+        run_on(
+            flags.loop, serve_until_signal(opening, grace, listening.counting, reloader, advertised, launch)
+        )

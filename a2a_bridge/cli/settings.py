@@ -38,9 +38,8 @@ from pydantic_settings import (
 )
 
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, Place, Problem, suggestion
-from a2a_bridge.cli.declared import Option, options_of
-from a2a_bridge.cli.options import text_or_file
-from a2a_bridge.cli.secret_values import plain_secret
+from a2a_bridge.cli.values import plain_secret, text_or_file
+from a2a_bridge.core.options import Option, options_of
 
 #: the tables of the file that is being read
 _tree: ContextVar[dict[str, Any]] = ContextVar("_tree")

@@ -7,17 +7,17 @@ Rules:
 1. The first variant of an option or a command is the newest one: help, completion and the documentation show
    it. All others are accepted.
 2. Options, their variables, `config show`, the compliance report and its page are made from these tables.
-3. This module loads nothing but the standard library.
+3. This module loads little: `--help` reads it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from a2a_bridge.core.options import CLIENT_PREFIX
+
 VERSION = "0.2"
 REVISION = "2026-08-17"
-#: of environment variables, and of keys in .env files
-PREFIX = "A2ACLI_"
 #: of error codes
 ERROR = "A2ACLI_ERR_"
 
@@ -41,7 +41,11 @@ class Variant:
     @property
     def variable_name(self) -> str:
         """The environment variable; empty if there is none."""
-        return PREFIX + self.names[0].removeprefix("--").upper().replace("-", "_") if self.variable else ""
+        return (
+            CLIENT_PREFIX + self.names[0].removeprefix("--").upper().replace("-", "_")
+            if self.variable
+            else ""
+        )
 
 
 def _once(*names: str, short: str = "", tier: int = 1) -> Variant:
@@ -111,7 +115,7 @@ class Requirement:
     @property
     def area(self) -> str:
         """The area of the identifier: TASK_GET of A2ACLI_TASK_GET_001."""
-        return self.identifier.removeprefix(PREFIX).rpartition("_")[0]
+        return self.identifier.removeprefix(CLIENT_PREFIX).rpartition("_")[0]
 
 
 def _requirements() -> dict[str, Requirement]:
@@ -119,7 +123,7 @@ def _requirements() -> dict[str, Requirement]:
     for row in _ROWS.strip().splitlines():
         name, tier, sections, text = row.split(" ", 3)
         spec = ", ".join(f"§{one}" for one in sections.split(","))
-        found[PREFIX + name] = Requirement(PREFIX + name, int(tier), spec, text)
+        found[CLIENT_PREFIX + name] = Requirement(CLIENT_PREFIX + name, int(tier), spec, text)
     return found
 
 

@@ -1,22 +1,33 @@
 """`a2a-bridge usage`: call counts by version and binding, which show when an old version can be switched
-off.
+off. `UsageRecorder` saves and serves them for a server.
+
+Keeps the counts of callers while a server runs: in a file across restarts, and on a listener of its
+own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import logging
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2a_bridge.cli.flags import HttpFlags, Output, OutputFlags, flag, with_flags
-from a2a_bridge.cli.options import parameters, parse_binding, parse_dialect, parse_peer, parse_time
+from a2a_bridge.cli.flags import HttpFlags, Output, OutputFlags
+from a2a_bridge.cli.output import fail
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.values import Exit, parameters, parse_binding, parse_dialect, parse_peer, parse_time
+from a2a_bridge.core.options import flag
 
 if TYPE_CHECKING:
-    from a2a_bridge.bindings.binding import DialOptions
+    from a2a_bridge.bindings.binding import DialOptions, ListenAddress
+    from a2a_bridge.codec import JsonObject
+    from a2a_bridge.middleware import Usage
     from a2a_bridge.middleware.usage import Count
 
 
@@ -107,7 +118,6 @@ async def _fetch(url: str, options: DialOptions) -> bytes:
 
     from a2a_bridge.bindings.binding import http_fetch
     from a2a_bridge.cli.target import BadTargetError
-    from a2a_bridge.cli.usage_recorder import PATH
 
     if urlsplit(url).path in ("", "/"):
         url = url.rstrip("/") + PATH
@@ -147,3 +157,91 @@ def _ago(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{int(seconds // length)}{unit} ago"
     return f"{max(0, int(seconds))}s ago"
+
+
+logger = logging.getLogger("a2a_bridge.cli.usage_recorder")
+
+#: seconds between two savings of counts that have changed; a killed process loses the counts of this time
+SAVE_EVERY = 1.0
+PATH = "/usage"
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRecorder:
+    """Saves and serves counts. file: None: not saved. listen: None: no listener."""
+
+    table: Usage
+    file: Path | None = None
+    listen: ListenAddress | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ListenAddress | None]:
+        """Counts are restored when this opens, saved while it is open and when it closes.
+
+        Gives the address of the listener. Raises OSError when it cannot listen, typer.Exit for a file with
+        other content or one that cannot be written.
+        """
+        from a2a_bridge.bindings.binding import find, operator_options
+        from a2a_bridge.codec import dumps
+
+        async with AsyncExitStack() as stack:
+            address = None
+            if self.file is not None:
+                self._restore(self.file)
+                stack.push_async_callback(self._end, asyncio.create_task(self._keep_saving(self.file)))
+            if self.listen is not None:
+                host = find("JSONRPC").host(self.listen, operator_options(self.listen))
+                host.publish(PATH, lambda _: dumps(self.table.document()))
+                await host.start()
+                stack.push_async_callback(host.drain, 0)
+                address = host.address
+            yield address
+
+    def _restore(self, file: Path) -> None:
+        from a2a_bridge.codec import JsonSyntaxError, loads
+
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:
+            content = b""
+        except OSError as error:
+            raise fail(Exit.USAGE, f"--usage-file {file}: {error.strerror}") from None
+        try:
+            if content:
+                tree = loads(content)
+                self.table.restore(tree if isinstance(tree, dict) else {})
+            self._save(file)
+        except (JsonSyntaxError, ValueError) as error:
+            raise fail(Exit.USAGE, f"--usage-file {file} holds something else: {error}") from None
+        except OSError as error:
+            raise fail(Exit.USAGE, f"--usage-file {file} cannot be written: {error.strerror}") from None
+
+    def _save(self, file: Path, document: JsonObject | None = None) -> None:
+        from a2a_bridge.codec import dumps
+
+        # A reader sees the old counts or the new ones, never half of them.
+        fresh = file.with_name(f".{file.name}.{os.getpid()}")
+        fresh.write_bytes(dumps(document or self.table.document()) + b"\n")
+        fresh.replace(file)
+
+    async def _keep_saving(self, file: Path) -> None:
+        saved = self.table.document()["usage"]
+        while True:
+            await asyncio.sleep(SAVE_EVERY)
+            document = self.table.document()
+            if document["usage"] != saved:
+                saved = document["usage"]
+                await asyncio.to_thread(self._try_to_save, file, document)
+
+    async def _end(self, saving: asyncio.Task[None]) -> None:
+        saving.cancel()
+        with suppress(asyncio.CancelledError):
+            await saving
+        assert self.file is not None  # noqa: S101  only called with a file
+        self._try_to_save(self.file)
+
+    def _try_to_save(self, file: Path, document: JsonObject | None = None) -> None:
+        try:
+            self._save(file, document)
+        except OSError as error:
+            logger.warning("the counts cannot be saved in %s: %s", file, error.strerror)

@@ -33,12 +33,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from a2a_bridge.cli.declared import options_of
-from a2a_bridge.cli.flags import ServerFlags
 from a2a_bridge.cli.loopback_bus import loopback_bus
-from a2a_bridge.cli.options import PREFIX, Exit, listen_address
 from a2a_bridge.cli.output import cannot_listen, data, fail, print_message
-from a2a_bridge.cli.rule_settings import RuleSettings
+from a2a_bridge.cli.server_flags import RuleSettings, ServerFlags
+from a2a_bridge.cli.values import Exit, listen_address
+from a2a_bridge.core.options import PREFIX, options_of
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings.binding import InheritedListener

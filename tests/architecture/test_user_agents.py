@@ -13,7 +13,7 @@ NAMES = re.compile(r"user[-_ ]?agent", re.IGNORECASE)
 ALLOWED = {
     "tools/a2a_bridge_tools/client/equivalents.py",
     "a2a_bridge/middleware/usage.py",
-    "a2a_bridge/cli/peers.py",
+    "a2a_bridge/cli/profiles.py",
     "transports/a2a_bridge_transports/_http/session.py",
     "transports/a2a_bridge_transports/grpc/client.py",
 }

@@ -28,11 +28,11 @@ from a2a_bridge.cli.specification import (
     DEFAULTS,
     ERROR,
     NOTES,
-    PREFIX,
     REQUIREMENTS,
     REVISION,
     VERSION,
 )
+from a2a_bridge.core.options import CLIENT_PREFIX
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "cli-compliance.yaml"
@@ -54,7 +54,9 @@ class Outcomes:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
-            names = [PREFIX + name for marker in item.iter_markers("requirement") for name in marker.args]
+            names = [
+                CLIENT_PREFIX + name for marker in item.iter_markers("requirement") for name in marker.args
+            ]
             self._requirements[item.nodeid] = names
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -107,8 +109,8 @@ def report(outcomes: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
             "satisfied": satisfied,
         }
     claimed = max((tier for tier in SIZES if summary[f"tier_{tier}"]["satisfied"]), default=0)
-    shipped = requirements[f"{PREFIX}DEFAULT_001"]["status"] == "pass"
-    codes = requirements[f"{PREFIX}EXIT_001"]["status"] == "pass"
+    shipped = requirements[f"{CLIENT_PREFIX}DEFAULT_001"]["status"] == "pass"
+    codes = requirements[f"{CLIENT_PREFIX}EXIT_001"]["status"] == "pass"
     return {
         "report": {
             "tool": "a2a-bridge",

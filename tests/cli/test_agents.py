@@ -20,7 +20,7 @@ import typer
 
 from a2a_bridge import connect, interface
 from a2a_bridge.bindings.binding import DialOptions
-from a2a_bridge.cli import agents as changing
+from a2a_bridge.cli import configured_agents as changing
 from a2a_bridge.core.errors import A2AError, Reason
 from tests.cli.commands import ANY_PORT, FILES, Running, command, logged, serving
 from tests.patience import PATIENCE

@@ -14,13 +14,12 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from a2a_bridge.cli import app
-from a2a_bridge.cli.agent_settings import AgentSettings
 from a2a_bridge.cli.config_file import ConfigFile
-from a2a_bridge.cli.declared import options_of
-from a2a_bridge.cli.flags import AgentFlags, DialFlags, GrpcUrlForm, LogLevel
-from a2a_bridge.cli.gateway import GatewayFlags
-from a2a_bridge.cli.serve import ServeFlags
+from a2a_bridge.cli.flags import AgentFlags, DialFlags
+from a2a_bridge.cli.gateway_flags import AgentSettings, GatewayFlags
+from a2a_bridge.cli.server_flags import GrpcUrlForm, LogLevel, ServeFlags
 from a2a_bridge.cli.settings import effective, model_of, schema
+from a2a_bridge.core.options import options_of
 
 RUNNER = CliRunner()
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]

@@ -11,9 +11,8 @@ import pytest
 from a2a_bridge.auth.rules import GROUPS
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, suggestion
 from a2a_bridge.cli.connect import card_file
-from a2a_bridge.cli.gateway import GatewayFlags
-from a2a_bridge.cli.rule_settings import OPERATIONS
-from a2a_bridge.cli.serve import ServeFlags
+from a2a_bridge.cli.gateway_flags import GatewayFlags
+from a2a_bridge.cli.server_flags import OPERATIONS, ServeFlags
 from a2a_bridge.cli.settings import effective
 from a2a_bridge.core import operations as ops
 

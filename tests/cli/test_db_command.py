@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from a2a_bridge.cli.db import app
+from a2a_bridge.cli.store_commands import db as app
 from a2a_bridge.stores.sql.upgrading import HEAD
 
 

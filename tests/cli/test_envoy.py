@@ -25,7 +25,9 @@ from a2a_bridge import agent, serve
 from a2a_bridge.app.runtime import connect
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.envoy import application, flags, paths, supervisor
+from a2a_bridge.cli import running as flags
+from a2a_bridge.cli.envoy import application, supervisor
+from a2a_bridge.cli.envoy.bootstrap import READABLE
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -196,11 +198,11 @@ def test_no_path_that_is_not_utf8_reaches_pyvoy(pieces: list[bytes | str]) -> No
     except UnicodeDecodeError:
         readable = False
     if not readable or not re.search("%[0-9A-Fa-f]?%", path):  # rare, and rejected although they are readable
-        assert bool(re.fullmatch(paths.READABLE, target)) == readable
+        assert bool(re.fullmatch(READABLE, target)) == readable
 
 
 def test_no_bytes_reach_pyvoy_that_http2_lets_through() -> None:
-    allowed = {byte for byte in range(256) if re.fullmatch(paths.READABLE, f"/{chr(byte)}")}
+    allowed = {byte for byte in range(256) if re.fullmatch(READABLE, f"/{chr(byte)}")}
     assert allowed == set(range(0x21, 0x7F))
 
 

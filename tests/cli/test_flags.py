@@ -20,11 +20,13 @@ from typer.testing import CliRunner
 from a2a_bridge.bindings.binding import Frame
 from a2a_bridge.cli import app
 from a2a_bridge.cli.commands import SUMMARIES, Command
-from a2a_bridge.cli.flags import LogLevel, flag, with_flags
-from a2a_bridge.cli.options import listen_address, parameters
+from a2a_bridge.cli.environment import read_variables
 from a2a_bridge.cli.output import cannot_listen
-from a2a_bridge.cli.variables import read_variables
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.server_flags import LogLevel
+from a2a_bridge.cli.values import listen_address, parameters
 from a2a_bridge.core.masking import mask
+from a2a_bridge.core.options import flag
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client.frames import lines_of
 

@@ -28,7 +28,15 @@ if os.environ.setdefault("FIRST_PROCESS", str(os.getpid())) == str(os.getpid()):
 from a2a_bridge.cli import main
 main()
 """
-_HELP = {"a2a_bridge.core", "a2a_bridge.core.extras", "annotated_doc", "shellingham", "typer"}
+_HELP = {
+    "a2a_bridge.core",
+    "a2a_bridge.core.extras",
+    "a2a_bridge.core.masking",
+    "a2a_bridge.core.options",
+    "annotated_doc",
+    "shellingham",
+    "typer",
+}
 _VALIDATION = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
 _CORE = {
     "a2a_bridge.core",

@@ -10,8 +10,7 @@ import pytest
 
 from a2a_bridge.app.planning import VERSIONS
 from a2a_bridge.app.runtime import connect
-from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.target import BadTargetError, parse
+from a2a_bridge.cli.target import BadTargetError, load, parse
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cli.commands import ANY_PORT, FILES, command, serving
 

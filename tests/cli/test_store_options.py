@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from a2a_bridge import agent
-from a2a_bridge.cli.store_options import FOLDER, file_name, store_url
+from a2a_bridge.cli.server_options import FOLDER, file_name, store_url
 
 
 @agent

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, parse
+from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, load, parse
 from a2a_bridge_tools.client.reference import reference
 
 TARGETS = [

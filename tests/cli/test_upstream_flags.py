@@ -15,7 +15,7 @@ import pytest
 from a2a_bridge import Agent, interface, serve
 from a2a_bridge.app.runtime import Server, connect
 from a2a_bridge.bindings.binding import DialOptions
-from a2a_bridge.cli.upstream_flags import ReachFlags
+from a2a_bridge.cli.gateway_flags import ReachFlags
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway import UpstreamOptions

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 
 from a2a_bridge.cli import app
 from a2a_bridge.cli.envoy.front import HEALTH_INTERVAL
-from a2a_bridge.cli.options import listen_address
+from a2a_bridge.cli.values import listen_address
 from tests.architecture.repository import ROOT, pyproject
 from tests.cli.commands import command
 

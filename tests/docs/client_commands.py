@@ -11,7 +11,7 @@ from typing import Any
 import typer.main
 
 from a2a_bridge.cli import app
-from a2a_bridge.cli.declared import is_client
+from a2a_bridge.cli.help import is_client
 from tests.docs.pages import DOCS
 
 PAGE = DOCS / "cli.md"

@@ -11,7 +11,7 @@ from typing import Any
 import typer.main
 
 from a2a_bridge.cli import app
-from a2a_bridge.cli.options import Exit
+from a2a_bridge.cli.values import Exit
 from a2a_bridge.testing.each import each
 from tests.docs.client_commands import CLIENT, flat, written
 from tests.docs.pages import DOCS, PAGES, TEXTS, blocks, name, prose, section, table

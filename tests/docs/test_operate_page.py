@@ -14,7 +14,7 @@ from a2a_bridge import Run, agent, connect, interface, serve
 from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway
 from a2a_bridge.bindings.binding import ListenAddress, names
 from a2a_bridge.cards import select
-from a2a_bridge.cli.flags import LogFormat, TracingMode
+from a2a_bridge.cli.server_flags import LogFormat, TracingMode
 from a2a_bridge.core.operations import ALL
 from a2a_bridge.middleware.logging import FIELDS
 from tests.docs.pages import DOCS, section, table

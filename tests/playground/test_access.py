@@ -207,7 +207,7 @@ def test_a_long_exchange_says_that_it_is_cut() -> None:
 def test_servers_without_it_load_nothing_of_it() -> None:
     code = (
         "import sys\n"
-        "from a2a_bridge.cli import agents, gateway, gateway_setup, running, serve, server, ui\n"
+        "from a2a_bridge.cli import configured_agents, gateway, gateway_setup, running, serve\n"
         "print([name for name in sys.modules if 'playground' in name or name == 'aiohttp.web'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

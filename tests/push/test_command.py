@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from a2a_bridge.cli import db, push
+from a2a_bridge.cli.store_commands import db, push
 
 #: larger than every integer of a database
 HUGE = str(2**63)
@@ -17,7 +17,7 @@ HUGE = str(2**63)
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    assert CliRunner().invoke(db.app, ["upgrade", url]).exit_code == 0
+    assert CliRunner().invoke(db, ["upgrade", url]).exit_code == 0
     return url
 
 
@@ -33,5 +33,5 @@ def store(tmp_path: Path) -> str:
 def test_a_number_that_no_row_can_have(
     store: str, words: tuple[str, ...], code: int, document: object
 ) -> None:
-    done = CliRunner().invoke(push.app, [*words, "--store", store, "-o", "json"])
+    done = CliRunner().invoke(push, [*words, "--store", store, "-o", "json"])
     assert (done.exit_code, json.loads(done.stdout)) == (code, document)

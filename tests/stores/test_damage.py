@@ -15,7 +15,7 @@ from sqlalchemy import Table, and_, select, update
 from typer.testing import CliRunner
 
 from a2a_bridge.app.runtime import ServeOptions
-from a2a_bridge.cli.db import app
+from a2a_bridge.cli.store_commands import db as app
 from a2a_bridge.core.call import LEFT_OUT_PARAMETER, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub

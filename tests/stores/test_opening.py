@@ -21,7 +21,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from typer.testing import CliRunner
 
-from a2a_bridge.cli.push import app
+from a2a_bridge.cli.store_commands import db as app
 from a2a_bridge.cluster.session import PostgresSession, SessionError
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.push.vault import new_key

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from a2a_bridge.cli.flags import LogLevel, flag, with_flags
-from a2a_bridge.cli.serve_flags import ServeFlags
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.server_flags import LogLevel, ServeFlags
+from a2a_bridge.core.options import flag
 
 _AGENT = "a2a_bridge_tools.demo_agent:agent"
 
@@ -42,9 +43,8 @@ def server(*, flags: DemoFlags) -> None:
     from a2a_bridge.app import runtime
     from a2a_bridge.cli.log_setup import configure_logging
     from a2a_bridge.cli.output import guard
-    from a2a_bridge.cli.playground import launch_of
-    from a2a_bridge.cli.running import run, run_on, serve
-    from a2a_bridge.cli.serve_options import load_agent
+    from a2a_bridge.cli.running import builtin_or_envoy, launch_of, run_on, serve_until_signal
+    from a2a_bridge.cli.server_options import load_agent
 
     served = ServeFlags(
         http=flags.http,
@@ -59,11 +59,11 @@ def server(*, flags: DemoFlags) -> None:
     with guard(_AGENT):
         agent, listening = load_agent(_AGENT, served)
         options, interfaces = listening.options, listening.interfaces
-        opening = serve(
+        opening = builtin_or_envoy(
             lambda: runtime.serve_agent(agent, interfaces, options),
             lambda: runtime.asgi(agent, interfaces, options),
             interfaces,
             served.drain_window,
         )
         grace, launch = served.timeout_graceful_shutdown, launch_of(served)
-        run_on(served.loop, run(opening, grace, listening.counting, playground=launch))
+        run_on(served.loop, serve_until_signal(opening, grace, listening.counting, playground=launch))

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from a2a_bridge.cli.commands import Command, command_group
-from a2a_bridge.cli.flags import Output, OutputFlags, with_flags
-from a2a_bridge.cli.options import Exit
+from a2a_bridge.cli.flags import Output, OutputFlags
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.values import Exit
 
 app = command_group("skill", "Install the Agent Skill, with which coding agents use this command.")
 

@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.flags import DialFlags, LogLevel, LoopKind, ServerFlags, flag, with_flags
+from a2a_bridge.cli.flags import DialFlags
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.server_flags import LogLevel, LoopKind, ServerFlags
+from a2a_bridge.core.options import flag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 Two processes: `supervisor.py` starts Envoy and passes signals on; `application.py` runs in Envoy, where it
 executes the same command line again and serves the agent as an ASGI application. `bootstrap.py` is the
-configuration of Envoy, `flags.py` makes it from the command line.
+configuration of Envoy, and `cli/running.py` makes it from the command line.
 """
 
 from __future__ import annotations

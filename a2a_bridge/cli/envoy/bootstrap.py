@@ -9,6 +9,9 @@ Rules:
 4. The check of headers that Envoy calls universal header validation is not compiled into this Envoy. So its
    HTTP/1 codec accepts bare LF, folded lines, a space behind a chunk size and any trailer; nothing behind
    Envoy parses the bytes again.
+5. Paths that are not UTF-8 are rejected before pyvoy gets them: pyvoy 1.3.0 never answers such a request. The
+   RBAC filter rejects the request, and the mapping of local replies gives the response the status and the
+   body that the builtin server has for it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,76 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from a2a_bridge.cli.envoy import paths
+_TYPE = "type.googleapis.com/"
+_HEX, _NEXT = "[0-9A-Fa-f]", "%[89ABab][0-9A-Fa-f]"
+#: one character that is percent-encoded in UTF-8 (RFC 3629, 4)
+_ENCODED = "|".join(
+    (
+        f"%[0-7]{_HEX}",
+        f"%(?:[Cc][2-9A-Fa-f]|[Dd]{_HEX}){_NEXT}",
+        f"%[Ee]0%[ABab]{_HEX}{_NEXT}",
+        f"%[Ee][1-9ABCEFabcef]{_NEXT}{_NEXT}",
+        f"%[Ee][Dd]%[89]{_HEX}{_NEXT}",
+        f"%[Ff]0%[9ABab]{_HEX}{_NEXT}{_NEXT}",
+        f"%[Ff][1-3]{_NEXT}{_NEXT}{_NEXT}",
+        f"%[Ff]4%8{_HEX}{_NEXT}{_NEXT}",
+    )
+)
+#: percent signs that encode nothing, which stand for themselves
+_LITERAL = f"(?:%{_HEX}?)+"
+#: printable ASCII except `%` and `?`; the same without hexadecimal digits
+_PLAIN, _NO_DIGIT = "[!-$&->@-~]", "[!-$&-/:->@G-`g-~]"
+#: a request target whose path is UTF-8. The bridge reads the query itself.
+READABLE = rf"(?:{_PLAIN}|{_ENCODED}|{_LITERAL}{_NO_DIGIT})*(?:{_LITERAL})?(?:\?.*)?"
+#: for the layered runtime: Envoy rejects expressions above 100 by default
+LIMITS = {"re2.max_program_size.error_level": 200, "re2.max_program_size.warn_level": 200}
+_UNREADABLE = {
+    "name": ":path",
+    "string_match": {"safe_regex": {"regex": READABLE}},
+    "invert_match": True,
+}
+#: a test compares it with the response of the builtin server
+_ANSWER = {
+    "error": {
+        "code": 400,
+        "status": "INVALID_ARGUMENT",
+        "message": "the path is not UTF-8",
+        "details": [
+            {
+                "@type": _TYPE + "google.rpc.ErrorInfo",
+                "reason": "INVALID_REQUEST",
+                "domain": "a2a-protocol.org",
+            }
+        ],
+    }
+}
+
+
+def readable_only() -> dict[str, Any]:
+    """The HTTP filter."""
+    rejected = {"permissions": [{"header": _UNREADABLE}], "principals": [{"any": True}]}
+    return {
+        "name": "envoy.filters.http.rbac",
+        "typed_config": {
+            "@type": _TYPE + "envoy.extensions.filters.http.rbac.v3.RBAC",
+            "rules": {"action": "DENY", "policies": {"path": rejected}},
+        },
+    }
+
+
+def local_replies() -> dict[str, Any]:
+    """The response to a request that the filter rejects."""
+    body = {"text_format_source": {"inline_string": json.dumps(_ANSWER)}, "content_type": "application/json"}
+    return {
+        "mappers": [
+            {
+                "filter": {"header_filter": {"header": _UNREADABLE}},
+                "status_code": 400,
+                "body_format_override": body,
+            }
+        ]
+    }
+
 
 #: names in the configuration
 LISTENER = "a2a"
@@ -34,7 +106,6 @@ _SLACK = 1024 * 1024
 _HEADER_SLACK = 16
 #: bytes that HTTP/2 peers may send ahead: of one stream, and of a connection
 _STREAM_WINDOW, _CONNECTION_WINDOW = 1024 * 1024, 4 * 1024 * 1024
-_TYPE = "type.googleapis.com/"
 _HTTP = _TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 _MODULE = _TYPE + "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter"
 _TLS = _TYPE + "envoy.extensions.transport_sockets.tls.v3."
@@ -82,7 +153,7 @@ class EnvoyOptions:
 def bootstrap(options: EnvoyOptions) -> dict[str, Any]:
     """The configuration as a JSON document."""
     # Not a second listener for HTTP/3: pyvoy makes an event loop for each filter, and an agent has one.
-    limits = dict(paths.LIMITS)
+    limits = dict(LIMITS)
     if options.max_connections:
         limits[f"envoy.resource_limits.listener.{LISTENER}.connection_limit"] = options.max_connections
     return {
@@ -180,8 +251,8 @@ def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
                     }
                 ]
             },
-            "http_filters": [paths.readable_only(), _python(options)],
-            "local_reply_config": paths.local_replies(),
+            "http_filters": [readable_only(), _python(options)],
+            "local_reply_config": local_replies(),
         },
     }
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from a2a_bridge.cli.specification import PREFIX, REQUIREMENTS
+from a2a_bridge.cli.specification import REQUIREMENTS
+from a2a_bridge.core.options import CLIENT_PREFIX
 from tests.cli.client.live import Live, ours, theirs
 from tests.peers.processes import ALL, Agent, peer_agents
 
@@ -22,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for marker in item.iter_markers("requirement"):
-            unknown = [name for name in marker.args if PREFIX + name not in REQUIREMENTS]
+            unknown = [name for name in marker.args if CLIENT_PREFIX + name not in REQUIREMENTS]
             assert not unknown, f"{item.nodeid}: no such requirement: {unknown}"
 
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from a2a_bridge.cli.flags import CardTrustFlags, DialFlags, Output, OutputFlags, flag, with_flags
-from a2a_bridge.cli.options import Exit
+from a2a_bridge.cli.flags import CardTrustFlags, DialFlags, Output, OutputFlags
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.values import Exit
+from a2a_bridge.core.options import flag
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.target import Target
@@ -90,8 +92,7 @@ def check(
 async def _run(target: str, flags: CheckFlags) -> list[Finding]:
     """The findings; as text they are printed as they are made. Raises BadTargetError, typer.BadParameter."""
     from a2a_bridge.app import runtime
-    from a2a_bridge.cli.loading import load
-    from a2a_bridge.cli.target import Target, TargetKind, parse
+    from a2a_bridge.cli.target import Target, TargetKind, load, parse
 
     parsed = parse(target)
     inspection = _inspection(parsed, flags)
@@ -122,9 +123,9 @@ def _inspection(target: Target, flags: CheckFlags) -> Inspection:
     """Raises BadTargetError, typer.BadParameter."""
     from a2a_bridge.cards.build import WILDCARDS
     from a2a_bridge.cli.connect import dial_options, with_user_url
-    from a2a_bridge.cli.options import listen_address
-    from a2a_bridge.cli.signing_options import check_card
+    from a2a_bridge.cli.security import card_check
     from a2a_bridge.cli.target import BadTargetError, TargetKind
+    from a2a_bridge.cli.values import listen_address
     from a2a_bridge_tools.check.inspection import Inspection
 
     if target.sort is TargetKind.CARD:
@@ -146,6 +147,6 @@ def _inspection(target: Target, flags: CheckFlags) -> Inspection:
         with_user_url(target, dial_options(flags)),
         text="" if flags.no_send else flags.send,
         limit=flags.timeout,
-        trust=check_card(flags, flags.cacert),
+        trust=card_check(flags, flags.cacert),
         webhook=flags.webhook,
     )

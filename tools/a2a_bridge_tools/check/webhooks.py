@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from a2a_bridge.app.peer import request_of
 from a2a_bridge.bindings.binding import DocumentHost, HostOptions, ListenAddress, ReadBody, find
-from a2a_bridge.cli.options import listen_address
+from a2a_bridge.cli.values import listen_address
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.check.inspection import Dialled, Finding, Inspection

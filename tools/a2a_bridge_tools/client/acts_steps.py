@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from a2a_bridge.bindings.binding import Frame, http_exchange
-from a2a_bridge.cli.error_codes import code_of
+from a2a_bridge.cli.output import code_of
 from a2a_bridge.codec import JsonSyntaxError, decoder, encoder, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from a2a_bridge.cli.commands import Command, command_group
-from a2a_bridge.cli.flags import with_flags
+from a2a_bridge.cli.reading import with_flags
 from a2a_bridge_tools.client.flags import CardGetFlags
 
 app = command_group("card", "Show the card of an agent.")

@@ -22,7 +22,7 @@ from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.connect import NO_CARD, version_of
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, print_message
-from a2a_bridge.cli.signing_options import check_card
+from a2a_bridge.cli.security import card_check
 from a2a_bridge.codec import compile_required
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.masking import Secrets
@@ -60,7 +60,7 @@ def show_card(context: typer.Context, flags: CardGetFlags) -> None:
         return
     refuse_equivalents(flags, "a public card is read without one")
     # With the keys of the user, only a valid signature passes: the outcome has to be true.
-    trust = check_card(
+    trust = card_check(
         replace(flags, require_signed_card=has_keys or flags.require_signed_card), flags.cacert
     )
     check = SignatureCheck(trust, flags.require_signed_card)

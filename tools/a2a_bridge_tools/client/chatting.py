@@ -14,8 +14,8 @@ from functools import partial
 
 import typer
 
-from a2a_bridge.cli.options import Exit
 from a2a_bridge.cli.output import fail, print_message
+from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import INTERRUPTED
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -26,10 +26,9 @@ from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.environment import Environment
-from a2a_bridge.cli.error_codes import failure
 from a2a_bridge.cli.flags import Output
-from a2a_bridge.cli.options import Exit, use_bridge_key
-from a2a_bridge.cli.output import data, document, explain, print_message
+from a2a_bridge.cli.output import data, document, explain, failure, print_message
+from a2a_bridge.cli.values import Exit, use_bridge_key
 from a2a_bridge.codec import encoder
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext

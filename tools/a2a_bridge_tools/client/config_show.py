@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from a2a_bridge.cli.config import Served, show_options
-from a2a_bridge.cli.declared import options_of
 from a2a_bridge.cli.environment import Environment
-from a2a_bridge.cli.flags import Output, with_flags
-from a2a_bridge.cli.specification import PREFIX
+from a2a_bridge.cli.flags import Output
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.core.options import CLIENT_PREFIX, options_of
 from a2a_bridge_tools.client.flags import ShowFlags
 
 
@@ -51,13 +51,13 @@ def show(
 
 def _client_rows(context: typer.Context, flags: ShowFlags) -> Iterator[tuple[str, Any, str]]:
     """Name, value and source of each option that a variable can set."""
-    from a2a_bridge.cli.secret_values import show_value
+    from a2a_bridge.cli.values import show_value
     from a2a_bridge.core.masking import HIDDEN
 
     environment = Environment.of(context)
     for name, one in options_of(ShowFlags).items():
         variable = one.variable
-        if variable is None or not variable.startswith(PREFIX):
+        if variable is None or not variable.startswith(CLIENT_PREFIX):
             continue
         value = getattr(flags, name)
         if value and one.described.secret:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from a2a_bridge.cli.flags import with_flags
+from a2a_bridge.cli.reading import with_flags
 from a2a_bridge_tools.client.flags import ConformanceFlags
 
 

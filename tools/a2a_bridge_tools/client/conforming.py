@@ -16,10 +16,9 @@ from typing import Any
 
 import typer
 
-from a2a_bridge.cli.error_codes import code_of
 from a2a_bridge.cli.flags import Output
-from a2a_bridge.cli.options import Exit
-from a2a_bridge.cli.output import data, document
+from a2a_bridge.cli.output import code_of, data, document
+from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub

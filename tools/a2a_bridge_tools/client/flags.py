@@ -13,8 +13,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from a2a_bridge.cli.flags import AgentFlags, BridgeKeyFlags, CardTrustFlags, Output, flag
-from a2a_bridge.cli.specification import OPTIONS, PREFIX
+from a2a_bridge.cli.flags import AgentFlags, BridgeKeyFlags, CardTrustFlags, Output
+from a2a_bridge.cli.specification import OPTIONS
+from a2a_bridge.core.options import CLIENT_PREFIX, flag
 
 _T = TypeVar("_T")
 
@@ -350,13 +351,13 @@ class LoginFlags(ClientFlags):
         common=True,
     )
     client_id: str = flag(
-        "", "Your client id at the provider.", "ID", variable=f"{PREFIX}CLIENT_ID", common=True
+        "", "Your client id at the provider.", "ID", variable=f"{CLIENT_PREFIX}CLIENT_ID", common=True
     )
     client_secret: str = flag(
         "",
         f"Your client secret; {_VISIBLE} A2ACLI_CLIENT_SECRET, or @FILE.",
         "SECRET|@FILE",
-        variable=f"{PREFIX}CLIENT_SECRET",
+        variable=f"{CLIENT_PREFIX}CLIENT_SECRET",
         common=True,
         secret=True,
     )

@@ -20,10 +20,9 @@ import typer
 
 from a2a_bridge.auth.discovery import fetch_options, json_object
 from a2a_bridge.bindings.binding import http_fetch, http_post
-from a2a_bridge.cli.error_codes import local
 from a2a_bridge.cli.flags import Output
-from a2a_bridge.cli.options import Exit, text_or_file
-from a2a_bridge.cli.output import data, document, fail, print_message
+from a2a_bridge.cli.output import data, document, fail, local_failure, print_message
+from a2a_bridge.cli.values import Exit, text_or_file
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client import text, token_store
@@ -104,7 +103,7 @@ def log_in(context: typer.Context, flags: LoginFlags) -> None:
         try:
             origin, token = asyncio.run(_token(flags, flow, secret))
         except RejectedError as error:
-            shown = local(
+            shown = local_failure(
                 Exit.AUTH, f"the provider rejects: {error.code}", "another --client-id, --scope or --flow"
             )
             raise fail(Exit.AUTH, "", error=shown) from None

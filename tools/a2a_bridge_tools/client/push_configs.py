@@ -22,8 +22,8 @@ import typer
 from a2a_bridge.bindings.binding import DocumentHost, HostOptions, ListenAddress, ReadBody, find
 from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.cli.flags import Output
-from a2a_bridge.cli.options import listen_address, text_or_file
 from a2a_bridge.cli.output import cannot_listen, data, document, print_message
+from a2a_bridge.cli.values import listen_address, text_or_file
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold

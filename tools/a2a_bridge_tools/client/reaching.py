@@ -3,7 +3,7 @@
 Rules:
 1. The interface is the first of the card that this program speaks; `--transport` prefers others. Versions
    below 1.0 are only spoken if `--a2a-version` asks for them.
-2. Every error ends in one error object and one exit code (`error_codes.py`).
+2. Every error ends in one error object and one exit code (`cli/output.py`).
 """
 
 from __future__ import annotations
@@ -34,17 +34,15 @@ from a2a_bridge.cli.connect import (
     version_of,
     with_user_url,
 )
-from a2a_bridge.cli.declared import options_of
 from a2a_bridge.cli.environment import Environment, warn_of_other_agent, warn_of_readable_secrets
-from a2a_bridge.cli.error_codes import Failure
-from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.options import Exit, parameters, parse_binding, text_or_file, use_bridge_key
-from a2a_bridge.cli.output import MessageHandler, data, fail, guard, hide, print_message
+from a2a_bridge.cli.output import Failure, MessageHandler, data, fail, guard, hide, print_message
 from a2a_bridge.cli.specification import ERROR, OPTIONS
-from a2a_bridge.cli.target import Target, TargetKind
+from a2a_bridge.cli.target import Target, TargetKind, load
+from a2a_bridge.cli.values import Exit, parameters, parse_binding, text_or_file, use_bridge_key
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, CallContext, Joined
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.masking import HIDDEN, Secrets
+from a2a_bridge.core.options import options_of
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import rewrite

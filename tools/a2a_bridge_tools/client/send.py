@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.flags import with_flags
+from a2a_bridge.cli.reading import with_flags
 from a2a_bridge_tools.client.flags import SendFlags
 
 

@@ -19,11 +19,11 @@ from a2a_bridge.app.process import stop_signals
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress, TlsFiles
 from a2a_bridge.cards import Candidate
 from a2a_bridge.cli.connect import dial_options
-from a2a_bridge.cli.flags import DialFlags, ServerFlags
-from a2a_bridge.cli.loading import load
-from a2a_bridge.cli.options import listen_address
+from a2a_bridge.cli.flags import DialFlags
 from a2a_bridge.cli.output import cannot_listen, data
-from a2a_bridge.cli.target import Target, TargetKind
+from a2a_bridge.cli.server_flags import ServerFlags
+from a2a_bridge.cli.target import Target, TargetKind, load
+from a2a_bridge.cli.values import listen_address
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client.credentials import secrets_of
 from a2a_bridge_tools.playground.server import Playground, reachable

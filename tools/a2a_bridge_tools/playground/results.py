@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from a2a_bridge.cli.error_codes import failure
+from a2a_bridge.cli.output import failure
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Operation

@@ -25,7 +25,7 @@ import typer
 from aiohttp import web
 
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress, http_fetch
-from a2a_bridge.cli.options import is_header_name
+from a2a_bridge.cli.values import is_header_name
 from a2a_bridge.codec import DecodeError, JsonSyntaxError, decoder, dumps, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext

@@ -1,35 +1,40 @@
-"""From the flags about callers to authentication and middleware.
+"""From the flags about security to authentication, middleware, TLS, and keys that sign or verify cards.
 
 Rules:
 1. API keys, JWTs and proxy headers are asked in this order. Client certificates identify callers where
    nothing else does; beside other methods the listener requires them and the other method names the caller.
 2. A server that listens on more than this machine and checks nobody says so once.
+3. The supervisor of Envoy checks TLS files with `server_tls`, and loads no protobuf.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.flags import ClientCertificate, EdgeFlags, ServerFlags, ServerKind
-from a2a_bridge.cli.options import Exit, listen_address
+from a2a_bridge.cli.flags import CardTrustFlags
+from a2a_bridge.cli.gateway_flags import TaskAccess, UpstreamAuth
 from a2a_bridge.cli.output import fail, print_message
-from a2a_bridge.cli.upstream_flags import TaskAccess, UpstreamAuth
+from a2a_bridge.cli.server_flags import ClientCertificate, EdgeFlags, ServerFlags, ServerKind
+from a2a_bridge.cli.values import Exit, file_text, listen_address
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.addresses import ListenAddress
 
 if TYPE_CHECKING:
     from a2a_bridge.app.planning import ServeOptions
-    from a2a_bridge.auth import Authentication, Method
+    from a2a_bridge.auth import Authentication, KeySetSource, Method
+    from a2a_bridge.bindings.binding import CheckCard
+    from a2a_bridge.bindings.server_tls import Part, ServerTls
     from a2a_bridge.cli.gateway_flags import GatewayFlags
     from a2a_bridge.core.service import Middleware
     from a2a_bridge.hosting import Agent
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("a2a_bridge.cli.edge")
 
 #: for messages: the flags that check callers
 CHECKING = "--api-keys FILE, --jwt-issuer URL --jwt-audience NAME, --ssl-ca-certs FILE or --proxy-user-header"
@@ -151,6 +156,8 @@ def _api_keys(flags: ServerFlags) -> Method:
 
 
 def _tokens(flags: ServerFlags) -> list[Method]:
+    from a2a_bridge.auth import KeySetSource
+
     audience = tuple(flags.jwt_audience or ())
     if not flags.jwt_issuer:
         needs: Mapping[str, Any] = {
@@ -167,8 +174,7 @@ def _tokens(flags: ServerFlags) -> list[Method]:
     if not audience:
         text = "is required: without it, tokens that were made for other services would be accepted here"
         raise typer.BadParameter(text, param_hint="--jwt-audience")
-    from a2a_bridge.auth import ALGORITHMS, BearerTokens, KeySetSource
-    from a2a_bridge.cli.signing_options import check_key_file
+    from a2a_bridge.auth import ALGORITHMS, BearerTokens
 
     try:
         ca = "" if flags.jwt_cacert is None else str(flags.jwt_cacert)
@@ -206,8 +212,7 @@ def _proxy(flags: ServerFlags) -> Method:
 
 
 def _middleware(text: str) -> Middleware:
-    from a2a_bridge.cli.loading import load_named
-    from a2a_bridge.cli.target import BadTargetError, parse
+    from a2a_bridge.cli.target import BadTargetError, load_named, parse
 
     try:
         factory = load_named(parse(text))
@@ -222,3 +227,103 @@ def _middleware(text: str) -> Middleware:
         )
     middleware: Middleware = made
     return middleware
+
+
+_SIGN = "--card-signing-key"
+
+
+def card_signing_keys(flags: ServerFlags) -> tuple[str, ...]:
+    """The keys of `--card-signing-key`, newest first. Raises typer.BadParameter."""
+    from a2a_bridge.cards.build import WILDCARDS
+    from a2a_bridge.signing import CardSigner
+
+    keys = tuple(file_text(path, _SIGN) for path in flags.card_signing_key or ())
+    if not keys:
+        return ()
+    if flags.no_http:
+        raise typer.BadParameter("the card is served over HTTP", param_hint=_SIGN)
+    wild = [
+        one
+        for one, flag, served in (
+            (flags.http, "--http", True),
+            (flags.grpc, "--grpc", not flags.no_grpc and not flags.public_grpc),
+        )
+        if served and listen_address(one, flag)[0] in WILDCARDS
+    ]
+    if not flags.public_url and (wild or inside() is not None):
+        raise typer.BadParameter(
+            "needs --public-url: a signed card cannot follow the Host header, which callers choose",
+            param_hint=_SIGN,
+        )
+    try:
+        CardSigner(keys)
+    except (ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error), param_hint=_SIGN) from None
+    return keys
+
+
+def card_check(flags: CardTrustFlags, ca: Path | None) -> CheckCard | None:
+    """How the card of the agent is checked; None if it is not. ca: trusted authorities for key sets. Raises
+    typer.BadParameter.
+    """
+    from a2a_bridge.auth import KeySetSource
+    from a2a_bridge.auth.card_trust import CardTrust
+
+    keys, hosts = flags.card_keys or (), flags.card_jku_host or ()
+    if not keys and not hosts:
+        if flags.require_signed_card:
+            raise typer.BadParameter(
+                "needs --card-keys FILE|URL, or --card-jku-host HOST", param_hint="--require-signed-card"
+            )
+        return None
+    try:
+        trust = CardTrust(keys, required=flags.require_signed_card, jku_hosts=hosts, ca=str(ca or ""))
+        for source in keys:
+            check_key_file(KeySetSource(source, source), source, "--card-keys")
+    except (ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error), param_hint="--card-keys") from None
+    return trust.check
+
+
+def check_key_file(keys: KeySetSource, source: str, flag: str) -> None:
+    """Raises typer.BadParameter if keys are in a file that has none."""
+    try:
+        keys.check_file()
+    except (OSError, ValueError) as error:
+        reason = (
+            f"cannot be read: {error.strerror}" if isinstance(error, OSError) else f"has no keys: {error}"
+        )
+        raise typer.BadParameter(f"{source} {reason}", param_hint=flag) from None
+
+
+_FLAGS: dict[Part, str] = {
+    "certificate": "--ssl-certfile",
+    "key": "--ssl-keyfile",
+    "client_ca": "--ssl-ca-certs",
+}
+
+
+def server_tls(flags: ServerFlags) -> ServerTls | None:
+    """The TLS of a server; None without a certificate.
+
+    Raises typer.BadParameter that names the flag whose file cannot be used.
+    """
+    from a2a_bridge.bindings.server_tls import ServerTls, TlsFileError
+
+    certificate, key, clients = flags.ssl_certfile, flags.ssl_keyfile, flags.ssl_ca_certs
+    if certificate is None:
+        for value, flag in ((key, "--ssl-keyfile"), (clients, "--ssl-ca-certs")):
+            if value:
+                raise typer.BadParameter("needs --ssl-certfile", param_hint=flag)
+    optional = flags.ssl_cert_reqs is ClientCertificate.OPTIONAL
+    if optional and clients is None:
+        raise typer.BadParameter("needs --ssl-ca-certs", param_hint="--ssl-cert-reqs")
+    if certificate is None:
+        return None
+    try:
+        return ServerTls(certificate, key or "", clients or "", cert_reqs=flags.ssl_cert_reqs.value)
+    except TlsFileError as error:
+        hint = _FLAGS[error.part]
+        if error.part == "certificate" and key is None and "private key" in str(error):
+            raise typer.BadParameter(f"{error}; --ssl-keyfile names its file", param_hint=hint) from None
+        raise typer.BadParameter(str(error), param_hint=hint) from None

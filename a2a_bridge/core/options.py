@@ -2,8 +2,8 @@
 
 Rules:
 1. A class of options is a frozen dataclass, and each of its fields is made by `flag`, `table` or `required`.
-2. Everything else is made from the fields: flags and `--help` (`with_flags.py`), environment variables
-   (`variables.py`), keys of the configuration file and its JSON Schema (`settings.py`).
+2. Everything else is made from the fields: flags and `--help` (`cli/reading.py`), environment variables
+   (`cli/environment.py`), keys of the configuration file and its JSON Schema (`cli/settings.py`).
 3. This module loads nothing but the standard library: `--help` reads every declaration.
 """
 
@@ -16,9 +16,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
-from a2a_bridge.cli.options import PREFIX
-from a2a_bridge.cli.specification import PREFIX as CLIENT_PREFIX
-
+#: the prefix of the variable of each flag, and of client commands
+PREFIX, CLIENT_PREFIX = "A2A_BRIDGE_", "A2ACLI_"
 _KEY = "option"
 
 #: the largest numbers of times, by unit: about 30 years, and 100 years. Infinity, and times that the system
@@ -30,7 +29,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """What `flag` and `table` say about a field; see there."""
+    """The description of a field by `flag` or `table`."""
 
     help: str
     metavar: str | None = None
@@ -51,10 +50,10 @@ class _Description:
 class Option:
     """A declared option."""
 
-    #: of the field, and of the key in the configuration file
+    #: the name of the field, and of the key in the configuration file
     name: str
     type: Any
-    #: of an option that is not given
+    #: the value of an option that is not given
     default: Any
     #: True if it has to be given
     required: bool
@@ -151,25 +150,15 @@ class Table:
 
 @cache
 def options_of(group: type) -> Mapping[str, Option]:
-    """The options of a class by name, those of the most derived class first."""
+    """The options of a class by name, first the options that the most derived class declares."""
     types = get_type_hints(group)
     declared = {one.name: one for one in fields(group)}
     found = {}
     for name in dict.fromkeys(name for base in group.__mro__ for name in inspect.get_annotations(base)):
         one = declared[name]
-        if _KEY not in one.metadata:  # that of `Table`
+        if _KEY not in one.metadata:  # the field of `Table`
             continue
         default = one.default if one.default_factory is MISSING else one.default_factory()
         required = default is MISSING
         found[name] = Option(name, types[name], None if required else default, required, one.metadata[_KEY])
     return MappingProxyType(found)
-
-
-def is_client(options: Mapping[str, Option]) -> bool:
-    """True for the options of a client command: those of `ClientFlags`."""
-    return "agent_card" in options
-
-
-def takes_file(options: Mapping[str, Option]) -> bool:
-    """True for the options of a command that reads a configuration file: those of `ConfigFlags`."""
-    return "print_config" in options

@@ -1,10 +1,16 @@
-"""From the flags of `serve` and `gateway` to interfaces and options. It opens no socket."""
+"""From the flags of `serve` and `gateway` to interfaces and options, and the agent that `serve` hosts.
+
+It opens no socket and no store.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
+from pathlib import Path
 
 import typer
 
@@ -12,20 +18,27 @@ from a2a_bridge.app import runtime
 from a2a_bridge.auth.rules import LiveRules, Rule
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.edge import authentication, middleware_of
-from a2a_bridge.cli.envoy.flags import address
-from a2a_bridge.cli.flags import ServerFlags
-from a2a_bridge.cli.options import listen_address, parse_dialect
+from a2a_bridge.cli.log_setup import configure_tracing, open_logging
+from a2a_bridge.cli.output import fail
 from a2a_bridge.cli.reload import Reloader
-from a2a_bridge.cli.rule_settings import RuleSettings
-from a2a_bridge.cli.signing_options import card_signing_keys
-from a2a_bridge.cli.tls_options import server_tls
-from a2a_bridge.cli.usage_recorder import UsageRecorder
+from a2a_bridge.cli.running import envoy_address
+from a2a_bridge.cli.security import authentication, card_signing_keys, check_card, middleware_of, server_tls
+from a2a_bridge.cli.server_flags import RuleSettings, ServeFlags, ServerFlags
+from a2a_bridge.cli.target import TargetKind, load, parse
+from a2a_bridge.cli.usage import UsageRecorder
+from a2a_bridge.cli.values import Exit, file_text, listen_address, parse_dialect, text_or_file
 from a2a_bridge.cli.workers import Worker
+from a2a_bridge.cluster.nats_login import split_server
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
+from a2a_bridge.hosting import Agent
+from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push import PushOptions
+from a2a_bridge.push.signing import Signer
+from a2a_bridge.push.vault import Vault, keys_in
+from a2a_bridge.stores.options import StoreOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +62,7 @@ class ListenOptions:
         no_http, no_grpc = flags.no_http, flags.no_grpc
         if no_http and no_grpc:
             raise typer.BadParameter("with --no-http too there is nothing to serve", param_hint="--no-grpc")
-        envoy = address(flags)
+        envoy = envoy_address(flags)
         http, grpc = envoy or flags.http, envoy or flags.grpc
         worker = Worker.of_environment()
         if worker is not None:
@@ -201,3 +214,142 @@ def _dialects(versions: str, flag: str = "--versions") -> list[Dialect]:
     """The dialects that a flag names, each once. Raises typer.BadParameter."""
     texts = filter(None, map(str.strip, versions.split(",")))
     return list(dict.fromkeys(parse_dialect(text, flag) for text in texts))
+
+
+#: below the working directory; only the owner can read it
+FOLDER = Path(".a2a-bridge")
+_LONGEST = 48
+
+
+def store_url(url: str, agent: Agent) -> str:
+    """The store to open: `url`, else a file for this agent, whose folder is created. Raises
+    typer.Exit.
+    """
+    if url:
+        return url
+    try:
+        FOLDER.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise fail(
+            Exit.USAGE,
+            f"the folder {FOLDER} for tasks cannot be made: {error.strerror}",
+            "--store sqlite:///PATH for another place, or --store memory:// to keep nothing",
+        ) from None
+    return f"sqlite:///{FOLDER / file_name(agent.card.name)}"
+
+
+def store_options(flags: ServerFlags, keep_tasks: float = 0.0, keep_events: float = 1.0) -> StoreOptions:
+    """The options of the store. Times in days; `keep_tasks` 0 keeps tasks. Raises typer.BadParameter."""
+    days = 24 * 3600.0
+    return StoreOptions(
+        keys=tuple(keys_of(flags.store_key)),
+        tasks_kept=keep_tasks * days or None,
+        events_kept=keep_events * days,
+        lease=flags.lease,
+        max_memory=flags.max_memory,
+    )
+
+
+def with_cluster(options: StoreOptions, flags: ServeFlags) -> StoreOptions:
+    """The options with the NATS of `--cluster`. Raises typer.BadParameter."""
+    if not flags.cluster:
+        if flags.cluster_credentials or flags.cluster_ca:
+            raise typer.BadParameter("the addresses of NATS are missing", param_hint="--cluster")
+        return options
+    try:
+        for one in flags.cluster.split(","):
+            split_server(one.strip())
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--cluster") from None
+    if not flags.store.startswith("postgresql:"):
+        raise typer.BadParameter("replicas need --store postgresql://…", param_hint="--cluster")
+    for path, name in (
+        (flags.cluster_credentials, "--cluster-credentials"),
+        (flags.cluster_ca, "--cluster-ca"),
+    ):
+        if path:
+            file_text(path, name)
+    return replace(
+        options,
+        cluster=flags.cluster,
+        cluster_credentials=flags.cluster_credentials,
+        cluster_ca=flags.cluster_ca,
+    )
+
+
+def keys_of(text: str) -> list[str]:
+    """The keys of `--store-key`, which can be in a file. Raises typer.BadParameter."""
+    keys = keys_in(text_or_file(text, "--store-key"))
+    try:
+        Vault(keys)
+    except (ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error), param_hint="--store-key") from None
+    return keys
+
+
+def push_options(flags: ServerFlags) -> PushOptions:
+    """The allowed addresses and the signing keys of notifications. Raises typer.BadParameter."""
+    keys = tuple(file_text(path, "--push-signing-key") for path in flags.push_signing_key or ())
+    options = PushOptions(allow=tuple(flags.push_allow or ()), signing_keys=keys)
+    try:
+        options.policy()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--push-allow") from None
+    try:
+        if keys:
+            Signer(keys, options.issuer)
+    except (ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error), param_hint="--push-signing-key") from None
+    return options
+
+
+def file_name(name: str) -> str:
+    """A file name for an agent: its name if that is a valid one; else its valid characters and a digest, so
+    that no two agents share a file.
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:_LONGEST]
+    if plain and plain == name:
+        return f"{plain}.db"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{plain or 'agent'}-{digest}.db"
+
+
+def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
+    """The agent in code, which is loaded, and the options to serve it with.
+
+    Raises BadTargetError, typer.BadParameter, and typer.Exit.
+    """
+    listening = ListenOptions.of(flags)
+    store = store_options(flags, keep_tasks=flags.keep_tasks, keep_events=flags.keep_events)
+    store = with_cluster(store, flags)
+    push = push_options(flags)
+    parsed = parse(code)
+    if not parsed.is_code:
+        if parsed.sort is TargetKind.CARD and not code.endswith(".json"):
+            text = f"{code} is no Python file; name one that has an agent: FILE.py"
+            raise typer.BadParameter(text, param_hint="AGENT")
+        raise fail(
+            Exit.USAGE,
+            f"{code} is {parsed.sort.value}; serve needs Python code",
+            f"a2a-bridge gateway {code}",
+        )
+    agent = load(parsed)
+    open_logging(flags)
+    options = replace(
+        listening.options,
+        store=store_url(flags.store, agent),
+        store_options=store,
+        engine=EngineOptions(
+            tasks=flags.max_tasks,
+            tenant_tasks=flags.max_tenant_tasks,
+            history=flags.max_history,
+            run_timeout=flags.run_timeout,
+            silence_timeout=flags.silence_timeout,
+            idempotent_sends=flags.idempotent_sends,
+        ),
+        push=flags.push,
+        push_options=push,
+        tracing=configure_tracing(flags.tracing),
+    )
+    check_card(agent, options)
+    return agent, replace(listening, options=options)

@@ -1,14 +1,15 @@
-"""`a2a-bridge push`: lists pending notifications and dead letters, and queues dead letters again. No
-delivery.
+"""`a2a-bridge db` and `a2a-bridge push`: commands on a store.
 
-It works on the database beside the servers that use it, which notice within seconds.
+`db` upgrades or checks the tables of a store, and changes no tasks. `push` lists pending notifications and
+dead letters, and queues dead letters again; it delivers none, and works on the database beside the servers
+that use it, which notice within seconds.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,20 +17,137 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from a2a_bridge.cli.commands import Command, command_group
-from a2a_bridge.cli.flags import Output, OutputFlags, StoreKeyFlags, flag, with_flags
-from a2a_bridge.cli.options import PREFIX, Exit
+from a2a_bridge.cli.flags import Output, OutputFlags, StoreKeyFlags
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.values import Exit
+from a2a_bridge.core.options import PREFIX, flag
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from a2a_bridge.push.ports import OutboxEntry
 
-app = command_group("push", "List push notifications and dead letters, and send dead letters again.")
+db = command_group("db", "Upgrade or check the tables of a store.")
+
+StoreArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL",
+        envvar=PREFIX + "STORE",
+        show_default=False,
+        help="Store: sqlite:///PATH or postgresql://….",
+    ),
+]
+
+
+@db.command(cls=Command)
+@with_flags
+def upgrade(store: StoreArgument, *, flags: OutputFlags) -> None:
+    """Upgrade the tables of a store. A missing SQLite file is created.
+
+    For example:
+
+      a2a-bridge db upgrade postgresql://bridge@db.internal/tasks
+    """
+    from a2a_bridge.stores.sql.upgrading import HEAD, revision, upgrade
+
+    with _connect_alone(store, writes=True) as connection:
+        before = revision(connection)
+        if before is None:
+            raise _of_something_else()
+        if before > HEAD:
+            raise _newer(before)
+        if before != HEAD:
+            upgrade(connection)
+    text = f"the tables are those of this version ({HEAD}) already" if before == HEAD else f"now at {HEAD}"
+    _say({"before": before, "now": HEAD}, text, flags.output)
+
+
+@db.command(cls=Command)
+@with_flags
+def check(store: StoreArgument, *, flags: OutputFlags) -> None:
+    """Check that a store has the tables of this version, and that its content is undamaged.
+
+    It reads the whole database, and may be used while a process works with it. The exit code is 1 when
+    something is wrong.
+
+    For example:
+
+      a2a-bridge db check sqlite:///.a2a-bridge/Echo.db
+    """
+    from a2a_bridge.stores.sql.checking import find_damaged
+    from a2a_bridge.stores.sql.upgrading import HEAD, revision
+
+    with _connect_alone(store, writes=False) as connection:
+        found = revision(connection)
+        broken = list(find_damaged(connection)) if found == HEAD else []
+    if found is None:
+        raise _of_something_else()
+    text = f"the tables are those of this version ({HEAD})"
+    if found != HEAD:
+        text = f"the tables are at {found}" if found else "there are no tables yet"
+        text += f"; this version needs {HEAD}"
+    for row in broken:
+        text += f"\ndamaged: {row.table} {row.key}, of task {row.task}"
+    _say({"found": found, "needed": HEAD, "damaged": [row._asdict() for row in broken]}, text, flags.output)
+    if found != HEAD or broken:
+        raise typer.Exit(Exit.FAILURE)
+
+
+@contextmanager
+def _connect_alone(store: str, *, writes: bool) -> Iterator[Connection]:
+    """A transaction of `db`. To change the tables of a SQLite file, no other process may use it."""
+    from a2a_bridge.cli.output import fail, not_opened
+    from a2a_bridge.stores import StoreOpenError
+    from a2a_bridge.stores.sql.database import parse
+    from a2a_bridge.stores.sql.opened import lock_file, report_errors, touch
+
+    try:
+        with ExitStack() as stack:
+            url = parse(store)
+            if url.get_backend_name() == "sqlite":
+                path = Path(str(url.database))
+                if writes:
+                    stack.enter_context(lock_file(path))
+                    touch(path)
+                elif not path.exists():
+                    raise fail(Exit.USAGE, f"there is no file {path}", f"a2a-bridge db upgrade {store}")
+            database = stack.enter_context(report_errors(url))
+            connection = stack.enter_context(database.connect(writes=writes))
+            with connection.begin():
+                yield connection
+    except StoreOpenError as error:
+        # This command takes the URL as an argument.
+        raise not_opened(error, error.remedy.removeprefix("--store ")) from None
+
+
+def _of_something_else() -> typer.Exit:
+    from a2a_bridge.cli.output import fail
+
+    return fail(Exit.USAGE, "the database has tables of another program", "a separate database")
+
+
+def _newer(found: str) -> typer.Exit:
+    from a2a_bridge.cli.output import fail
+
+    return fail(Exit.USAGE, f"the tables are of a newer version ({found})", "a newer a2a-bridge")
+
+
+def _say(tree: dict[str, Any], text: str, output: Output) -> None:
+    from a2a_bridge.cli.output import data, document
+
+    if output is Output.JSON:
+        document(tree)
+    else:
+        data(text)
+
+
+push = command_group("push", "List push notifications and dead letters, and send dead letters again.")
 
 #: the largest integer of a database; a larger one is an error of its driver
 _LARGEST = 2**63 - 1
 
-StoreUrl = Annotated[
+StoreOption = Annotated[
     str,
     typer.Option(
         "--store",
@@ -51,9 +169,9 @@ class ListFlags(StoreKeyFlags, OutputFlags):
     after: int = flag(0, "Only after this number.", "NUMBER", least=0, variable="")
 
 
-@app.command("list", cls=Command)
+@push.command("list", cls=Command)
 @with_flags
-def list_(*, store: StoreUrl, flags: ListFlags) -> None:
+def list_(*, store: StoreOption, flags: ListFlags) -> None:
     """Show pending notifications and dead letters (notifications whose delivery failed for good).
 
     For example:
@@ -61,13 +179,13 @@ def list_(*, store: StoreUrl, flags: ListFlags) -> None:
       a2a-bridge push list --store sqlite:///.a2a-bridge/Echo.db --dead
     """
     from a2a_bridge.cli.output import columns, data, document
-    from a2a_bridge.cli.store_options import keys_of
+    from a2a_bridge.cli.server_options import keys_of
     from a2a_bridge.push.vault import Vault
     from a2a_bridge.stores.sql.push import entries
 
     wanted = None if flags.dead == flags.waiting else flags.dead
     vault = Vault(keys_of(flags.store_key))
-    with _connect(store, writes=False) as connection:
+    with _connect_beside(store, writes=False) as connection:
         found = entries(
             connection,
             vault,
@@ -82,14 +200,14 @@ def list_(*, store: StoreUrl, flags: ListFlags) -> None:
         data(columns(_table(found)))
 
 
-@app.command(cls=Command)
+@push.command(cls=Command)
 @with_flags
 def retry(
     numbers: Annotated[
         list[int] | None, typer.Argument(metavar="[NUMBER]…", help="Dead letters, as `push list` shows them.")
     ] = None,
     *,
-    store: StoreUrl,
+    store: StoreOption,
     every: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
     flags: OutputFlags,
 ) -> None:
@@ -108,7 +226,7 @@ def retry(
 
     if every == bool(numbers):
         raise typer.BadParameter("name some, or say --all", param_hint="NUMBER")
-    with _connect(store, writes=True) as connection:
+    with _connect_beside(store, writes=True) as connection:
         known = [one for one in numbers or () if abs(one) <= _LARGEST]
         count = len(retry(connection, None if every else known))
     if flags.output is Output.JSON:
@@ -120,7 +238,7 @@ def retry(
         raise typer.Exit(Exit.FAILURE)
 
 
-@app.command(cls=Command)
+@push.command(cls=Command)
 def key() -> None:
     """Generate a key for `--store-key`, which encrypts the credentials in a store."""
     from a2a_bridge.cli.output import data, fail
@@ -134,8 +252,8 @@ def key() -> None:
 
 
 @contextmanager
-def _connect(store: str, *, writes: bool) -> Iterator[Connection]:
-    """A transaction; other processes may use the store at the same time."""
+def _connect_beside(store: str, *, writes: bool) -> Iterator[Connection]:
+    """A transaction of `push`; other processes may use the store at the same time."""
     from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.stores import StoreOpenError
     from a2a_bridge.stores.sql.database import mask_url, parse

@@ -33,26 +33,23 @@ from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.app.serving import Server, Shared
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.advertised import Advertised
-from a2a_bridge.cli.agent_settings import flags_of
 from a2a_bridge.cli.connect import version_of
-from a2a_bridge.cli.gateway_options import gateway_options
-from a2a_bridge.cli.gateway_setup import found
-from a2a_bridge.cli.listen_options import ListenOptions, limits_of
-from a2a_bridge.cli.options import HEADER, parse_binding
-from a2a_bridge.cli.playground import launch_of
+from a2a_bridge.cli.gateway_setup import found, gateway_options
 from a2a_bridge.cli.reload import Reloader
-from a2a_bridge.cli.running import run, serve
-from a2a_bridge.cli.serve_options import load_agent
+from a2a_bridge.cli.running import builtin_or_envoy, launch_of, serve_until_signal
+from a2a_bridge.cli.server_flags import flags_of
+from a2a_bridge.cli.server_options import ListenOptions, limits_of, load_agent
 from a2a_bridge.cli.target import parse
+from a2a_bridge.cli.values import HEADER, parse_binding
 from a2a_bridge.dialects import GRPC
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.opening import MEMORY
 
 if TYPE_CHECKING:
-    from a2a_bridge.cli.playground import Launch
+    from a2a_bridge.cli.running import Launch
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("a2a_bridge.cli.agents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +168,7 @@ async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> N
             on_open(server)
             yield server
 
-    opening = serve(
+    opening = builtin_or_envoy(
         builtin,
         lambda: asgi_agents(entries, options, opened=on_open),
         listening.interfaces,
@@ -183,7 +180,9 @@ async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> N
         advertised = Advertised(frozenset(public)) if public else None
     if advertised is not None:
         advertised = replace(advertised, several=lambda: changes.server)
-    await run(opening, flags.timeout_graceful_shutdown, listening.counting, reloader, advertised, launch)
+    await serve_until_signal(
+        opening, flags.timeout_graceful_shutdown, listening.counting, reloader, advertised, launch
+    )
 
 
 def _own(listening: ListenOptions) -> ServeOptions:

@@ -1,0 +1,524 @@
+"""The flags of `serve`, most of which `gateway` has, too; access rules and agents in configuration files.
+
+Rules of `[agents.NAME]`:
+1. An option in the table of an agent is for that agent only, and outweighs the same option of the command,
+   wherever that comes from. All other options are those of the command.
+2. A file with one agent does the same as the argument of the command, and serves it below /agents/NAME, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+
+from a2a_bridge.cli.flags import BridgeKeyFlags, StoreKeyFlags
+from a2a_bridge.core.options import Table, flag, required, table
+
+#: the operations and groups that `auth.rules` knows. That module loads protobuf, and a supervisor reads
+#: rules, too; a test compares
+OPERATIONS = frozenset(
+    {
+        "SendMessage",
+        "SendStreamingMessage",
+        "GetTask",
+        "ListTasks",
+        "CancelTask",
+        "SubscribeToTask",
+        "CreateTaskPushNotificationConfig",
+        "GetTaskPushNotificationConfig",
+        "ListTaskPushNotificationConfigs",
+        "DeleteTaskPushNotificationConfig",
+        "GetExtendedAgentCard",
+        "read",
+        "send",
+    }
+)
+
+_Flags = TypeVar("_Flags", bound="ServerFlags")
+
+
+class ServerKind(str, Enum):  # noqa: UP042
+    """The server that listens."""
+
+    BUILTIN = "builtin"
+    ENVOY = "envoy"
+
+
+class LoopKind(str, Enum):  # noqa: UP042
+    """The event loop."""
+
+    AUTO = "auto"
+    ASYNCIO = "asyncio"
+    UVLOOP = "uvloop"
+
+
+class ClientCertificate(str, Enum):  # noqa: UP042
+    """Whether callers need a client certificate."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+
+
+class GrpcUrlForm(str, Enum):  # noqa: UP042
+    """The form of gRPC addresses in the card; see `cards.GrpcUrls`."""
+
+    BOTH = "both-in-0.x"
+    URL_LAST = "url-last-in-0.x"
+    BARE = "bare"
+    HTTP_IN_0_X = "http-in-0.x"
+    HTTP = "http"
+
+
+class LogLevel(str, Enum):  # noqa: UP042
+    """The level of the log on stderr."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+    DEBUG = "debug"
+
+
+class LogFormat(str, Enum):  # noqa: UP042
+    """The format of the log on stderr."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class TracingMode(str, Enum):  # noqa: UP042
+    """Whether calls are traced."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeFlags:
+    """Who may call: see `cli/security.py`."""
+
+    api_keys: Path | None = flag(
+        None,
+        "Identify callers by the API keys in this file; `a2a-bridge keys create` makes them.",
+        "FILE",
+        group="Security",
+        common=True,
+    )
+    api_key_header: str = flag(
+        "X-API-Key",
+        "Header, and in lower case the gRPC metadata, with the API key.",
+        "NAME",
+        group="Security",
+    )
+    jwt_issuer: str = flag(
+        "",
+        "Identify callers by JWTs of this issuer (OpenID Connect, OAuth 2).",
+        "URL",
+        group="Security",
+        common=True,
+    )
+    jwt_audience: list[str] | None = flag(
+        None,
+        "Audience that a JWT has to name; may be repeated, one of them is enough.",
+        "AUDIENCE",
+        group="Security",
+        common=True,
+    )
+    jwt_jwks: str = flag(
+        "", "Keys of the issuer; default: from its discovery document.", "URL|FILE", group="Security"
+    )
+    jwt_algorithms: str = flag(
+        "",
+        "Accepted signature algorithms; default: RS*, PS*, ES256, ES384 and EdDSA.",
+        "NAME,…",
+        group="Security",
+    )
+    jwt_claim: str = flag("sub", "Claim that names the caller.", "NAME", group="Security")
+    jwt_cacert: Path | None = flag(
+        None,
+        "PEM file of authorities for the issuer's https; default: those of the system.",
+        "FILE",
+        group="Security",
+    )
+    streams_outlive_tokens: bool = flag(
+        False, "Open streams go on after the JWT of their caller has expired.", group="Security"
+    )
+    proxy_user_header: str = flag(
+        "",
+        "Identify callers by this header of the proxies in --forwarded-allow-ips.",
+        "NAME",
+        group="Security",
+    )
+    allow_unauthenticated: bool = flag(
+        False,
+        "Something in front of this server checks the callers, or nobody has to.",
+        group="Security",
+    )
+    middleware: list[str] | None = flag(
+        None,
+        "Factory of middleware (service → service), called without arguments; may be repeated.",
+        "FILE:NAME|MODULE:NAME",
+        group="Security",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigFlags:
+    """The configuration file of a command."""
+
+    config: Path | None = flag(
+        None,
+        "Read options from this file (TOML); flags and variables outweigh it.",
+        "FILE",
+        group="Configuration",
+        common=True,
+        in_file=False,
+    )
+    reload: bool = flag(
+        False,
+        "Also reload --config when the file changes, not only on SIGHUP.",
+        group="Configuration",
+        in_file=False,
+    )
+    print_config: bool = flag(
+        False,
+        "Print the effective options as a configuration file and exit.",
+        variable="",
+        group="Configuration",
+        in_file=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleSettings(Table):
+    """One `[[rules]]`: allows calls, as `auth.rules.Rule` does. An empty member allows everything. Raises
+    ValueError for a rule without members: it is the beginning of one more often than what somebody wants.
+    """
+
+    operations: tuple[str, ...] = table(
+        tuple, "Names such as SendMessage, or read and send for groups of them."
+    )
+    scopes: tuple[str, ...] = table(tuple, "The caller needs all of these.")
+    principals: tuple[str, ...] = table(tuple, "Names or patterns (*, ?) of callers.")
+    agents: tuple[str, ...] = table(tuple, "Names of the agents that the rule is for.")
+
+    def __post_init__(self) -> None:
+        if not (self.operations or self.scopes or self.principals or self.agents):
+            text = 'says nothing, and would allow everything; principals = ["*"] says that'
+            raise ValueError(text)
+
+    def unknown(self, agents: Collection[str]) -> Iterator[tuple[str, str]]:
+        """The members with names that do not exist, each with the problem. agents: the names of the file."""
+        for name in self.operations:
+            if name not in OPERATIONS:
+                yield "operations", f"{name!r} is none of {', '.join(sorted(OPERATIONS))}"
+        if self.agents and not any(fnmatchcase(name, one) for name in agents for one in self.agents):
+            known = ", ".join(agents) or "none, because there are no tables [agents.NAME]"
+            yield "agents", f"none of the agents here: {known}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
+    """The flags that `serve` and `gateway` share: listeners, card, limits, stores, process."""
+
+    http: str = flag(
+        "127.0.0.1:8080",
+        "Listen here for JSON-RPC and HTTP+JSON; port 0 takes a free port.",
+        "HOST:PORT",
+        group="Listen",
+        common=True,
+    )
+    grpc: str = flag(
+        "127.0.0.1:50051",
+        "Listen here for gRPC; port 0 takes a free port.",
+        "HOST:PORT",
+        group="Listen",
+        common=True,
+    )
+    server: ServerKind = flag(
+        ServerKind.BUILTIN,
+        "builtin: one port for HTTP, one for gRPC; envoy: one port for both (extra `envoy`).",
+        group="Listen",
+    )
+    listen: str = flag(
+        "",
+        "Envoy: listen here for every binding; port 0 takes a free port. Default: 127.0.0.1:8080.",
+        "HOST:PORT",
+        group="Listen",
+    )
+    ssl_certfile: Path | None = flag(
+        None,
+        "Serve HTTP and gRPC with TLS, with this certificate and its chain (PEM).",
+        "FILE",
+        group="Security",
+        common=True,
+    )
+    ssl_keyfile: Path | None = flag(
+        None, "Private key of --ssl-certfile, if it is not in the same file.", "FILE", group="Security"
+    )
+    ssl_ca_certs: Path | None = flag(
+        None, "Ask callers for a client certificate of these authorities (PEM).", "FILE", group="Security"
+    )
+    ssl_cert_reqs: ClientCertificate = flag(
+        ClientCertificate.REQUIRED,
+        "Whether --ssl-ca-certs rejects callers without a certificate; optional: not over HTTP.",
+        group="Security",
+    )
+    print_envoy_config: bool = flag(
+        False, "Print the configuration of Envoy and exit.", variable="", group="Listen", in_file=False
+    )
+    no_http: bool = flag(False, "Do not listen for HTTP.", group="Listen")
+    no_grpc: bool = flag(False, "Do not listen for gRPC.", group="Listen")
+    #: without 0.1, which needs memory for the ids of its callers
+    versions: str = flag(
+        "1.0,0.3,0.2.5",
+        "Protocol versions to serve: 1.0, 0.3, 0.2.5, 0.1, and those of installed extensions.",
+        "VERSION,…",
+        group="Protocol",
+    )
+    lenient_versions: bool = flag(
+        False, "Accept methods of another version than the one the caller declares.", group="Protocol"
+    )
+    public_url: str = flag("", "The public URL, for the card.", "URL", group="Card", common=True)
+    public_grpc: str = flag("", "The public gRPC address, for the card.", "HOST:PORT", group="Card")
+    grpc_urls: GrpcUrlForm = flag(
+        GrpcUrlForm.BOTH,
+        "Form of gRPC addresses in the card: host:port around a URL for readers of 0.x, or another.",
+        group="Card",
+    )
+    advertise: str = flag(
+        "",
+        "Bindings to list in the card (JSONRPC, HTTP+JSON, GRPC); default: all.",
+        "BINDING,…",
+        group="Card",
+    )
+    card_versions: str = flag(
+        "",
+        "Protocol versions of the card; default: all served versions in one document.",
+        "VERSION,…",
+        group="Card",
+    )
+    forwarded_allow_ips: str = flag(
+        "", "Trust forwarded headers from these proxies; * for any.", "IP,…", group="Listen"
+    )
+    card_signing_key: list[Path] | None = flag(
+        None,
+        "Private key (PEM or JWK) that signs the card; may be repeated, the first one signs.",
+        "FILE",
+        group="Card",
+    )
+
+    lease: float = flag(
+        10.0,
+        "PostgreSQL: other replicas take over the tasks of a server that is silent for this long.",
+        "SECONDS",
+        least=1,
+        group="Store",
+    )
+    push_allow: list[str] | None = flag(
+        None,
+        "Allow webhooks at this private host or network; may be repeated.",
+        "HOST|NETWORK",
+        group="Push notifications",
+    )
+    push_signing_key: list[Path] | None = flag(
+        None,
+        "Private key (PEM or JWK) that signs push notifications; may be repeated, the first one signs.",
+        "FILE",
+        group="Push notifications",
+    )
+
+    # The defaults are those of HostOptions, Limits and StoreOptions, which --version does not load; a test
+    # compares them.
+    max_body: int = flag(16777216, "Largest request.", "BYTES", least=1, group="Limits")
+    max_connections: int = flag(
+        10000, "Open connections of each listener; 0: no limit.", "N", least=0, group="Limits"
+    )
+    max_connection_streams: int = flag(
+        1000, "Open streams of one gRPC connection, unary calls included.", "N", least=1, group="Limits"
+    )
+    max_values: int = flag(
+        100000,
+        "JSON values in a request, or their equivalent in protobuf; 0: no limit.",
+        "N",
+        least=0,
+        group="Limits",
+    )
+    max_parts: int = flag(1000, "Parts of a message; 0: no limit.", "N", least=0, group="Limits", live=True)
+    max_calls: int = flag(
+        10000,
+        "Concurrent unary calls of one principal; 0: no limit.",
+        "N",
+        least=0,
+        group="Limits",
+        live=True,
+    )
+    max_streams: int = flag(
+        10000, "Open streams of one principal; 0: no limit.", "N", least=0, group="Limits", live=True
+    )
+    max_memory: int = flag(
+        1073741824,
+        "Memory for tasks, events, requests and answers; 0: no limit.",
+        "BYTES",
+        least=0,
+        group="Limits",
+    )
+
+    usage_file: Path | None = flag(
+        None, "Keep call counts in this file across restarts; see `usage`.", "FILE", group="Process"
+    )
+    usage_listen: str = flag("", "Serve call counts here; see `usage`.", "HOST:PORT", group="Process")
+    drain_window: float | None = flag(
+        None,
+        "After SIGTERM, keep listening this long with failing readiness, so that clients move away.",
+        "SECONDS",
+        least=0,
+        group="Process",
+    )
+    timeout_graceful_shutdown: float = flag(
+        10.0, "Time for running calls to finish after SIGTERM.", "SECONDS", least=0, group="Process"
+    )
+    workers: int = flag(
+        1,
+        "Serve from this many processes; each has its own limits and memory.",
+        "N",
+        least=1,
+        group="Process",
+    )
+    loop: LoopKind = flag(LoopKind.AUTO, "Event loop; auto: uvloop if installed.", group="Process")
+    log_level: LogLevel = flag(
+        LogLevel.WARNING, "Log level on stderr.", group="Process", common=True, live=True
+    )
+    log_format: LogFormat = flag(
+        LogFormat.TEXT, "Log format on stderr; json: one object a line.", group="Process"
+    )
+    log_config: Path | None = flag(
+        None,
+        "Configure logging from this file instead: dictConfig (.json, .toml) or fileConfig (.ini, .conf).",
+        "FILE",
+        group="Process",
+    )
+    admin: str = flag(
+        "",
+        "Serve metrics and probes for operators here; port 0 takes a free port.",
+        "HOST:PORT",
+        group="Process",
+        common=True,
+    )
+    ui: bool = flag(
+        False,
+        "Serve a page to call and inspect the agent.",
+        group="Process",
+        common=True,
+    )
+    ui_listen: str = flag(
+        "127.0.0.1:0",
+        "Address of --ui; everyone who has its token can call the agent.",
+        "HOST:PORT",
+        group="Process",
+    )
+    tracing: TracingMode = flag(
+        TracingMode.AUTO,
+        "Trace calls with OpenTelemetry; auto: if the agent configures it; on: as OTEL_… variables say.",
+        group="Process",
+    )
+
+    rules: tuple[RuleSettings, ...] = table(tuple, "Which callers may use which operations.", live=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedAgent(Table):
+    """One `[agents.NAME]` of `serve`."""
+
+    agent: str = required("file.py, file.py:agent or package.module:agent.", "AGENT")
+    host: str = flag(
+        "", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST", unique=True
+    )
+    grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
+    public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
+    versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
+    store: str = flag("", "Task store of this agent; see --store.", "URL", secret=True)
+    max_tasks: int = flag(0, "Running tasks of one principal; 0: no limit.", "N", least=0)
+    max_calls: int = flag(0, "Concurrent unary calls of one principal; 0: no limit.", "N", least=0)
+    max_streams: int = flag(0, "Open streams of one principal; 0: no limit.", "N", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeFlags(ServerFlags):
+    """The flags of `serve`, with the defaults of EngineOptions and StoreOptions; a test compares them."""
+
+    store: str = flag(
+        "",
+        "Task store: sqlite:///PATH, postgresql://…, or memory:// (lost at exit).",
+        "URL",
+        group="Store",
+        common=True,
+        secret=True,
+    )
+    keep_tasks: float = flag(
+        0.0, "Delete tasks this long after their end; 0: never.", "DAYS", least=0, group="Store"
+    )
+    keep_events: float = flag(
+        1.0,
+        "Keep the events of a task this long after its end, for streams that resume.",
+        "DAYS",
+        least=0,
+        group="Store",
+    )
+    cluster: str = flag(
+        "",
+        "NATS over which replicas on one PostgreSQL talk: nats:// or tls:// addresses.",
+        "URL,…",
+        group="Store",
+        secret=True,
+    )
+    cluster_credentials: str = flag("", "Credentials file (JWT and key) for NATS.", "FILE", group="Store")
+    cluster_ca: str = flag("", "Certificates to trust for NATS (PEM).", "FILE", group="Store")
+    push: bool = flag(
+        True,
+        "Send push notifications, if the agent declares them.",
+        None,
+        "--push/--no-push",
+        group="Push notifications",
+    )
+    run_timeout: float = flag(0.0, "Time limit of one run; 0: none.", "SECONDS", least=0, group="Limits")
+    silence_timeout: float = flag(
+        0.0, "Time limit for a run without output; 0: none.", "SECONDS", least=0, group="Limits"
+    )
+    idempotent_sends: bool = flag(
+        False, "Process a message that is sent twice only once, with the same answer.", group="Protocol"
+    )
+    max_tasks: int = flag(
+        10000,
+        "Running tasks of one principal, over all tenants; 0: no limit.",
+        "N",
+        least=0,
+        group="Limits",
+    )
+    max_tenant_tasks: int = flag(0, "Running tasks of one tenant; 0: no limit.", "N", least=0, group="Limits")
+    agents: Mapping[str, ServedAgent] = table(dict, "The agents, by name.", live=True)
+    max_history: int = flag(
+        10000, "Messages of one task; further ones are rejected; 0: no limit.", "N", least=0, group="Limits"
+    )
+
+
+def check_target(target: str | None, agents: Mapping[str, Any], argument: str) -> None:
+    """Raises typer.BadParameter unless either the argument of a command or its file names what is served."""
+    if target is not None and agents:
+        text = f"the file of --config has agents already; leave {argument} or --config out"
+        raise typer.BadParameter(text, param_hint=argument)
+    if target is None and not agents:
+        text = f"missing; give {argument}, or a file with agents: --config FILE"
+        raise typer.BadParameter(text, param_hint=argument)
+
+
+def flags_of(flags: _Flags, settings: Table) -> _Flags:
+    """The flags of one agent: its own options in place of those of the command."""
+    known = {one.name for one in fields(flags)}
+    return replace(flags, **{name: getattr(settings, name) for name in settings.given & known})
