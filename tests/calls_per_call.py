@@ -31,6 +31,7 @@ from a2a_bridge.dialects import V1_0
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.task_run import _spawn
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports._http.protocol import Connection
 
 ROOT = Path(__file__).parents[1]
 _OURS = ("a2a_bridge/", "transports/", "<a2a_bridge.")
@@ -276,10 +277,12 @@ async def measure(
     if failures:
         raise failures[0]
     result = profile.result(calls)
-    # The task factory is one frame of each task that the loop makes. Task runs make theirs themselves.
+    # The task factory is one frame of each task that the loop makes. Requests and task runs make theirs
+    # themselves.
     factory = result.by_function.pop(_name(_Made.__call__.__code__), 0.0)
     result.frames -= factory
-    result.tasks = factory + result.by_function.get(_name(_spawn.__code__), 0.0)
+    makers = (_spawn.__code__, Connection._start.__code__)
+    result.tasks = factory + sum(result.by_function.get(_name(code), 0.0) for code in makers)
     return result
 
 

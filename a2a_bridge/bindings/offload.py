@@ -91,20 +91,18 @@ async def run(write: Callable[..., T], *arguments: Any, large: bool) -> T:
         return await run_in_worker(write, *arguments)
 
 
-def encode(
-    write: Callable[[Any], bytes], message: Message, *, large: bool = False
-) -> bytes | Awaitable[bytes]:
+def encode(write: Callable[..., bytes], *arguments: Any, large: bool = False) -> bytes | Awaitable[bytes]:
     """The encoded message, or for a long one an awaitable of it. `write` may be started twice.
 
     large: whether the message is known to be large. Nobody changes the message meanwhile: see `core.service`.
     """
     if large:
-        return run_in_worker(write, message)
+        return run_in_worker(write, *arguments)
     METER.left = ALLOWANCE  # as `within_budget`, without another call for each event
     try:
-        return write(message)
+        return write(*arguments)
     except LengthyError:
-        return run_in_worker(write, message)
+        return run_in_worker(write, *arguments)
     finally:
         METER.left = inf
 

@@ -36,7 +36,7 @@ from a2a_bridge.codec.meter import LONG, spend_on
 from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, MessagePlan, plan_of
 from a2a_bridge.codec.source import Source, attribute
 from a2a_bridge.codec.text import JsonObject
-from a2a_bridge.codec.unknown import FIRST, holds_members, restore_members
+from a2a_bridge.codec.unknown import FIRST, KEPT, holds_members, restore_members
 
 M = TypeVar("M", bound=Message)
 
@@ -86,7 +86,7 @@ def _encoder(plan: MessagePlan, *, keeps: bool, whole: bool) -> Callable[[Any], 
             for path, problem in _problems(root, message, ""):
                 raise EncodeError(path, problem) from None
             raise EncodeError("", str(error)) from None
-        if keeps:
+        if keeps and KEPT.count:
             wire = message.SerializeToString()
             if wire.find(FIRST) >= 0 and holds_members(wire):
                 return restore_members(plan, message, tree)

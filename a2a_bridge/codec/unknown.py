@@ -6,7 +6,9 @@ peers when a message is parsed, copied, merged and serialized. Members of JSON u
 2. MEMBERS never leaves the process as protobuf: it is removed from bytes of peers, and from bytes for them.
    JSON cannot express the unknown fields of peers, and leaves them out.
 3. A message without such content costs one search of its bytes.
-4. A member whose name only looks like that of a field is not kept. Some readers take it for that field
+4. The members are counted while they are decoded (KEPT). In a process that keeps none, no message is
+   searched.
+5. A member whose name only looks like that of a field is not kept. Some readers take it for that field
    (encoding/json of Go ignores case, pydantic takes snake_case, too), and no check has seen its value.
 """
 
@@ -34,6 +36,20 @@ tenth of one for the whole mark. With `find`: `in` first tries its left side as 
 """
 
 
+class _Kept:
+    """How often this process may have got a message with unknown members."""
+
+    count = 0
+
+
+KEPT = _Kept()
+
+
+def expect_members() -> None:
+    """Has all messages searched, because some come from another process: of a store or of a replica."""
+    KEPT.count += 1
+
+
 # --- members of JSON ---
 
 
@@ -57,6 +73,7 @@ def kept_members(tree: JsonObject, names: Container[str], alike: Container[str])
     }
     if not unknown:
         return ""
+    KEPT.count += 1
     text = dumps(unknown).decode("latin-1")
     return f"{_TAG}{VARINT[len(text)]}{text}"
 

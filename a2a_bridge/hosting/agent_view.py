@@ -7,7 +7,7 @@ unchanged.
 
 from __future__ import annotations
 
-from a2a_bridge.codec.unknown import drop_members, holds_members
+from a2a_bridge.codec.unknown import FIRST, drop_members, holds_members
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -18,7 +18,7 @@ def for_agent(request: Request) -> Request:
     """The request without that content, and without unknown members of JSON: unchanged if it has neither."""
     # Once per message: a look at the bytes finds both, wherever they are.
     wire = request.SerializeToString()
-    if holds_members(wire):
+    if wire.find(FIRST) >= 0 and holds_members(wire):
         known = type(request)()
         known.CopyFrom(request)  # type: ignore[arg-type]  # of the same type
         drop_members(known)

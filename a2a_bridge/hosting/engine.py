@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from a2a_bridge.bindings.offload import run_in_worker
+from a2a_bridge.codec.unknown import expect_members
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, closing_error, internal_error, task_not_found
@@ -82,6 +83,8 @@ class Engine:
         # Not `or`: an empty store may be false.
         self._store: Store = MemoryStore(clock=clock) if store is None else store
         require(self._store, Store)
+        if not isinstance(self._store, MemoryStore):
+            expect_members()
         self._readers = EventReaders(self._store, self._snapshot)
         self._context = EngineContext(
             executor=agent.executor,

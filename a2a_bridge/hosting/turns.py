@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from time import monotonic
 
-#: seconds of one turn in which further runs may begin
+#: a share: seconds of one turn in which further runs may begin
 _SHARE = 0.005
 
 
@@ -23,21 +23,23 @@ class Turns:
     __slots__ = ("_began", "_ending", "_queue")
 
     def __init__(self) -> None:
-        #: when the first run of this turn began
+        #: when the present share began
         self._began = 0.0
-        #: True until the end of a turn in which a run began
+        #: True until the end of the turn in which it began
         self._ending = False
         self._queue: deque[asyncio.Future[None]] = deque()
 
     @property
     def spent(self) -> bool:
-        """True if the next run has to wait in `next`. To be asked at the begin of each run."""
-        if self._ending:
-            return bool(self._queue) or monotonic() - self._began > _SHARE
-        # As `_begin`, without another call for each run.
-        self._ending = True
-        self._began = monotonic()
-        asyncio.get_running_loop().call_soon(self._end)
+        """True if the next run has to wait in `next`. To be asked at the begin of each run.
+
+        The end of a turn is watched once for each share, and not for each run, which would cost seven frames.
+        So a share that began in an earlier turn can pass, and a turn has two shares at most.
+        """
+        if monotonic() - self._began > _SHARE:
+            if self._ending:
+                return True
+            self._begin()
         return bool(self._queue)
 
     async def next(self) -> None:

@@ -15,11 +15,11 @@ from tests.patience import PATIENCE
 @pytest.mark.parametrize(
     ("row", "frames", "tasks"),
     [
-        ("message", 88, 1),
-        ("message, 0.3, blocking", 94, 1),
-        ("task", 182, 2),
-        ("GetTask", 84, 1),
-        ("gateway to gRPC", 109, 2),
+        ("message", 82, 1),
+        ("message, 0.3, blocking", 88, 1),
+        ("task", 176, 2),
+        ("GetTask", 78, 1),
+        ("gateway to gRPC", 105, 2),
         (f"SSE, {EVENTS} events", 24 * EVENTS, 2),
     ],
 )

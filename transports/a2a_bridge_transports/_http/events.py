@@ -152,7 +152,8 @@ class EventWriter:
         self._sent = len(data)
         self._last = self._loop.time()
         transport = self._connection.transport
-        # As Connection.write, without a call for each event.
+        # A closed transport in which nothing waits drops the data, and its loss is reported in the next turn
+        # of the loop. asyncio logs each such write after the fifth.
         if transport is not None and (not transport.is_closing() or transport.get_write_buffer_size()):
             transport.write(data)
 

@@ -189,7 +189,8 @@ def is_json(content_type: str) -> bool:
     return media == "application/json" or (media.startswith("application/") and media.endswith("+json"))
 
 
-_KNOWN_TYPES = frozenset({"application/json", "application/a2a+json", "application/json; charset=utf-8"})
+#: content types that `check_content_type` need not be asked about
+USUAL_TYPES = frozenset({"application/json", "application/a2a+json", "application/json; charset=utf-8"})
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
@@ -199,7 +200,7 @@ def check_content_type(headers: Mapping[str, str]) -> None:
     request.
     """
     content_type = headers.get(CONTENT_TYPE)
-    if not content_type or content_type in _KNOWN_TYPES or is_json(content_type):
+    if not content_type or is_json(content_type):
         return
     raise HttpStatusError(
         415,

@@ -160,8 +160,18 @@ class RequestParser:
         if self.fed > 2 * self._max_header:
             self._execute(data[at : at + 2 * self._max_header])  # tells how long the target is
             raise HeadTooLargeError(414 if len(self._target) > self._max_header else 431)
-        if self._execute(data[at:end]):
-            self._check_head()
+        if not self._execute(data[at:end]):
+            return end
+        target = len(self.target)
+        if target > self._max_header:
+            raise HeadTooLargeError(414)
+        if self.fed - target > self._max_header:
+            raise HeadTooLargeError(431)
+        length = None if self.complete else self.headers.get(CONTENT_LENGTH)
+        if length is not None:
+            if len(length) > _MOST_DIGITS:
+                raise MalformedError("the Content-Length is too long")
+            self.missing = int(length)
         return end
 
     def _feed_chunks(self, data: bytes, at: int) -> int:
@@ -235,21 +245,6 @@ class RequestParser:
             return found + len(_END)
         self._tail = (tail + data[max(at, len(data) - 3) :])[-3:]
         return len(data)
-
-    def _check_head(self) -> None:
-        """Checks the size of a complete head, and notes the length of the body."""
-        target = len(self.target)
-        if target > self._max_header:
-            raise HeadTooLargeError(414)
-        if self.fed - target > self._max_header:
-            raise HeadTooLargeError(431)
-        if self.complete:
-            return
-        length = self.headers.get(CONTENT_LENGTH)
-        if length is not None:
-            if len(length) > _MOST_DIGITS:
-                raise MalformedError("the Content-Length is too long")
-            self.missing = int(length)
 
     def _execute(self, data: bytes | memoryview) -> bool:
         """Passes data to llhttp. Returns True if the head is complete."""

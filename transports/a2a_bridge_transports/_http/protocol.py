@@ -101,14 +101,6 @@ class Owner(Protocol):
         ...
 
 
-def is_lost(transport: asyncio.WriteTransport) -> bool:
-    """True if a transport drops what it is given, before its loss is reported in the next turn of the loop.
-
-    It is closed, and nothing waits in it. asyncio logs each such write after the fifth.
-    """
-    return transport.is_closing() and not transport.get_write_buffer_size()
-
-
 class Connection(asyncio.Protocol):
     """One connection."""
 
@@ -219,8 +211,12 @@ class Connection(asyncio.Protocol):
                 if request is not None:
                     request.body_came()
                 elif parser.has_head:
-                    at = self._read_body(data, at)
                     turn -= 1
+                    try:
+                        while at < size and not parser.complete:
+                            at = parser.feed(data, at)
+                    finally:  # a malformed body ends the request that has begun
+                        self._start()
                 if self._ignores_input:
                     return
                 if at < size and parser.complete:
@@ -242,20 +238,6 @@ class Connection(asyncio.Protocol):
         ):
             self.deadline = latest
 
-    def _read_body(self, data: bytes, at: int) -> int:
-        """Reads the body as far as it came with the head, and starts the request. Returns the position after
-        it.
-
-        Raises MalformedError after that.
-        """
-        parser, size = self.parser, len(data)
-        try:
-            while at < size and not parser.complete:
-                at = parser.feed(data, at)
-        finally:
-            self._start()
-        return at
-
     def _has_failed(self) -> bool:
         """True if no response arrives any more: for pipelined requests, before the loss is reported."""
         transport = self.transport
@@ -273,11 +255,12 @@ class Connection(asyncio.Protocol):
         request = self.request = self.host.begin(self)
         self.deadline = inf
         work, context = request.answer(), self.host.context.copy()
+        # `Answering` keeps the task. A task factory of the application is for its own tasks.
         if sys.version_info >= (3, 12):
             # Its first step is done at once: a handler that does not wait needs no turn of the loop.
             asyncio.Task(work, loop=self._loop, context=context, eager_start=True)
         else:
-            self._loop.create_task(work, context=context)  # `Answering` keeps the task
+            request.task = asyncio.Task(work, loop=self._loop, context=context)
 
     def _reject(self, error: MalformedError) -> None:
         # Its text must not quote the client's data, perhaps a malformed line with credentials.
@@ -323,8 +306,10 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ writing
 
     def write(self, data: bytes) -> None:
-        """Writes unless the client has left."""
-        if self.transport is not None and not is_lost(self.transport):
+        """Writes unless the client has left. To be called a few times only in one turn of the loop: asyncio
+        logs each write after the fifth to a transport that is closed.
+        """
+        if self.transport is not None:
             self.transport.write(data)
 
     def pause_writing(self) -> None:

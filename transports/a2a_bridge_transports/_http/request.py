@@ -215,7 +215,8 @@ class HostRequest(HoldsInWork):
     async def answer(self) -> None:
         """Calls the handler and writes its response."""
         connection = self._connection
-        self.task = asyncio.current_task()
+        if self.task is None:  # its first step is done while it is made
+            self.task = asyncio.current_task()
         try:
             if connection.transport is None:
                 return
@@ -265,7 +266,9 @@ class HostRequest(HoldsInWork):
             self.hold(len(reply.body))
         data = response(reply, self._persistence(), without_body=self.method == "HEAD")
         self.started = True
-        self._connection.write(data)
+        transport = self._connection.transport
+        if transport is not None:
+            transport.write(data)
 
     def _persistence(self) -> bytes:
         """The Connection header. The connection ends if the host drains, or some of the body is unread."""

@@ -38,15 +38,15 @@ def read_request(row: Row[Any, Any], wire: Any) -> tuple[Any, Mapping[str, str] 
 
 
 def write_response(
-    row: Row[Any, Any], reply: ResponseParameters, finish: Callable[[Any], bytes], answer: Any
+    row: Row[Any, Any], reply: ResponseParameters, answer: Any, finish: Callable[..., bytes], *given: Any
 ) -> bytes:
     """A response, with the content beside its message if the row has a place for that. finish: makes the
-    bytes of what the row writes.
+    bytes of the wire shape, its last argument; the arguments before it are `given`.
     """
     wire = _list(row, answer, reply) if row.operation is ops.LIST_TASKS else row.encode_response(answer)
     if row.extras.response is not None:
         wire = row.extras.response.restore(wire, with_side_channel(reply, reply.side_channel))
-    return finish(wire)
+    return finish(*given, wire)
 
 
 def add_tenant(request: Any, tenant: str) -> Any:

@@ -274,13 +274,13 @@ class _Side:
         async def handle(wire: bytes, context: Exchange, call_context: CallContext) -> bytes:
             request = await self._request(row, wire, context, call_context)
             response = await answer(Call(operation, request, call_context))
-            write = partial(write_response, row, call_context.reply, finish)
-            data = encode(write, response, large=call_context.reply.large)
+            reply = call_context.reply
+            data = encode(write_response, row, reply, response, finish, large=reply.large)
             if not isinstance(data, bytes):
                 data = await data
             sent_bytes[GRPC.name] += len(data)
-            if call_context.reply or call_context.reply.side_channel:
-                await context.send_initial_metadata(self._metadata(context, call_context.reply, request))
+            if reply or reply.side_channel:
+                await context.send_initial_metadata(self._metadata(context, reply, request))
             return data
 
         return handle

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from a2a_bridge.bindings.binding import HostOptions
@@ -101,13 +100,13 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             if row.streaming:
                 return _HttpJsonStream(self, request, table, row, call)
             answer = await self.service.unary(call)
-            write = partial(write_response, row, context.reply, dumps)
-            data = encode(write, answer, large=context.reply.large)
+            reply = context.reply
+            data = encode(write_response, row, reply, answer, dumps, large=reply.large)
             if not isinstance(data, bytes):
                 data = await data
             sent_bytes[HTTP_JSON.name] += len(data)
             media = _media(request, table)
-            if context.reply or context.reply.side_channel:
+            if reply or reply.side_channel:
                 return Reply(200, media + self.reply_headers(request, table, context, name, message), data)
             return Reply(200, media, data)
         except JsonSyntaxError as problem:

@@ -5,14 +5,13 @@ version.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
-from a2a_bridge.codec import Json, missing_required
+from a2a_bridge.codec import missing_required
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params, missing_members_error
@@ -33,7 +32,8 @@ from a2a_bridge_transports._http.exchange import (
     error_headers,
     error_status,
 )
-from a2a_bridge_transports._http.parameters import check_content_type, read_version
+from a2a_bridge_transports._http.names import CONTENT_TYPE
+from a2a_bridge_transports._http.parameters import USUAL_TYPES, check_content_type, read_version
 from a2a_bridge_transports._http.rows import read_request, write_response
 from a2a_bridge_transports._http.serving import (
     A_REQUEST,
@@ -50,22 +50,18 @@ def _by_method(form: Form[Any, Any]) -> Rows:
     return {row.address: row for row in form.rows if wire.document(row.address) is None}
 
 
-def _find_row(
-    row: Row[str, Any] | None, params: Json, table: Table[Rows], having: Sequence[Table[Rows]]
-) -> Row[str, Any]:
-    """The row of a method. Raises METHOD_NOT_FOUND, and INVALID_PARAMS if params is no object: separate from
-    the frame, because other checks come before it.
+def _reject_method(row: Row[str, Any] | None, table: Table[Rows], having: Sequence[Table[Rows]]) -> NoReturn:
+    """Raises METHOD_NOT_FOUND for a method without a row, and INVALID_PARAMS for params that are no object:
+    separate from the frame, because other checks come before it.
 
     table: the version of the request. having: the versions that have the method.
     """
-    if row is None:
-        versions = " and ".join(known.dialect.version for known in having)
-        declared = table.dialect.version
-        text = f"this is a method of {versions}, and the request declares version {declared}"
-        raise A2AError(Reason.METHOD_NOT_FOUND, text if having else "")
-    if params is not None and type(params) is not dict:
+    if row is not None:
         raise invalid_params("", "params has to be an object")
-    return row
+    versions = " and ".join(known.dialect.version for known in having)
+    declared = table.dialect.version
+    text = f"this is a method of {versions}, and the request declares version {declared}"
+    raise A2AError(Reason.METHOD_NOT_FOUND, text if having else "")
 
 
 def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
@@ -129,7 +125,8 @@ class JsonRpcServer(ServerSide[Rows]):
         row: Row[str, Any] | None = None
         try:
             principal = await self.principal(request) if self.authenticate is not None else None
-            check_content_type(request.headers)
+            if request.headers.get(CONTENT_TYPE) not in USUAL_TYPES:
+                check_content_type(request.headers)
             body = await request.read()
             received_bytes[JSONRPC.name] += len(body)
             apart = len(body) > SMALL and await needs_worker(body, self.max_values)
@@ -142,7 +139,8 @@ class JsonRpcServer(ServerSide[Rows]):
                 candidate = self.table(request, having)
                 row = candidate.index.get(name)
             table = candidate
-            row = _find_row(row, params, table, having)
+            if row is None or (params is not None and type(params) is not dict):
+                _reject_method(row, table, having)
             if self.permit is not None:
                 self.permit(row.operation.name, principal)
             if row.extras.variant is not None:
@@ -164,8 +162,7 @@ class JsonRpcServer(ServerSide[Rows]):
             reply = context.reply
             if reply.version:
                 table, row = self.in_version(table, row, reply)
-            write = partial(write_response, row, reply, partial(wire.result, token))
-            data = encode(write, answer, large=reply.large)
+            data = encode(write_response, row, reply, answer, wire.result, token, large=reply.large)
             if not isinstance(data, bytes):
                 data = await data
             sent_bytes[JSONRPC.name] += len(data)
@@ -205,7 +202,7 @@ class JsonRpcServer(ServerSide[Rows]):
                 message = row.decode_request(None)
                 context = self.context(request, table, message, None, principal)
                 answer = await self.service.unary(Call(row.operation, message, context))
-                body = write_response(row, context.reply, dumps, answer)
+                body = write_response(row, context.reply, answer, dumps)
                 headers = self.reply_headers(request, table, context, name, message)
                 return Reply(200, JSON + NO_STORE + headers, body)
             except BaseException as error:  # noqa: BLE001  failure() re-raises those not for the caller
