@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from a2a_bridge.codec import decoder, dumps, encoder, loads
 from a2a_bridge.codec.long_texts import LONG
-from a2a_bridge.codec.unknown import drop_members, holds_members
+from a2a_bridge.codec.unknown import KEPT, drop_members, holds_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 
@@ -101,3 +103,14 @@ def test_without_keeps_they_are_left_out() -> None:
     tree = task(later=1)
     assert decoder(hub.Task)(tree).SerializeToString() == decoder(hub.Task)(task()).SerializeToString()
     assert encoder(hub.Task)(decode(tree)) == task()
+
+
+def test_messages_are_searched_once_the_process_keeps_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = decode(task(later=1))
+    monkeypatch.setattr(KEPT, "count", 0)
+    assert decode(task()) == hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+    assert KEPT.count == 0
+    assert "later" not in encode(made)  # nobody has counted, so nobody searches
+    decode({"id": "another", "status": {"later": 1}})
+    assert KEPT.count
+    assert encode(made)["later"] == 1
