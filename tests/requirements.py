@@ -107,17 +107,17 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "list-order",
             "ListTasks is sorted by the last update, newest first.",
-            "a2a_bridge/testing/store_lists.py::test_lists_begin_with_the_newest",
+            "a2a_bridge/testing/store_reading.py::test_lists_begin_with_the_newest",
         ),
         (
             "list-pages",
             "Pages have every task once.",
-            "a2a_bridge/testing/store_lists.py::test_pages_have_everything_once",
+            "a2a_bridge/testing/store_reading.py::test_pages_have_everything_once",
         ),
         (
             "list-filters",
             "Filters by context, state and time.",
-            "a2a_bridge/testing/store_lists.py::test_filters",
+            "a2a_bridge/testing/store_reading.py::test_filters",
         ),
         (
             "list-artifacts",

@@ -1,1 +1,1 @@
-"""Test support for authors of extensions: contracts, agents, messages. Importing it imports none of them."""
+"""Contracts for authors of extensions, and messages for them. Importing it imports none of them."""

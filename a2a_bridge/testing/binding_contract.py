@@ -27,9 +27,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.binding_access import AccessContract
-from a2a_bridge.testing.binding_opening import KIB, both, message_of
-from a2a_bridge.testing.binding_streams import StreamContract
+from a2a_bridge.testing.binding_calls import KIB, AccessContract, StreamContract, both, message_of
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import full
 from a2a_bridge.testing.service_contract import PATIENCE, failure, invoke

@@ -15,8 +15,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Delivery, Registered
 from a2a_bridge.stores.ports import Store
-from a2a_bridge.testing.store_opening import OpensStores
-from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, ODD, PATIENCE, Author
+from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, ODD, PATIENCE, Author, OpensStores
 
 #: longer than any test runs
 _LATER = 3600.0

@@ -1,4 +1,4 @@
-"""The part of StoreContract about subscriptions: their start, order and end."""
+"""The tests of StoreContract about lists (order, pages, filters, tokens) and subscriptions."""
 
 from __future__ import annotations
 
@@ -8,22 +8,184 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.ports import GapError, Store
+from a2a_bridge.stores.ports import GapError, Scope, Store, TaskQuery
 from a2a_bridge.testing.samples import full
-from a2a_bridge.testing.store_opening import OpensStores
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
+    ELSEWHERE,
     FAILED,
     HERE,
     INPUT,
+    NOON,
     PATIENCE,
     SUBMITTED,
     WORKING,
     Author,
+    OpensStores,
     found,
+    ids,
+    pages,
     rest,
     take,
 )
+
+
+class ListContract(OpensStores):
+    """Order, pages, filters."""
+
+    async def _several(self, store: Store, *times: int, scope: Scope = HERE) -> list[Author]:
+        return [
+            await Author(store, scope).begin(f"{scope.owner}{number}", NOON + time).sync()
+            for number, time in enumerate(times)
+        ]
+
+    async def test_lists_begin_with_the_newest(self, store: Store) -> None:
+        authors = await self._several(store, 0, 1, -1, -(10**9))
+        assert ids(await pages(store)) == ["ann1", "ann0", "ann2", "ann3"]
+        authors[3].status(WORKING, NOON + 2)
+        await authors[3].sync()
+        assert ids(await pages(store)) == ["ann3", "ann1", "ann0", "ann2"]
+
+    @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 100])
+    async def test_pages_have_everything_once(self, store: Store, size: int) -> None:
+        await self._several(store, *(number // 3 for number in range(8)))
+        whole = ids(await pages(store))
+        read = await pages(store, page_size=size)
+        assert ids(read) == whole
+        assert sorted(whole) == [f"ann{number}" for number in range(8)]
+        assert {page.total for page in read} == {8}
+        assert [len(page.tasks) for page in read[:-1]] == [size] * (len(read) - 1)
+        assert read[-1].tasks
+
+    async def test_pages_stay_true_while_tasks_come_and_change(self, store: Store) -> None:
+        authors = await self._several(store, *range(12))
+        token, seen = "", []
+        for round_ in range(4):
+            page = await store.list(HERE, TaskQuery(page_size=3, page_token=token))
+            token = page.next_page_token
+            seen += [one.id for one in page.tasks]
+            # A task that was already returned and one that was not move to the front, and a new one is
+            # created.
+            await Author(store).begin(f"new{round_}", NOON + 1000 + round_).sync()
+            for number in (11 - round_, round_):
+                authors[number].status(WORKING, NOON + 100 + 2 * round_)
+                await authors[number].sync()
+        assert len(seen) == len(set(seen))
+        assert not [one for one in seen if one.startswith("new")]
+        moved = {f"ann{number}" for number in range(3)}
+        assert {f"ann{number}" for number in range(12)} - set(seen) <= moved
+
+    async def test_filters(self, store: Store) -> None:
+        for task_id, time, context_id, state in (
+            ("a", 0, "x", WORKING),
+            ("b", 1, "x", COMPLETED),
+            ("c", 2, "y", COMPLETED),
+            ("d", 3, "y", WORKING),
+        ):
+            await Author(store).begin(task_id, NOON + time, context_id=context_id, state=state).sync()
+        for query, wanted in (
+            ({"context_id": "x"}, ["b", "a"]),
+            ({"context_id": "z"}, []),
+            ({"state": COMPLETED}, ["c", "b"]),
+            ({"state": FAILED}, []),
+            ({"since": NOON + 2}, ["d", "c"]),
+            ({"since": NOON + 4}, []),
+            ({"since": 2**63 - 2}, []),  # up to 64 bits, and beyond
+            ({"since": 253_402_300_799 * 10**9}, []),
+            ({"since": 0}, ["d", "c", "b", "a"]),
+            ({"state": COMPLETED, "context_id": "y", "since": NOON}, ["c"]),
+        ):
+            for size in (1, 50):
+                read = await pages(store, **query, page_size=size)
+                assert ids(read) == wanted, query
+                assert read[0].total == len(wanted)
+
+    async def test_artifacts_come_when_asked_for(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        author.status(WORKING, text="said")
+        author.status(WORKING)
+        author.chunk("x")
+        await author.sync()
+        bare = author.copy()
+        bare.ClearField("artifacts")
+        assert (await store.list(HERE, TaskQuery())).tasks == [bare]
+        assert (await store.list(HERE, TaskQuery(artifacts=True))).tasks == [author.task]
+
+    async def test_many_tasks_are_read_together(self, store: Store) -> None:
+        """In the order of the question, large ones too, and each only for its scope."""
+        mib = 1 << 20
+        authors = {}
+        for number, size in enumerate([10, 2 * mib, 3 * mib, 10]):
+            author = authors[f"t{number}"] = Author(store, ELSEWHERE[number]).begin(f"t{number}")
+            await author.sync()
+            author.chunk("x" * size)
+            author.status(COMPLETED if number == 3 else INPUT)
+            await author.sync()
+        wanted = [(ELSEWHERE[int(name[1])], name) for name in ("t2", "t3", "t0", "t1", "t0")]
+        read = await store.get_many([*wanted[:2], (HERE, "t0"), (HERE, "none"), *wanted[2:]])
+        assert read[2:4] == [None, None]
+        tasks = [one.task for one in read if one is not None]
+        assert tasks == [authors[name].task for _, name in wanted]
+        alone = [await found(store, name, scope) for scope, name in wanted]
+        assert [(one.version, one.last) for one in read if one] == [(one.version, one.last) for one in alone]
+        assert await store.get_many([]) == []
+
+    async def test_large_tasks_end_a_page(self, store: Store) -> None:
+        """A page stays below what gRPC clients accept; a task that does not is alone."""
+        mib = 1 << 20
+        sizes = [mib, mib, mib, mib, 5 * mib, mib, 10, 10]
+        for number, size in enumerate(sizes):
+            author = Author(store).begin(f"t{number}", NOON - number)
+            author.chunk("x" * size)
+            await author.sync()
+        read = await pages(store, artifacts=True)
+        assert [[one.id for one in page.tasks] for page in read] == [
+            ["t0", "t1", "t2"],
+            ["t3"],
+            ["t4"],
+            ["t5", "t6", "t7"],
+        ]
+        assert {page.total for page in read} == {len(sizes)}
+        assert len(await pages(store)) == 1  # without their artifacts they are small
+        assert [len(page.tasks) for page in await pages(store, artifacts=True, page_size=2)] == [
+            2,
+            2,
+            1,
+            2,
+            1,
+        ]
+
+    async def test_histories_are_cut(self, store: Store) -> None:
+        author = Author(store).begin("t")
+        for text in ("one", "two", "three"):
+            author.status(WORKING, text=text)
+        await author.sync()
+        texts = ["one", "two"]
+        assert [one.parts[0].text for one in author.task.history][-2:] == texts
+        for length, wanted in ((None, author.task.history), (1, author.task.history[-1:]), (0, [])):
+            (task,) = (await store.list(HERE, TaskQuery(history_length=length))).tasks
+            assert list(task.history) == list(wanted)
+
+    @pytest.mark.parametrize("token", ["x", "AAAA", "é", "a.b.c", "=" * 8, "0" * 500])
+    async def test_bad_tokens_are_rejected(self, store: Store, token: str) -> None:
+        await Author(store).begin("t").sync()
+        await _assert_rejected(store, HERE, TaskQuery(page_token=token))
+
+    async def test_tokens_are_for_their_query_and_scope(self, store: Store) -> None:
+        for scope in (HERE, ELSEWHERE[0]):
+            await self._several(store, 0, 1, 2, scope=scope)
+        token = (await store.list(HERE, TaskQuery(page_size=1))).next_page_token
+        assert token
+        await _assert_rejected(store, ELSEWHERE[0], TaskQuery(page_size=1, page_token=token))
+        await _assert_rejected(store, HERE, TaskQuery(page_size=1, page_token=token, context_id="c"))
+        await _assert_rejected(store, HERE, TaskQuery(page_size=1, page_token=token + "A"))
+
+
+async def _assert_rejected(store: Store, scope: Scope, query: TaskQuery) -> None:
+    with pytest.raises(A2AError) as caught:
+        await store.list(scope, query)
+    assert caught.value.reason is Reason.INVALID_PARAMS
+    assert [one.field for one in caught.value.violations] == ["pageToken"]
 
 
 class ReadingContract(OpensStores):

@@ -1,14 +1,31 @@
-"""Shared by contracts and tests of stores: a writer of a task, readers, and whole lists. No tests."""
+"""For contracts and tests of stores: opens the store, writes a task, reads events and lists. No tests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
+
+import pytest
 
 from a2a_bridge.core.lifecycle import advance, join
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope, Sent, Store, Stored, Subscription, TaskPage, TaskQuery, TaskWriter
+
+
+class OpensStores:
+    """Opens the store under test."""
+
+    def opened(self) -> AbstractAsyncContextManager[Store]:
+        """An empty store."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[Store]:
+        async with self.opened() as store:
+            yield store
+
 
 #: seconds after which a wait counts as hanging
 PATIENCE = 120.0

@@ -16,8 +16,8 @@ from a2a_bridge.dialects import V0_3, V1_0
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.dialects.v0_3.card import decode_card, without_carrier
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.old_cards import card_trees
-from a2a_bridge.testing.strategies import messages
+from tests.old_cards import card_trees
+from tests.strategies import messages
 
 HTTP = ListenAddress("127.0.0.1", 8080)
 HERE = "http://a.example"

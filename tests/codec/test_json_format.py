@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from a2a_bridge import codec
 from a2a_bridge.pb import lf_a2a_v1
 from a2a_bridge.testing.each import each
-from a2a_bridge.testing.strategies import messages
 from tests.codec.documents import CLASSES, Maker
 from tests.codec.required_members import with_required
+from tests.strategies import messages
 
 DOCUMENTS = 20_000
 CHUNKS = 20

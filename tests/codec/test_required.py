@@ -12,8 +12,8 @@ from a2a_bridge.codec import compile_required, missing_required
 from a2a_bridge.pb import lf_a2a_v1 as a2a
 from a2a_bridge.pb.google_protobuf import Struct, Value
 from a2a_bridge.testing.each import each
-from a2a_bridge.testing.strategies import messages
 from tests.codec.documents import CLASSES
+from tests.strategies import messages
 
 MESSAGE = a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="")])
 

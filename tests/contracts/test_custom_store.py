@@ -13,7 +13,7 @@ import pytest
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.ext import Engine, MemoryStore, Scope, Store, StoreBase, TaskRow
-from a2a_bridge.testing.agents import EchoAgent
+from tests.agents import EchoAgent
 from tests.patience import PATIENCE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_store"

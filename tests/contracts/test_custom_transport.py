@@ -18,9 +18,9 @@ from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.bindings.binding import GROUP, DialOptions, HostOptions, ListenAddress, find, names
 from a2a_bridge.cards import interface
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.testing.agents import EchoAgent
 from a2a_bridge.testing.contracts import BindingContract
 from examples.custom_transport.a2a_tcp import BINDING, TcpBinding
+from tests.agents import EchoAgent
 from tests.patience import PATIENCE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_transport"

@@ -14,7 +14,7 @@ import pytest_asyncio
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress, asgi_host, find
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
-from a2a_bridge.testing.binding_opening import Listening
+from a2a_bridge.testing.binding_calls import Listening
 from a2a_bridge.testing.contracts import BindingContract
 from a2a_bridge.testing.probe import Probe
 from tests.patience import PATIENCE

@@ -16,8 +16,8 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Event, Events
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.agents import EchoAgent
 from a2a_bridge.testing.each import each
+from tests.agents import EchoAgent
 
 RPCS = hub.DESCRIPTOR.services_by_name["A2AService"].methods
 NAMES = [operation.name for operation in ops.ALL]

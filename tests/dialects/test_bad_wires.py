@@ -15,7 +15,7 @@ from a2a_bridge.codec import dumps, loads_exact
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import GRPC, KNOWN
 from a2a_bridge.testing.samples import samples
-from a2a_bridge.testing.strategies import json_values
+from tests.strategies import json_values
 
 FORMS = [
     pytest.param(kind, form, id=f"{dialect.version}-{kind.name}")

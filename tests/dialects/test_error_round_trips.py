@@ -16,7 +16,7 @@ from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, ErrorReply
 from a2a_bridge.dialects.v1_0 import details as any_details
 from a2a_bridge.pb import google_rpc
 from a2a_bridge.testing.each import each
-from a2a_bridge.testing.strategies import json_values, texts
+from tests.strategies import json_values, texts
 
 FORMS: dict[str, Any] = {kind.name: V1_0.forms[kind] for kind in (JSONRPC, HTTP_JSON, GRPC)}
 every_form = pytest.mark.parametrize("kind", list(FORMS))

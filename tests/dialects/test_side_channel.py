@@ -13,7 +13,7 @@ from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.testing.samples import samples
-from a2a_bridge.testing.strategies import json_values
+from tests.strategies import json_values
 
 ROWS = [
     pytest.param(row, id=f"{dialect.version}-{kind.name}-{row.operation.name}")

@@ -15,8 +15,8 @@ from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, rest
 from a2a_bridge.dialects.unmapped_fields import UNKNOWN, merge_unknown, restore_unknown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
-from a2a_bridge.testing.strategies_v0 import anything
 from tests.identity import says
+from tests.strategies_v0 import anything
 
 
 @given(canonical=anything(), given_=anything())

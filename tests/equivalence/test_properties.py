@@ -16,10 +16,10 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.service import messages_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.strategies import json_values, messages
 from tests.equivalence.raw import RawHttp, rpc
 from tests.equivalence.stack import BINDINGS, Stack, stack
 from tests.equivalence.talk import Talk, sending
+from tests.strategies import json_values, messages
 
 examples = settings(
     max_examples=60,

@@ -1,4 +1,4 @@
-"""The agents shipped for tests answer alike on every binding: all they can do, and every error there is."""
+"""The agents for tests answer alike on every binding: all they can do, and every error there is."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
 from a2a_bridge.testing.each import each
+from tests.agents import EchoAgent, ScriptedAgent
 from tests.equivalence.scenarios import rich_parts
 from tests.equivalence.stack import BINDINGS, stack
 from tests.equivalence.talk import Talk

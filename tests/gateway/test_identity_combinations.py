@@ -23,7 +23,7 @@ from a2a_bridge.dialects.v0_3.proto_files import decode_content
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
-from a2a_bridge.testing import strategies_v0
+from tests import strategies_v0
 from tests.dialects.v0_3.test_kind_identity import without_lost
 from tests.dialects.v0_3.test_proto_identity import below, drop_empty_metadata, wild, without_default
 from tests.gateway.version_chain import Chain, Wire, Written, answered, relayed

@@ -24,7 +24,7 @@ from a2a_bridge.core.messages import text_of
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
-from a2a_bridge.testing.agents import ScriptedAgent
+from tests.agents import ScriptedAgent
 from tests.gateway.legacy_agent import LegacyAgent, served, session
 from tests.gateway.legacy_client import Failed, LegacyClient, sending
 from tests.patience import PATIENCE

@@ -25,8 +25,8 @@ from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosting import Engine
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge_transports.jsonrpc import BINDING
+from tests.agents import ScriptedAgent
 from tests.gateway.legacy_agent import PARTS, LegacyAgent, served, session
 from tests.gateway.legacy_client import Failed, LegacyClient, sending
 from tests.patience import PATIENCE

@@ -20,8 +20,8 @@ from a2a_bridge.gateway.polyfill import polyfill
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Timestamp
-from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.probe import Probe, answering, yielding
+from tests.agents import ScriptedAgent
 from tests.patience import PATIENCE
 
 

@@ -24,7 +24,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, push_service
 from a2a_bridge.push.redaction import MASK, redact
 from a2a_bridge.stores import MemoryStore
-from a2a_bridge.testing.agents import ScriptedAgent
+from tests.agents import ScriptedAgent
 from tests.patience import PATIENCE
 from tests.push.receiver import Receiver, receiving
 

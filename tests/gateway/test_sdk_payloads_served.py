@@ -22,7 +22,7 @@ from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
-from a2a_bridge.testing.agents import ScriptedAgent
+from tests.agents import ScriptedAgent
 from tests.gateway.raw_echo import chained
 from tests.patience import PATIENCE
 from tests.push.receiver import receiving

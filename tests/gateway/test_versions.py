@@ -20,8 +20,8 @@ from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
 from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.probe import Probe, yielding
+from tests.agents import ScriptedAgent
 from tests.hosting.scene import agent_of
 from tests.identity import says
 from tests.patience import PATIENCE

@@ -13,7 +13,7 @@ from a2a_bridge.hosting import Event, Run
 from a2a_bridge.hosting.task_run import STOPPED_TEXT as STOPPED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope
-from a2a_bridge.testing.agents import ScriptedAgent
+from tests.agents import ScriptedAgent
 from tests.hosting.scene import (
     ALICE,
     BOB,

@@ -11,7 +11,7 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.hosting.decorator import ExtendedCard
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.agents import EchoAgent, ScriptedAgent
 from tests.hosting.scene import ALICE, Talk, rejected
 
 EXTENDED = hub.AgentCard(name="extended", capabilities=hub.AgentCapabilities(streaming=True))

@@ -12,7 +12,7 @@ import pytest
 
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent, SlowAgent
+from tests.agents import EchoAgent, ScriptedAgent, SlowAgent
 from tests.hosting.scene import (
     AUTH,
     CANCELED,

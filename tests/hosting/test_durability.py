@@ -14,8 +14,8 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope
-from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.store_scene import Author
+from tests.agents import ScriptedAgent
 from tests.hosting.late import LateStore
 from tests.hosting.scene import (
     CANCELED,

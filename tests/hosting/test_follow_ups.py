@@ -11,7 +11,7 @@ import pytest
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.agents import EchoAgent, ScriptedAgent
 from tests.hosting.late import LateStore
 from tests.hosting.scene import (
     AUTH,

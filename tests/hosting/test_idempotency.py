@@ -15,7 +15,7 @@ from a2a_bridge.hosting.idempotency import digest_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.ports import Scope, Store
-from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent, SlowAgent
+from tests.agents import EchoAgent, ScriptedAgent, SlowAgent
 from tests.hosting.hand_clock import HandClock
 from tests.hosting.late import LateStore
 from tests.hosting.scene import (

@@ -13,8 +13,8 @@ from a2a_bridge.hosting.pending_send import PendingSend
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.ports import GapError
-from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, PATIENCE, WORKING, Author, rest, take
+from tests.agents import ScriptedAgent
 from tests.hosting.scene import Talk
 
 

@@ -17,8 +17,8 @@ from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.memory import MemoryWriter
 from a2a_bridge.stores.memory_tasks import Entry
 from a2a_bridge.stores.ports import Scope, Stored
-from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
 from a2a_bridge.testing.each import each
+from tests.agents import EchoAgent, ScriptedAgent
 from tests.hosting.scene import (
     CANCELED,
     COMPLETED,

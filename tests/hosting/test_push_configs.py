@@ -13,7 +13,7 @@ from a2a_bridge.push.redaction import MASK
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.memory_push import MemoryPushConfigStore
 from a2a_bridge.stores.ports import Registered, Scope
-from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.agents import EchoAgent, ScriptedAgent
 from tests.hosting.scene import ALICE, BOB, COMPLETED, INPUT, SUBMITTED, WORKING, Talk, rejected, shapes
 
 HOOK = "https://hook.example/"

@@ -12,7 +12,7 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.messages import timestamp
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.agents import ScriptedAgent
+from tests.agents import ScriptedAgent
 from tests.hosting.scene import (
     ALICE,
     BOB,

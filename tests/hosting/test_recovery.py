@@ -12,7 +12,7 @@ from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Event, Run, recovery
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.agents import ScriptedAgent
+from tests.agents import ScriptedAgent
 from tests.hosting.late import LateStore, out_of_order
 from tests.hosting.scene import (
     AUTH,

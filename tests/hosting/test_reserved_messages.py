@@ -10,7 +10,7 @@ import pytest
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope
-from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.agents import EchoAgent, ScriptedAgent
 from tests.hosting.late import LateStore
 from tests.hosting.scene import Gate, agent_of, rejected, shapes
 from tests.hosting.test_idempotency import Counting, Talk, settled

@@ -19,8 +19,8 @@ from a2a_bridge.core.resume import gap_of
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
-from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
 from a2a_bridge.testing.each import each
+from tests.agents import EchoAgent, ScriptedAgent
 from tests.hosting.scene import (
     ALICE,
     BOB,

@@ -13,7 +13,7 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Engine, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
-from a2a_bridge.testing.agents import EchoAgent, ScriptedAgent
+from tests.agents import EchoAgent, ScriptedAgent
 from tests.hosting.hand_clock import HandClock
 from tests.hosting.scene import (
     ALICE,

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.stores.ports import Scope
-from a2a_bridge.testing.agents import ScriptedAgent
+from tests.agents import ScriptedAgent
 from tests.hosting.late import LateStore
 from tests.hosting.scene import COMPLETED, Talk, agent_of, rejected
 from tests.hosting.test_recovery import Lasting, killed

@@ -10,7 +10,7 @@ import pytest
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.agents import ScriptedAgent, SlowAgent
+from tests.agents import ScriptedAgent, SlowAgent
 from tests.hosting.hand_clock import HandClock
 from tests.hosting.scene import (
     CANCELED,

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from a2a_bridge import codec
 from a2a_bridge.pb.google_protobuf import Timestamp
-from a2a_bridge.testing.strategies import messages
 from tests.codec.documents import CLASSES, Maker
 from tests.codec.required_members import with_required
 from tests.oracle.generated import generate
+from tests.strategies import messages
 
 if TYPE_CHECKING:
     from types import ModuleType

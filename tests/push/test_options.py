@@ -21,7 +21,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.webhooks import PATH
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.redaction import redact
-from a2a_bridge.testing.agents import ScriptedAgent
+from tests.agents import ScriptedAgent
 from tests.gateway.test_versions import asking
 from tests.push.receiver import PATIENCE, Receiver, receiving
 from tests.push.test_webhooks_by_version import check, finished

@@ -24,7 +24,7 @@ from tests.push.delivery_scene import until
 from tests.push.receiver import Posted, Receiver, receiving
 
 PROGRAM = """
-from a2a_bridge.testing.agents import ScriptedAgent
+from tests.agents import ScriptedAgent
 
 scripted = ScriptedAgent()
 """

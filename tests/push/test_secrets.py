@@ -18,8 +18,8 @@ from a2a_bridge.push.vault import DecryptionError, Vault, keys_in, new_key
 from a2a_bridge.stores import open_store
 from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.ports import Store
-from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.store_scene import HERE
+from tests.agents import ScriptedAgent
 from tests.gateway.test_versions import asking
 from tests.push.delivery_scene import author, config, delivering, options, until
 from tests.push.receiver import receiving

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge.push.redaction import MASK
-from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.each import each
+from tests.agents import ScriptedAgent
 from tests.push.receiver import Posted, Receiver, receiving
 from tests.push.version_scene import Front, bridged, hosted
 

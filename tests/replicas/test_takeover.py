@@ -13,8 +13,8 @@ import pytest
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge.stores.ports import Scope
 from a2a_bridge.stores.sql.opened import open_sql_store
-from a2a_bridge.testing.agents import ScriptedAgent
 from a2a_bridge.testing.store_scene import HERE, INPUT, Author
+from tests.agents import ScriptedAgent
 from tests.hosting.scene import FAILED, Talk
 from tests.patience import PATIENCE
 

@@ -14,7 +14,7 @@ import pytest
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.stores import MemoryStore, open_store
-from a2a_bridge.testing.agents import ScriptedAgent
+from tests.agents import ScriptedAgent
 from tests.patience import PATIENCE
 from tests.resume.bridged import reached
 from tests.resume.cutting import Cutter

@@ -13,7 +13,7 @@ from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.v0_1.params import EVERYTHING
 from a2a_bridge.dialects.v0_1.requests import ROWS
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.strategies import messages
+from tests.strategies import messages
 
 BY_METHOD = {row.address: row for row in ROWS}
 DOWNGRADED = (hub.TASK_STATE_REJECTED, hub.TASK_STATE_AUTH_REQUIRED)

@@ -15,7 +15,7 @@ from a2a_bridge.dialects.v0_2_5 import models
 from a2a_bridge.dialects.v0_2_5.requests import EXTENDED_CARD, EXTENDED_CARD_METHOD, ROWS
 from a2a_bridge.dialects.v0_3 import requests as newer
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing import strategies, strategies_v0
+from tests import strategies, strategies_v0
 from tests.dialects.v0_3.kind_hops import HOPS, check, reading
 from tests.dialects.v0_3.test_kind_identity import without_lost
 from tests.dialects.v0_3.test_models import CARD, MESSAGE

@@ -12,9 +12,9 @@ from a2a_bridge.codec import decode_bytes, dumps, encoder, loads_exact
 from a2a_bridge.dialects.unmapped import KEY, same
 from a2a_bridge.dialects.v0_3.card import decode_card, encode_card
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.old_cards import card_trees
 from a2a_bridge.testing.samples import samples
-from a2a_bridge.testing.strategies import messages
+from tests.old_cards import card_trees
+from tests.strategies import messages
 
 Hop = Callable[[hub.AgentCard], hub.AgentCard]
 

@@ -19,7 +19,7 @@ from a2a_bridge.dialects.v1_0.errors import BY_CODE
 from a2a_bridge.pb import google_rpc
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.samples import every_error
-from a2a_bridge.testing.strategies import json_values, texts
+from tests.strategies import json_values, texts
 
 KINDS = ["JSONRPC", "HTTP+JSON", "GRPC"]
 FORMS = {

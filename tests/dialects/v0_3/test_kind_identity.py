@@ -12,7 +12,7 @@ from a2a_bridge import codec
 from a2a_bridge.dialects.v0_3.losses import LOSSES
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
-from a2a_bridge.testing import strategies, strategies_v0
+from tests import strategies, strategies_v0
 from tests.dialects.v0_3.kind_hops import HOPS, ROW, check, reading
 from tests.dialects.v0_3.test_proto_identity import below, without_default
 from tests.identity import says

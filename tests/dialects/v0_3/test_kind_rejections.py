@@ -13,8 +13,8 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects.v0_3 import shapes
 from a2a_bridge.dialects.v0_3.params import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing import strategies_v0
 from a2a_bridge.testing.each import each
+from tests import strategies_v0
 from tests.dialects.v0_3.kind_hops import MESSAGE, ROW, TASK, reading
 from tests.identity import says
 

@@ -14,8 +14,8 @@ from a2a_bridge import A2AError, Reason, Run, agent, codec, connect
 from a2a_bridge.core.errors import Violation
 from a2a_bridge.dialects.v0_3 import models, shapes
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing import strategies_v0
 from a2a_bridge.testing.each import each
+from tests import strategies_v0
 from tests.dialects.v0_3.kind_hops import reading
 from tests.dialects.v0_3.test_models import CARD, CONFIG, MESSAGE, TASK
 from tests.identity import says

@@ -15,7 +15,7 @@ from a2a_bridge.dialects.v0_3 import proto_card
 from a2a_bridge.dialects.v0_3.forms import GRPC_FORM, HTTP_JSON_FORM
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.strategies import messages
+from tests.strategies import messages
 
 
 def full() -> v0.AgentCard:

@@ -21,7 +21,7 @@ from a2a_bridge.dialects.v0_3.proto_files import ENCODINGS
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
-from a2a_bridge.testing.strategies import messages
+from tests.strategies import messages
 
 ALL = [
     pairs.PART,

@@ -18,7 +18,7 @@ from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.testing.each import each
-from a2a_bridge.testing.strategies import messages
+from tests.strategies import messages
 
 UNKNOWN = b"\x9a\x06\x02hi"
 

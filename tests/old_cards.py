@@ -9,8 +9,8 @@ from functools import cache, partial
 
 from hypothesis import strategies as st
 
-from a2a_bridge.testing.strategies_v0 import Strategy, free_objects, lists, objects
-from a2a_bridge.testing.strategies_v0 import texts as any_texts
+from tests.strategies_v0 import Strategy, free_objects, lists, objects
+from tests.strategies_v0 import texts as any_texts
 
 _WORDS = (
     "",

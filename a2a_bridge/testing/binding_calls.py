@@ -1,26 +1,238 @@
-"""The part of BindingContract about streams: back-pressure, fairness, ids, gaps, silence."""
+"""The base of BindingContract, which opens the binding under test, and its tests of callers and of streams.
+
+Callers are identified, get answers in their version, and are rejected without TLS where the host has it.
+Streams have back-pressure, fairness, ids, gaps, and a limit for silence.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
-from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import Binding, DialOptions, Host, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext, Principal
+from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.resume import mark_gap
 from a2a_bridge.core.service import Event, Events, Service
+from a2a_bridge.dialects import V0_3, V1_0, BindingKind, Dialect, ErrorReply
+from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.binding_opening import KIB, OpensBindings, message_of
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
-from a2a_bridge.testing.samples import full
-from a2a_bridge.testing.service_contract import PATIENCE, failure, invoke
+from a2a_bridge.testing.samples import every_error, full
+from a2a_bridge.testing.service_contract import (
+    PATIENCE,
+    ServiceContract,
+    assert_same_error,
+    failure,
+    invoke,
+    names,
+)
+
+KIB = 1024
+#: maximum bytes that a server and the kernel may hold for a stalled reader
+STALLED_BYTES = 24 * KIB * KIB
+
+BOTH: list[ops.Operation[Any, Any]] = [ops.GET_TASK, ops.SUBSCRIBE_TO_TASK]
+both = pytest.mark.parametrize("operation", BOTH, ids=names(BOTH))
+
+
+@dataclass(frozen=True)
+class Listening:
+    """A started host and the interface to dial."""
+
+    host: Host
+    interface: hub.AgentInterface
+
+
+class OpensBindings(ServiceContract):
+    """Opens the binding under test.
+
+    dialect: the version of the calls; it needs a form for the binding's kind, or a canonical one. Operations
+    it lacks are not tested, members it may lose not compared. paths: True if several services may be mounted
+    on one host, each at its path. keep_alive: True if silence on a stream is filled, and a silent peer is
+    detected (HostOptions, DialOptions). numbered: True if events are sent with their ids (`core.resume`).
+    Otherwise events must not have ids. stalled_bytes: the most that server, kernel and client may hold for a
+    stalled reader.
+    """
+
+    binding: Binding[Any]
+    dialect: Dialect = V1_0
+    paths: bool = True
+    keep_alive: bool = True
+    numbered: bool = True
+    stalled_bytes: int = STALLED_BYTES
+
+    def url(self, address: ListenAddress, path: str, /) -> str:
+        """The URL of an interface mounted at `path` ("" for the root) of a host."""
+        raise NotImplementedError
+
+    def has(self, operation: ops.Operation[Any, Any]) -> bool:
+        form = self.dialect.form(self.binding.kind)
+        return form is not None and form.row(operation) is not None
+
+    def certain(self, message: Any) -> Any:
+        copy = type(message)()
+        copy.CopyFrom(message)
+        lost = [loss for loss in self.dialect.losses if loss.concerns(self.binding.kind.name)]
+        _lose(copy, frozenset(loss.path for loss in lost))
+        if isinstance(copy, hub.SendMessageRequest) and not copy.configuration.ListFields():
+            # Clients write it out if the versions' defaults differ; its absence is sent beside it.
+            copy.ClearField("configuration")
+            if set(copy.metadata.fields) == {KEY}:
+                copy.ClearField("metadata")
+        return copy
+
+    @asynccontextmanager
+    async def listen(
+        self,
+        service: Service,
+        options: HostOptions | None = None,
+        dialects: Sequence[Dialect] = (),
+    ) -> AsyncIterator[Listening]:
+        """A host with `service` at its root, in the version of the calls unless `dialects` are given."""
+        host = self.binding.host(ListenAddress(), options or HostOptions())
+        self.binding.mount(host, "", service, dialects or [self.dialect])
+        await host.start()
+        try:
+            yield Listening(host, self.interface(self.url(host.address, "")))
+        finally:
+            await host.drain(0)
+
+    def interface(self, url: str, tenant: str = "") -> hub.AgentInterface:
+        """An interface of this binding and dialect."""
+        return hub.AgentInterface(
+            url=url,
+            protocol_binding=self.binding.kind.name,
+            protocol_version=self.dialect.version,
+            tenant=tenant,
+        )
+
+    def dial(
+        self, interface: hub.AgentInterface, options: DialOptions | None = None
+    ) -> AbstractAsyncContextManager[Service]:
+        """A client side."""
+        return self.binding.dial(interface, self.dialect, options or DialOptions())
+
+    @asynccontextmanager
+    async def serve(self, service: Service) -> AsyncIterator[Service]:
+        async with self.listen(service) as there, self.dial(there.interface) as near:
+            yield near
+
+
+def message_of(size: int) -> hub.SendMessageRequest:
+    """A message with a text of so many bytes."""
+    part = hub.Part(text="x" * size)
+    return hub.SendMessageRequest(message=hub.Message(message_id="m", role=hub.ROLE_USER, parts=[part]))
+
+
+def _lose(message: Any, paths: frozenset[str]) -> None:
+    """Clears the members in `paths`, such as `GetTaskRequest.tenant`, at every depth."""
+    for field, value in message.ListFields():
+        if f"{message.DESCRIPTOR.name}.{field.json_name}" in paths:
+            message.ClearField(field.name)
+        elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            for one in [value] if isinstance(value, Message) else value:
+                _lose(one, paths)
+
+
+class AccessContract(OpensBindings):
+    """Versions, callers, TLS."""
+
+    async def test_the_origin_names_binding_version_and_peer(self, near: Service, probe: Probe) -> None:
+        probe.on_unary = answering(full(hub.Task))
+        await invoke(near, ops.GET_TASK, full(hub.GetTaskRequest))
+        origin = probe.last.context.origin
+        assert (origin.binding, origin.version) == (self.binding.kind.name, self.dialect.version)
+        assert "127.0.0.1" in origin.peer
+
+    async def test_callers_of_two_versions_are_answered_in_theirs(self, probe: Probe) -> None:
+        other = V0_3 if self.dialect is V1_0 else V1_0
+        if other.form(self.binding.kind) is None:
+            other = _build_other(self.dialect, self.binding.kind)
+        sent = every_error()[0]
+        probe.on_unary = answering(sent)
+        for dialects in ([self.dialect, other], [other, self.dialect]):
+            async with self.listen(probe, dialects=dialects) as there:
+                for dialect in dialects:
+                    there.interface.protocol_version = dialect.version
+                    async with self.binding.dial(there.interface, dialect, DialOptions()) as near:
+                        assert_same_error(await failure(near, ops.GET_TASK), sent)
+                    assert probe.last.context.origin.version == dialect.version
+
+    @both
+    async def test_callers_are_identified(self, probe: Probe, operation: Any) -> None:
+        asked: list[tuple[str | None, str]] = []
+
+        async def authenticate(presented: Presented) -> Principal:
+            asked.append((presented.parameters.get("authorization"), presented.peer))
+            return Principal("ann")
+
+        probe.on_unary = answering(full(hub.Task))
+        options = DialOptions(parameters={"authorization": "Bearer x"})
+        async with (
+            self.listen(probe, HostOptions(authenticate=authenticate)) as there,
+            self.dial(there.interface, options) as near,
+        ):
+            await invoke(near, operation, full(operation.request))
+        assert asked == [("Bearer x", "127.0.0.1")]
+        assert probe.last.context.principal == Principal("ann")
+
+    @both
+    async def test_callers_that_are_not_identified_reach_nothing(self, probe: Probe, operation: Any) -> None:
+        async def authenticate(_: Presented) -> Principal:
+            raise UnauthenticatedError("who calls?")
+
+        async with (
+            self.listen(probe, HostOptions(authenticate=authenticate)) as there,
+            self.dial(there.interface) as near,
+        ):
+            assert (await failure(near, operation)).reason is Reason.UNAUTHENTICATED
+        assert not probe.calls
+
+    async def test_no_listener_without_tls_stands_in_for_one_with_it(self, probe: Probe) -> None:
+        options = HostOptions(tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        try:
+            host = self.binding.host(ListenAddress(), options)
+        except (TypeError, ValueError):
+            return  # it cannot use this one
+        self.binding.mount(host, "", probe, [self.dialect])
+        await host.start()
+        try:
+            async with self.dial(self.interface(self.url(host.address, ""))) as near:
+                assert (await failure(near, ops.GET_TASK)).reason is Reason.UNAVAILABLE
+        finally:
+            await host.drain(0)
+        assert not probe.calls
+
+
+def _build_other(dialect: Dialect, kind: BindingKind[Any, Any]) -> Dialect:
+    """A later version with other errors, for bindings that no second version knows."""
+    form = dialect.form(kind)
+    if form is None:
+        raise LookupError(f"version {dialect.version} has no form for {kind.name}")
+
+    def encode(error: A2AError) -> ErrorReply[Any]:
+        reply = form.encode_error(error)
+        return replace(reply, body={"other": reply.body})
+
+    def decode(reply: ErrorReply[Any]) -> A2AError:
+        body: Any = reply.body
+        assert "other" in body, "an error in another version"
+        return form.decode_error(replace(reply, body=body["other"]))
+
+    made = replace(form, encode_error=encode, decode_error=decode)
+    return replace(dialect, version="99.0", forms={**dialect.forms, kind: made})
+
 
 #: far more than sockets buffer, and still affordable
 STREAM_BYTES = 64 * KIB * KIB
