@@ -28,11 +28,10 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.card_refresh import CardReading, CardRefresh
 from a2a_bridge.gateway.connections import Connections
-from a2a_bridge.gateway.index import scopes_by
-from a2a_bridge.gateway.owners import MemoryOwners, Owners, StoredOwners
-from a2a_bridge.gateway.ownership import Ownership
+from a2a_bridge.gateway.ownership import MemoryOwners, Owners, Ownership, StoredOwners
 from a2a_bridge.gateway.reachability import ask_while_gone, rejection
 from a2a_bridge.gateway.relay_store import RelayStore
+from a2a_bridge.gateway.tasks import Tasks, scopes_by
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay, pass_unchanged
 from a2a_bridge.middleware.tracing import delivery_spans
@@ -76,22 +75,26 @@ async def gateway_app(
     dial_options: DialOptions,
     *,
     dial: Dial,
+    tasks: Tasks,
     resumes: bool = False,
     names: Names | None = None,
 ) -> AsyncIterator[GatewayApp]:
     """A gateway to a remote agent while the context is open.
 
-    dial: opens one interface of the agent. resumes: whether the agent's card offers to resume streams after
-    an event id. names: the task names of versions in which callers name their tasks. Raises StoreOpenError,
-    ValueError for contradictory options, and UNSUPPORTED_OPERATION when none of the interfaces can be
-    dialled.
+    dial: opens one interface of the agent. tasks: what the gateway remembers of tasks. resumes: whether the
+    agent's card offers to resume streams after an event id. names: the task names of versions in which
+    callers name their tasks. Raises StoreOpenError, ValueError for contradictory options, and
+    UNSUPPORTED_OPERATION when none of the interfaces can be dialled.
     """
     async with AsyncExitStack() as stack:
         owning = keeps_owners(options)
         opens = options.push_relay or owning
         store = await stack.enter_async_context(open_store_of(options)) if opens else None
         memory = MemoryAccount(options.store_options.max_memory) if store is None else store.memory
-        connections = Connections(dial_options, options.upstream, options.replay, dial=dial, memory=memory)
+        tasks.count_in(memory)
+        connections = Connections(
+            dial_options, options.upstream, options.replay, dial=dial, memory=memory, tasks=tasks
+        )
         await connections.open(candidates, resumes=resumes)
         stack.push_async_callback(connections.aclose)
         service: Service = connections
@@ -100,7 +103,7 @@ async def gateway_app(
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
-        ownership = _ownership(options, store, memory) if owning else None
+        ownership = _ownership(options, store, tasks) if owning else None
         if options.push_relay:
             relay, documents, close = await _relay(
                 stack,
@@ -169,12 +172,12 @@ async def _cancel(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _ownership(options: ServeOptions, store: Store | None, memory: MemoryAccount) -> Ownership:
-    owners: Owners = MemoryOwners(memory=memory)
+def _ownership(options: ServeOptions, store: Store | None, tasks: Tasks) -> Ownership:
+    owners: Owners = MemoryOwners(tasks)
     if store is not None and store.durable:
-        owners = StoredOwners(store.push_configs, options.name, memory)
+        owners = StoredOwners(store.push_configs, tasks, options.name)
     unowned = options.task_access == "unowned"
-    return Ownership(owners, unowned=unowned, remembered=options.list_tasks_memory, memory=memory)
+    return Ownership(owners, unowned=unowned, tasks=tasks if tasks.most_listed else None)
 
 
 async def _relay(

@@ -18,7 +18,8 @@ from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.kinds import NUMBER, Kinds, check_kinds
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, by_version
-from a2a_bridge.gateway import REMEMBERED, ReplayOptions, UpstreamOptions
+from a2a_bridge.gateway import ReplayOptions, UpstreamOptions
+from a2a_bridge.gateway.tasks import MOST_LISTED
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.middleware.limits import LiveLimits
@@ -107,7 +108,7 @@ class ServeOptions:
     #: version of their receivers. Empty: no relay, the agent posts to the receivers itself
     push_relay: str = ""
     #: number of tasks for which a gateway answers ListTasks in place of an agent that cannot; 0: none
-    list_tasks_memory: int = REMEMBERED
+    list_tasks_memory: int = MOST_LISTED
     #: the task store: a URL (see `open_store`), or an open store, which the application closes; None: in
     #: memory
     store: Store | str | None = None

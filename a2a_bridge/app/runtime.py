@@ -44,7 +44,6 @@ from a2a_bridge.core.kinds import Kinds, check_options, check_values, require
 from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.dialects import KNOWN, by_version
 from a2a_bridge.gateway import (
-    REMEMBERED,
     Dial,
     UpstreamOptions,
     add_polyfill,
@@ -54,7 +53,7 @@ from a2a_bridge.gateway import (
 from a2a_bridge.gateway.card_refresh import CardReading
 from a2a_bridge.gateway.credentials import TokenExchange, add_credentials, note_mismatch
 from a2a_bridge.gateway.destinations import Destinations, place_of
-from a2a_bridge.gateway.index import scopes_by
+from a2a_bridge.gateway.tasks import Tasks, scopes_by
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -149,18 +148,22 @@ async def serve_gateway(
         raise ValueError("token exchange needs a gateway that authenticates its callers with bearer tokens")
     note_mismatch(card, credentials, dial_options.tls)
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
-    remembered = Remembered(list_dialects(interfaces), scopes_by(dial_options.forward))
+    tasks = Tasks(most_listed=options.list_tasks_memory)
+    remembered = Remembered(list_dialects(interfaces), scopes_by(dial_options.forward), tasks)
     dialling = _adapt_dial(
         observe_dial(dial, options.tracing, options.metrics, options.name or card.name),
-        # Lists of callers whose tasks are kept apart are answered above the connections.
-        0 if keeps_owners(options) else options.list_tasks_memory,
+        tasks,
         options.upstream,
+        # Lists of callers whose tasks are kept apart are answered above the connections.
+        lists=bool(options.list_tasks_memory) and not keeps_owners(options),
     )
     names = remembered.legacy.names
     resumes = offers_resume(card)
     async with (
         admin_listener(options) as admin,
-        gateway_app(candidates, options, dial_options, dial=dialling, resumes=resumes, names=names) as one,
+        gateway_app(
+            candidates, options, dial_options, dial=dialling, tasks=tasks, resumes=resumes, names=names
+        ) as one,
         serve_service(
             one.service,
             build_offered_card(card, candidates, options),
@@ -196,11 +199,18 @@ def check_credentials(card: hub.AgentCard, options: ServeOptions) -> None:
         raise UncheckedCredentialsError(card.name, tuple(schemes))
 
 
-def _adapt_dial(dial: Dial, remembered: int = REMEMBERED, upstream: UpstreamOptions | None = None) -> Dial:
+def _adapt_dial(
+    dial: Dial, tasks: Tasks, upstream: UpstreamOptions | None = None, *, lists: bool = True
+) -> Dial:
     """Dials agents of any version so that all behave like 1.0."""
     upstream = upstream or UpstreamOptions()
     dialling = dial if upstream.credentials is None else add_credentials(upstream.credentials, dial)
-    return add_polyfill(remembered=remembered, dial=legacy.adapt_dial(dialling), apart=upstream.is_apart)
+
+    def table() -> Tasks:
+        # Endpoints that do not share their tasks have tables of their own.
+        return tasks.separate() if upstream.is_apart else tasks
+
+    return add_polyfill(table, lists=lists, dial=legacy.adapt_dial(dialling, table))
 
 
 def asgi(
@@ -333,7 +343,7 @@ async def connect(
     card, candidates, options = await locate_agent(target, binding=binding, version=version, options=options)
     rounded.on_first = log_rounding
     async with dial_failover(
-        candidates, options, dial=_adapt_dial(observe_dial(dial, options.tracing))
+        candidates, options, dial=_adapt_dial(observe_dial(dial, options.tracing), Tasks())
     ) as service:
         yield Peer(service, card, candidates[0].interface)
 

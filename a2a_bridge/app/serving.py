@@ -55,6 +55,7 @@ from a2a_bridge.gateway import (
     rewrite,
     rewrite_extended_card,
 )
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
 from a2a_bridge.middleware.extensions import Offer
 from a2a_bridge.middleware.limits import LiveLimits
@@ -100,14 +101,20 @@ class Remembered:
     """The state of one server for callers of 0.x, in memory: their push registrations and their names of
     tasks.
 
-    registers: whether registrations are remembered here, because the service does not store them.
+    tasks: keeps the names; None for a table of their own. registers: whether registrations are remembered
+    here, because the service does not store them.
     """
 
     def __init__(
-        self, dialects: Sequence[Dialect], scoped: ScopeOf = scope_of, *, registers: bool = True
+        self,
+        dialects: Sequence[Dialect],
+        scoped: ScopeOf = scope_of,
+        tasks: Tasks | None = None,
+        *,
+        registers: bool = True,
     ) -> None:
         self.registrations = Registrations() if registers else None
-        self.legacy = legacy.build_legacy(dialects, scoped)
+        self.legacy = legacy.build_legacy(dialects, scoped, tasks)
 
 
 class Server:

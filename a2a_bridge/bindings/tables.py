@@ -52,6 +52,10 @@ class Tables:
         """Counts the entries of a table from now on."""
         self._tables.add(table)
 
+    def discard(self, table: Table[object, object]) -> None:
+        """Counts the entries of a table no more."""
+        self._tables.discard(table)
+
     def add(self, size: int) -> None:
         """Adds a number of bytes, which may be negative."""
         if not self._is_registered:
@@ -129,6 +133,14 @@ class Table(Generic[K, V]):
         self.size -= found[1]
         self._tables.add(-found[1])
         return found[0]
+
+    def move_to(self, tables: Tables) -> None:
+        """Counts its entries in another account from now on."""
+        self._tables.add(-self.size)
+        self._tables.discard(self)  # type: ignore[arg-type]  # as above
+        self._tables = tables
+        tables.adopt(self)  # type: ignore[arg-type]
+        tables.add(self.size)
 
     def drop_oldest(self) -> None:
         """Removes the least recently used entry."""

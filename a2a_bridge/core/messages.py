@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import mimetypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, decoder
@@ -170,6 +170,37 @@ def context_id_of(response: Any) -> str:
     """The id of the context of a response or an event; empty without one."""
     found = payload_of(response)
     return "" if found is None else str(found.context_id)
+
+
+def rename(message: Any, tasks: Callable[[str], str] = str, contexts: Callable[[str], str] = str) -> None:
+    """Gives the tasks and contexts in a response, an event or a push notification config other names, in
+    place.
+
+    tasks, contexts: the new name for a name. A message without a task or a context stays without it.
+    """
+    if isinstance(message, hub.TaskPushNotificationConfig):
+        message.task_id = tasks(message.task_id)
+        return
+    found = payload_of(message)
+    messages: list[hub.Message] = []
+    if isinstance(found, hub.Message):
+        messages.append(found)
+    elif found is not None:
+        found.context_id = contexts(found.context_id)
+        if isinstance(found, hub.Task):
+            found.id = tasks(found.id)
+            messages += found.history
+        else:
+            found.task_id = tasks(found.task_id)
+        if not isinstance(found, hub.TaskArtifactUpdateEvent) and found.status.HasField("message"):
+            messages.append(found.status.message)
+    for one in messages:
+        if one.task_id:
+            one.task_id = tasks(one.task_id)
+        if one.context_id:
+            one.context_id = contexts(one.context_id)
+        for place, task_id in enumerate(one.reference_task_ids):
+            one.reference_task_ids[place] = tasks(task_id)
 
 
 def state_of(event: hub.StreamResponse) -> hub.TaskState:

@@ -23,17 +23,16 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Events, Service
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.annotation import finality
-from a2a_bridge.gateway.affinity import Affinity
 from a2a_bridge.gateway.contexts import Contexts
 from a2a_bridge.gateway.endpoints import with_endpoints
-from a2a_bridge.gateway.failover import Failover, circuits, with_patience
-from a2a_bridge.gateway.index import scopes_by
+from a2a_bridge.gateway.failover import Affinity, Failover, circuits, with_patience
 from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.retries import Retries, RetryBudget
 from a2a_bridge.gateway.router import Route, Router
 from a2a_bridge.gateway.silence import SilenceLimit
 from a2a_bridge.gateway.stream_sharing import StreamSharing
+from a2a_bridge.gateway.tasks import Tasks, scopes_by
 from a2a_bridge.gateway.unstreamed import Unstreamed
 from a2a_bridge.gateway.upstream import Dial, Upstream
 
@@ -73,17 +72,19 @@ class Connections:
         *,
         dial: Dial,
         memory: MemoryAccount,
+        tasks: Tasks,
     ) -> None:
         self._options = replace(options, memory=memory)
         self._upstream = upstream
         self._replay = replay
         self._dial = dial
         self._memory = memory
+        self._tasks = tasks
         self._retries = None
         if upstream.retries:
             budget = RetryBudget(upstream.retry_share, upstream.retry_burst)
             self._retries = Retries(upstream.retries, budget)
-        self._affinity = Affinity(memory=memory) if upstream.is_apart else None
+        self._affinity = Affinity(tasks) if upstream.is_apart else None
         self._circuits = circuits(upstream.trip, upstream.pause, upstream.longest_pause)
         #: why interfaces of the card are not used, as it was logged last
         self._unusable: list[str] = []
@@ -186,7 +187,7 @@ class Connections:
             resumes=shape.resumes,
             memory=self._memory,
         )
-        service: Service = Contexts(sharing, scoped=scopes_by(self._options.forward), memory=self._memory)
+        service: Service = Contexts(sharing, self._tasks, scopes_by(self._options.forward))
         if shape.tenant:
             service = Router(Route(service, shape.tenant))
         return _Generation(shape, failover, sharing, service)

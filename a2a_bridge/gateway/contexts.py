@@ -2,7 +2,7 @@
 
 A follow-up may leave out the context id (A2A 1.0, 3.4.3), and servers made with a2a-sdk fail on it. Rules:
 1. The context id of a task that has not ended is remembered by caller and task when the gateway first sees
-   it, in a table of `tasks.py`.
+   it (`tasks.py`).
 2. For an unknown task the agent is asked with the caller's credentials. Without a response the message is
    sent unchanged.
 3. A message that has a context id, or no task id, passes by reference.
@@ -18,43 +18,26 @@ from functools import partial
 from typing import Any
 
 from a2a_bridge.bindings.bounded import fetch_task
-from a2a_bridge.bindings.memory import MemoryAccount
-from a2a_bridge.bindings.tables import Table, Tables, size_of
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.callers import Scope, ScopeOf
+from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL, context_id_of, state_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
-from a2a_bridge.gateway.index import visible_to
+from a2a_bridge.gateway.tasks import Tasks, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
-#: tasks whose contexts are remembered
-MOST = 10_000
-
 
 class Contexts:
-    """See above. most: how many tasks are remembered. scoped: the scope of a call. memory: the account of
-    what is remembered.
-    """
+    """See above. scoped: the scope of a call."""
 
-    def __init__(
-        self,
-        service: Service,
-        most: int = MOST,
-        *,
-        scoped: ScopeOf = visible_to,
-        memory: MemoryAccount | None = None,
-    ) -> None:
+    def __init__(self, service: Service, tasks: Tasks, scoped: ScopeOf = visible_to) -> None:
         self._service = service
         self._scoped = scoped
-        self._known: Table[tuple[Scope, str], str] = Table(most, Tables.of(memory))
-
-    def __len__(self) -> int:
-        return len(self._known)
+        self._tasks = tasks
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation is not ops.SEND_MESSAGE:
@@ -96,9 +79,8 @@ class Contexts:
         return Call(call.operation, request, call.context)
 
     async def _context_of(self, call: Call[Any, Any], task_id: str) -> str:
-        key = self._scoped(call.request, call.context), task_id
-        known = self._known.get(key)
-        if known is not None:
+        known = self._tasks.context_of(self._scoped(call.request, call.context), task_id)
+        if known:
             return known
         try:
             task = await fetch_task(self._service, call, task_id, history_length=0)
@@ -115,8 +97,7 @@ class Contexts:
     def _note(self, call: Call[Any, Any], task_id: str, context_id: str) -> None:
         if not context_id or call.request.message.context_id:
             return
-        scope = self._scoped(call.request, call.context)
-        self._known.put((scope, task_id), context_id, size_of(scope, task_id, context_id))
+        self._tasks.keep_context(self._scoped(call.request, call.context), task_id, context_id)
 
 
 def _settle(request: Any, page: Any) -> None:

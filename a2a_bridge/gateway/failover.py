@@ -4,7 +4,7 @@ Rules:
 1. Another interface is tried only if a connection could not be made, so an agent never gets a call twice.
    What may be repeated otherwise, `retries` decides.
 2. Interfaces are tried in the order of preference, those that failed recently last. Of the endpoints of one
-   interface, the one with the fewest running calls comes first, or the one that has the task (`affinity`).
+   interface, the one with the fewest running calls comes first, or the one that has the task (`Affinity`).
 3. An interface that fails several times in a row gets nothing for a pause, then one call that shows whether
    it is back, and another one if that takes long (`circuit`). While all are in a pause, calls fail at once.
 4. An agent that cannot be reached is one warning, with the causes of all its interfaces, and its return is
@@ -26,18 +26,22 @@ from functools import partial
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, TypeVar
+from weakref import ref
 
 from a2a_bridge.bindings.binding import DialOptions, is_unconnected, unconnected_error
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.circuit import Circuits
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
+from a2a_bridge.core.messages import context_id_of, read_task_id, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Event, Events, HandedOver, open_stream
-from a2a_bridge.gateway.affinity import Affinity
 from a2a_bridge.gateway.retries import Retries, UnreachableError
+from a2a_bridge.gateway.tasks import CONTEXT, TASK, Tasks
 from a2a_bridge.gateway.upstream import Dial, Health, Upstream, dial, is_connect_failure, was_asked
+from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +72,36 @@ def circuits(trip: int, pause: float, longest: float, *, clock: Callable[[], flo
         most=2**31,
         now=clock,
     )
+
+
+class Affinity:
+    """The endpoints of tasks and contexts, for an agent whose endpoints do not share their tasks. The
+    endpoint that answered with a task has it, and the context of it; each tenant has ids of its own.
+    """
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+
+    def home(self, call: Call[Any, Any]) -> tuple[Upstream | None, bool]:
+        """The endpoint to ask, None if any may be; and whether it has the task of the call."""
+        request = call.request
+        scope = Scope(request.tenant)
+        task_id = read_task_id(request)
+        known = self._tasks.get(scope, task_id) if task_id else None
+        if known is not None and known.endpoint is not None:
+            return known.endpoint(), True
+        context_id = request.message.context_id if isinstance(request, hub.SendMessageRequest) else ""
+        known = self._tasks.get(scope, context_id, CONTEXT) if context_id else None
+        return None if known is None or known.endpoint is None else known.endpoint(), False
+
+    def learn(self, call: Call[Any, Any], answer: Any, upstream: Upstream) -> None:
+        """Notes the task and the context of a response, or of the first event of a stream."""
+        scope = Scope(call.request.tenant)
+        for kind, id_ in ((TASK, task_id_of(answer)), (CONTEXT, context_id_of(answer))):
+            if id_:
+                known = self._tasks.make(scope, id_, kind)
+                known.endpoint = ref(upstream)
+                self._tasks.keep(known)
 
 
 class Failover:

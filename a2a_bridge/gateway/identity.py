@@ -35,8 +35,8 @@ from a2a_bridge.core.service import Event, Events, Middleware, Service
 from a2a_bridge.dialects import JSONRPC, KNOWN
 from a2a_bridge.dialects.annotation import by_state
 from a2a_bridge.dialects.v0_1.messages import place_id
-from a2a_bridge.gateway.identity_names import Naming, wrap
-from a2a_bridge.gateway.identity_table import Expected, IdentityTable, Name
+from a2a_bridge.gateway.identity_names import Expected, IdentityTable, Name, Naming, wrap
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 VERSION = "0.1"
@@ -54,14 +54,14 @@ _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 
 
 def remember_names(
-    scoped: ScopeOf = scope_of,
+    scoped: ScopeOf, tasks: Tasks
 ) -> tuple[Middleware, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]:
     """Middleware for callers of 0.1, and the renaming of events that are sent outside of calls; both share
     one table.
 
-    scoped: the scope of a call; names belong to scopes.
+    scoped: the scope of a call; names belong to scopes. tasks: keeps them.
     """
-    table = IdentityTable()
+    table = IdentityTable(tasks)
 
     def wrap(service: Service) -> Service:
         return LegacyCallers(service, table, scoped=scoped)
@@ -75,13 +75,13 @@ class LegacyCallers:
     def __init__(
         self,
         service: Service,
-        table: IdentityTable | None = None,
+        table: IdentityTable,
         *,
         patience: float = PATIENCE,
         scoped: ScopeOf = scope_of,
     ) -> None:
         self._service = service
-        self._table = table if table is not None else IdentityTable()
+        self._table = table
         self._naming = Naming(self._table)
         self._patience = patience
         self._scoped = scoped

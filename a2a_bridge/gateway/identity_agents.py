@@ -5,8 +5,8 @@ Rules:
    so they are valid for all callers and need no translation.
 2. A message for a task that is not remembered is sent only if the agent knows the task, because an agent of
    0.1 would begin a new one.
-3. Events and some tasks contain no session. It is remembered by task, for the last MOST tasks; for a
-   forgotten one the agent is asked once; if it does not tell, the task id is used.
+3. Events and some tasks contain no session. It is remembered by task (`tasks.py`); for a forgotten task the
+   agent is asked once; if it does not tell the session, the task id is used.
 4. A push notification config has no id in 0.1 and keeps the caller's.
 """
 
@@ -19,8 +19,6 @@ from typing import Any, cast
 
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.bindings.bounded import fetch_task
-from a2a_bridge.bindings.memory import MemoryAccount
-from a2a_bridge.bindings.tables import Table, Tables, size_of
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
@@ -29,26 +27,22 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Events, Service
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import Dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 VERSION = "0.1"
 
-#: tasks whose session is remembered, per agent
-MOST = 10_000
 
-
-def agents(dial: Dial) -> Dial:
-    """How to dial interfaces so that agents of 0.1 get the ids they require."""
+def agents(dial: Dial, tasks: Callable[[], Tasks]) -> Dial:
+    """How to dial interfaces so that agents of 0.1 get the ids they require. tasks: the table of an
+    interface.
+    """
 
     @asynccontextmanager
     async def dial_legacy(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
         async with dial(candidate, options) as service:
-            yield (
-                LegacyAgent(service, memory=options.memory)
-                if candidate.dialect.version == VERSION
-                else service
-            )
+            yield LegacyAgent(service, tasks()) if candidate.dialect.version == VERSION else service
 
     return dial_legacy
 
@@ -60,17 +54,10 @@ def _new_id() -> str:
 class LegacyAgent:
     """The client side of an agent of 0.1. Implements Service."""
 
-    def __init__(
-        self,
-        service: Service,
-        *,
-        most: int = MOST,
-        new_id: Callable[[], str] = _new_id,
-        memory: MemoryAccount | None = None,
-    ) -> None:
+    def __init__(self, service: Service, tasks: Tasks, *, new_id: Callable[[], str] = _new_id) -> None:
         self._service = service
         self._new_id = new_id
-        self._contexts: Table[tuple[Scope, str], str] = Table(most, Tables.of(memory))
+        self._tasks = tasks
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation is ops.SEND_MESSAGE:
@@ -105,13 +92,13 @@ class LegacyAgent:
             message.task_id = self._new_id()
             message.context_id = message.context_id or self._new_id()
         else:
-            known = self._contexts.get((scope, message.task_id))
-            if known is None:
+            known = self._tasks.context_of(scope, message.task_id)
+            if not known:
                 # Raises TASK_NOT_FOUND.
                 known = (await self._fetch_task(scope, call, message.task_id)).context_id
             message.context_id = message.context_id or known
         if message.context_id:
-            self._keep(scope, message.task_id, message.context_id)
+            self._tasks.keep_context(scope, message.task_id, message.context_id)
         return Call(call.operation, request, call.context)
 
     async def _fetch_task(self, scope: Scope, call: Call[Any, Any], task_id: str) -> hub.Task:
@@ -121,9 +108,9 @@ class LegacyAgent:
 
     def _complete_task(self, scope: Scope, task: hub.Task) -> None:
         if task.context_id:
-            self._keep(scope, task.id, task.context_id)
+            self._tasks.keep_context(scope, task.id, task.context_id)
         else:
-            task.context_id = self._contexts.get((scope, task.id)) or task.id
+            task.context_id = self._tasks.context_of(scope, task.id) or task.id
 
     async def _complete_event(self, scope: Scope, call: Call[Any, Any], event: hub.StreamResponse) -> None:
         payload = payload_of(event)
@@ -131,12 +118,10 @@ class LegacyAgent:
             self._complete_task(scope, payload)
         elif isinstance(payload, (hub.TaskStatusUpdateEvent, hub.TaskArtifactUpdateEvent)):
             if payload.context_id:
-                self._keep(scope, payload.task_id, payload.context_id)
+                self._tasks.keep_context(scope, payload.task_id, payload.context_id)
                 return
-            known = self._contexts.get((scope, payload.task_id))
-            if known is None:
-                known = await self._context(scope, call, payload.task_id)
-            payload.context_id = known
+            known = self._tasks.context_of(scope, payload.task_id)
+            payload.context_id = known or await self._context(scope, call, payload.task_id)
 
     async def _context(self, scope: Scope, call: Call[Any, Any], task_id: str) -> str:
         try:
@@ -145,8 +130,5 @@ class LegacyAgent:
             if error.reason in (Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED):
                 raise
             context_id = task_id
-        self._keep(scope, task_id, context_id)
+        self._tasks.keep_context(scope, task_id, context_id)
         return context_id
-
-    def _keep(self, scope: Scope, task_id: str, context_id: str) -> None:
-        self._contexts.put((scope, task_id), context_id, size_of(scope, task_id, context_id))

@@ -12,6 +12,7 @@ from a2a_bridge.core.callers import Scope, ScopeOf, scope_of
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.gateway import identity, identity_agents
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import Dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -19,12 +20,12 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 Names = Callable[[Scope, hub.StreamResponse], hub.StreamResponse]
 
 #: version → makes the middleware around services of that version, and its renaming of events
-CALLERS: Mapping[str, Callable[[ScopeOf], tuple[Middleware, Names]]] = {
+CALLERS: Mapping[str, Callable[[ScopeOf, Tasks], tuple[Middleware, Names]]] = {
     identity.VERSION: identity.remember_names,
 }
 
 #: adapters around the client side of every agent, innermost first
-AGENTS: tuple[Callable[[Dial], Dial], ...] = (
+AGENTS: tuple[Callable[[Dial, Callable[[], Tasks]], Dial], ...] = (
     identity_agents.agents,
 )  # fmt: skip
 
@@ -39,17 +40,22 @@ class Legacy:
     names: Mapping[str, Names]
 
 
-def build_legacy(dialects: Iterable[Dialect], scoped: ScopeOf = scope_of) -> Legacy:
-    """The parts a server of these versions needs. scoped: the scope of names; by default the principal's."""
-    made = {one.version: CALLERS[one.version](scoped) for one in dialects if one.version in CALLERS}
+def build_legacy(
+    dialects: Iterable[Dialect], scoped: ScopeOf = scope_of, tasks: Tasks | None = None
+) -> Legacy:
+    """The parts a server of these versions needs. scoped: the scope of names; by default the scope of the
+    principal. tasks: keeps the names; None for a table of their own.
+    """
+    kept = Tasks() if tasks is None else tasks
+    made = {one.version: CALLERS[one.version](scoped, kept) for one in dialects if one.version in CALLERS}
     return Legacy(
         tuple(middleware for middleware, _ in made.values()),
         {version: names for version, (_, names) in made.items()},
     )
 
 
-def adapt_dial(dial: Dial) -> Dial:
-    """`dial` with the adapters for agents of such versions."""
+def adapt_dial(dial: Dial, tasks: Callable[[], Tasks]) -> Dial:
+    """`dial` with the adapters for agents of such versions. tasks: the table of an interface."""
     for wrap in AGENTS:
-        dial = wrap(dial)
+        dial = wrap(dial, tasks)
     return dial

@@ -8,8 +8,7 @@ Agents whose dialect lacks nothing are not wrapped. Rules:
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
@@ -24,15 +23,12 @@ from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.service import Events, Service, reject_stream
 from a2a_bridge.dialects import BindingKind, Form, older_versions
 from a2a_bridge.dialects.annotation import finality
-from a2a_bridge.gateway.index import TaskIndex, scopes_by, visible_to
 from a2a_bridge.gateway.stream_only import StreamOnly, is_stream_only
 from a2a_bridge.gateway.streams import begun_by_a_task
 from a2a_bridge.gateway.task_lists import TaskLists
+from a2a_bridge.gateway.tasks import Tasks, scopes_by, visible_to
 from a2a_bridge.gateway.upstream import Dial, dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-#: tasks that a gateway remembers for each agent that cannot list them
-REMEMBERED = 10_000
 
 #: operations that a version defines and many of its agents lack, on some bindings at least
 _OFTEN_MISSING = (
@@ -44,35 +40,31 @@ _OFTEN_MISSING = (
 )
 
 
-def add_polyfill(*, remembered: int = REMEMBERED, dial: Dial = dial, apart: bool = False) -> Dial:
+def add_polyfill(tasks: Callable[[], Tasks] | None = None, *, lists: bool = True, dial: Dial = dial) -> Dial:
     """How to dial the interfaces of one agent so that all of them answer like 1.0; see `dial_failover`.
 
-    remembered: number of tasks from which ListTasks answers; 0 makes it UNSUPPORTED_OPERATION. apart: whether
-    each interface has tasks of its own, as endpoints have that do not share them.
+    tasks: returns the table of an interface; by default all have the same. lists: False makes ListTasks
+    UNSUPPORTED_OPERATION.
     """
-    shared: list[TaskIndex | None] = []
-
-    def index_for(options: DialOptions) -> TaskIndex | None:
-        if apart or not shared:
-            shared[:] = [TaskIndex(remembered, time.time_ns, options.memory) if remembered else None]
-        return shared[0]
+    shared = Tasks()
 
     @asynccontextmanager
     async def dial_polyfilled(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
         async with dial(candidate, options) as service:
             scoped = scopes_by(options.forward)
             whole = StreamOnly(service) if is_stream_only(candidate.interface) else service
-            yield polyfill(whole, candidate, index_for(options), scoped)
+            own = shared if tasks is None else tasks()
+            yield polyfill(whole, candidate, own if lists else None, scoped)
 
     return dial_polyfilled
 
 
 def polyfill(
-    service: Service, candidate: Candidate, index: TaskIndex | None, scoped: ScopeOf = visible_to
+    service: Service, candidate: Candidate, tasks: Tasks | None, scoped: ScopeOf = visible_to
 ) -> Service:
     """The client side of an interface with the operations its version lacks; unchanged if it lacks none.
 
-    scoped: the scope of a call.
+    tasks: the tasks of lists; None without lists. scoped: the scope of a call.
     """
     dialect = candidate.dialect
     form: Form[Any, Any] | None = dialect.form(BindingKind(candidate.interface.protocol_binding))
@@ -82,7 +74,7 @@ def polyfill(
     if dialect.final_events:
         # 0.3 describes ListTasks on one binding, in prose; its agents do not implement it.
         lacking.append(ops.LIST_TASKS)
-    return _Polyfill(service, candidate, frozenset(lacking), index, scoped)
+    return _Polyfill(service, candidate, frozenset(lacking), tasks, scoped)
 
 
 class _Polyfill:
@@ -91,7 +83,7 @@ class _Polyfill:
         service: Service,
         candidate: Candidate,
         lacking: frozenset[Operation[Any, Any]],
-        index: TaskIndex | None,
+        tasks: Tasks | None,
         scoped: ScopeOf,
     ) -> None:
         dialect = candidate.dialect
@@ -100,9 +92,9 @@ class _Polyfill:
         self._is_final = finality(dialect, candidate.interface.protocol_binding)
         self._older = older_versions() | {dialect.version}
         self._lacking = lacking
-        self._index = index if ops.LIST_TASKS in lacking else None
+        self._tasks = tasks if ops.LIST_TASKS in lacking else None
         self._scoped = scoped
-        self._lists = TaskLists(service, self._index, scoped) if self._index is not None else None
+        self._lists = TaskLists(service, self._tasks, scoped) if self._tasks is not None else None
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation in self._lacking:
@@ -115,7 +107,7 @@ class _Polyfill:
             if call.operation in _OFTEN_MISSING and error.reason is Reason.METHOD_NOT_FOUND:
                 raise self._lacks(call.operation) from error
             raise
-        self._index_response(call, response)
+        self._note_response(call, response)
         return response
 
     def stream(self, call: Call[Req, Res], /) -> Events:
@@ -124,7 +116,7 @@ class _Polyfill:
         return self._stream(call)
 
     async def _stream(self, call: Call[Any, Any]) -> Events:
-        scope = self._scoped(call.request, call.context) if self._index is not None else None
+        scope = self._scoped(call.request, call.context) if self._tasks is not None else None
         limit = self._history_limit(call)
         older = call.context.origin.version in self._older
         if older and call.operation is not ops.SUBSCRIBE_TO_TASK:
@@ -133,13 +125,13 @@ class _Polyfill:
             source = begun_by_a_task(self._service, call, self._is_final, rejects_ended=not older)
         async with aclosing(source) as events:
             async for event in events:
-                if self._index is not None and scope is not None:
-                    self._index.note_event(scope, event.message)
+                if self._tasks is not None and scope is not None:
+                    self._tasks.note_event(scope, event.message)
                 if event.message.HasField("task"):
                     cut_history(event.message.task, limit)
                 yield event
 
-    def _index_response(self, call: Call[Any, Any], response: Any) -> None:
+    def _note_response(self, call: Call[Any, Any], response: Any) -> None:
         """Remembers the task of a response, and cuts its history to the requested length."""
         if isinstance(response, hub.SendMessageResponse):
             if not response.HasField("task"):
@@ -149,8 +141,8 @@ class _Polyfill:
             task = response
         else:
             return
-        if self._index is not None:
-            self._index.note_task(self._scoped(call.request, call.context), task)
+        if self._tasks is not None:
+            self._tasks.note_task(self._scoped(call.request, call.context), task)
         cut_history(task, self._history_limit(call))
 
     def _history_limit(self, call: Call[Any, Any]) -> int | None:

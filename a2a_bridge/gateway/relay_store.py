@@ -17,14 +17,12 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.ports import Outbox, Registered
+from a2a_bridge.push.ports import Outbox, PushConfigStore, Registered
 
 #: the scope in the store; no caller can have it, because no principal has this name
 _SCOPE = Scope("", "a2a-bridge relay")
@@ -34,22 +32,10 @@ _SECRET = "a2a-bridge relay secret"  # noqa: S105  the name of its entry
 _GROUP_LETTERS = 2
 
 
-class Configs(Protocol):
-    """The store of configs: hosting's PushConfigStore."""
-
-    async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None: ...
-
-    async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None: ...
-
-    async def list(self, scope: Scope, task_id: str, /) -> Sequence[Registered]: ...
-
-    async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None: ...
-
-
 class Groups:
     """Entries of one scope in groups of the size that the store allows."""
 
-    def __init__(self, configs: Configs, scope: Scope) -> None:
+    def __init__(self, configs: PushConfigStore, scope: Scope) -> None:
         self._configs = configs
         self._scope = scope
         self._making_room = asyncio.Lock()
@@ -116,7 +102,7 @@ class RelayStore:
     #: set by `open`
     addresses: Addresses
 
-    def __init__(self, configs: Configs, outbox: Outbox) -> None:
+    def __init__(self, configs: PushConfigStore, outbox: Outbox) -> None:
         self._configs = configs
         self._groups = Groups(configs, _SCOPE)
         self._outbox = outbox

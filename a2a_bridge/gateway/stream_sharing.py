@@ -52,11 +52,11 @@ from a2a_bridge.dialects.annotation import (
     synthesise,
     synthetic_kind,
 )
-from a2a_bridge.gateway.index import given_entries, visible_to
 from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions, unmark
 from a2a_bridge.gateway.stream_reader import ended_early_error, must_go_on
 from a2a_bridge.gateway.stream_registry import Beginning, Key, Stream, StreamRegistry
 from a2a_bridge.gateway.streams import task_before
+from a2a_bridge.gateway.tasks import given_entries, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 

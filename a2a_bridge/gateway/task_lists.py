@@ -1,4 +1,4 @@
-"""ListTasks (spec 3.1.4), answered from the tasks that have passed through this process (see `index`).
+"""ListTasks (spec 3.1.4), answered from the tasks that have passed through this process (see `tasks`).
 
 Rules:
 1. A caller sees tasks of its own scope only.
@@ -18,7 +18,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import is_terminal
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller, TaskQuery, query_of
 from a2a_bridge.core.service import Service
-from a2a_bridge.gateway.index import Seen, TaskIndex, visible_to
+from a2a_bridge.gateway.tasks import Known, Tasks, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: tasks that have not ended and are refreshed before filtering and sorting, newest first
@@ -28,14 +28,14 @@ _GONE = (Reason.TASK_NOT_FOUND, Reason.PERMISSION_DENIED, Reason.UNAUTHENTICATED
 
 
 class TaskLists:
-    """See above. service: the agent, for GetTask. index: the tasks that have been seen. scoped: the scope of
-    a call.
+    """See above. service: the agent, for GetTask. tasks: those that have been seen. scoped: the scope of a
+    call.
     """
 
-    def __init__(self, service: Service, index: TaskIndex, scoped: ScopeOf = visible_to) -> None:
+    def __init__(self, service: Service, tasks: Tasks, scoped: ScopeOf = visible_to) -> None:
         self._service = service
         self._scoped = scoped
-        self._index = index
+        self._tasks = tasks
         self._tokens = PageTokens()
 
     async def answer(self, call: Call[Any, Any]) -> hub.ListTasksResponse:
@@ -48,19 +48,19 @@ class TaskLists:
             running = [one for one in self._list_known(scope, query) if not is_terminal(one.state)]
             fresh = await self._refresh(call, scope, running[:REFRESHED])
 
-        def fits(seen: Seen) -> bool:
+        def fits(seen: Known) -> bool:
             return query.state in (0, seen.state) and (query.since is None or seen.time >= query.since)
 
         matching = [one for one in self._list_known(scope, query) if fits(one)]
         # Positions are taken now: a refresh below may move a task, which must not be skipped or repeated.
         rest = [(one.place, one) for one in matching if after is None or one.place < after]
         page = rest[: query.page_size]
-        missing = [one for _, one in page if one.task_id not in fresh]
+        missing = [one for _, one in page if one.id not in fresh]
         fresh |= await self._refresh(call, scope, missing)
         filler = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
         token, read = "", 0
         for _, one in page:
-            task = fresh.get(one.task_id)
+            task = fresh.get(one.id)
             if task is not None and fits(one) and not filler.add(task):
                 break
             read += 1
@@ -71,27 +71,27 @@ class TaskLists:
             tasks=tasks, next_page_token=token, page_size=len(tasks), total_size=len(matching)
         )
 
-    def _list_known(self, scope: Scope, query: TaskQuery) -> list[Seen]:
-        return [one for one in self._index.of(scope) if query.context_id in ("", one.context_id)]
+    def _list_known(self, scope: Scope, query: TaskQuery) -> list[Known]:
+        return [one for one in self._tasks.list_of(scope) if query.context_id in ("", one.context_id)]
 
-    async def _refresh(self, call: Call[Any, Any], scope: Scope, wanted: list[Seen]) -> dict[str, hub.Task]:
+    async def _refresh(self, call: Call[Any, Any], scope: Scope, wanted: list[Known]) -> dict[str, hub.Task]:
         """The tasks as the agent has them now, without those that no longer exist or are not visible to this
         caller.
         """
         slots = asyncio.Semaphore(_AT_ONCE)
 
-        async def get(seen: Seen) -> hub.Task | None:
+        async def get(seen: Known) -> hub.Task | None:
             limited = call.request.HasField("history_length")
             members = {"history_length": call.request.history_length} if limited else {}
             async with slots:
                 try:
-                    task = await fetch_task(self._service, call, seen.task_id, seconds=None, **members)
+                    task = await fetch_task(self._service, call, seen.id, seconds=None, **members)
                 except A2AError as error:
                     if error.reason not in _GONE:
                         raise
-                    self._index.forget(scope, seen.task_id)
+                    self._tasks.unlist(scope, seen.id)
                     return None
-            self._index.note_task(scope, task)
+            self._tasks.note_task(scope, task)
             return task
 
         try:

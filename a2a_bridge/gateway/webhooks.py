@@ -38,8 +38,8 @@ from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge.dialects import older_versions
-from a2a_bridge.gateway.index import visible_to
 from a2a_bridge.gateway.relay_store import Addresses, RelayedConfig, RelayStore
+from a2a_bridge.gateway.tasks import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import (
     TOKEN_HEADERS,

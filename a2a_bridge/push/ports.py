@@ -22,6 +22,27 @@ class Registered(NamedTuple):
     side_channel: str = ""
 
 
+class PushConfigStore(Protocol):
+    """Keeps push notification configs by task and id (spec 3.1.7 to 3.1.10)."""
+
+    async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
+        """Stores a config under its task_id and id. replace: False to keep an existing one.
+
+        Raises A2AError RESOURCE_EXHAUSTED when the task has as many as the store allows.
+        """
+        ...
+
+    async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None: ...
+
+    async def list(self, scope: Scope, task_id: str, /) -> list[Registered]:
+        """All configs of a task, the oldest first."""
+        ...
+
+    async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
+        """Deletes a config and its waiting notifications. Does nothing if it does not exist."""
+        ...
+
+
 class Delivery(NamedTuple):
     """One notification to deliver."""
 

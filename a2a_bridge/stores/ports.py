@@ -24,7 +24,7 @@ from a2a_bridge.core.event_log import GapError
 from a2a_bridge.core.paging import TaskQuery
 from a2a_bridge.core.service import Event, Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.ports import Delivery, Outbox, OutboxEntry, Registered
+from a2a_bridge.push.ports import Delivery, Outbox, OutboxEntry, PushConfigStore, Registered
 
 __all__ = [
     "Delivery",
@@ -205,27 +205,6 @@ class SendRegister(Protocol):
 
     async def forget(self, scope: Scope, message_id: str, /) -> None:
         """Deletes an id: the message was rejected and may be sent again."""
-        ...
-
-
-class PushConfigStore(Protocol):
-    """Keeps push notification configs by task and id (spec 3.1.7 to 3.1.10)."""
-
-    async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
-        """Stores a config under its task_id and id. replace: False to keep an existing one.
-
-        Raises A2AError RESOURCE_EXHAUSTED when the task has as many as the store allows.
-        """
-        ...
-
-    async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None: ...
-
-    async def list(self, scope: Scope, task_id: str, /) -> list[Registered]:
-        """All configs of a task, the oldest first."""
-        ...
-
-    async def delete(self, scope: Scope, task_id: str, config_id: str, /) -> None:
-        """Deletes a config and its waiting notifications. Does nothing if it does not exist."""
         ...
 
 

@@ -15,7 +15,7 @@ from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.call import CallContext, Joined
 from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.gateway.index import scopes_by
+from a2a_bridge.gateway.tasks import scopes_by
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.auth.identity_provider import AUDIENCE, provider_running
 from tests.runtime.scene import BINDINGS, agent

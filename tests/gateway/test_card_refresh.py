@@ -25,6 +25,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.gateway import ReplayOptions, UpstreamOptions
 from a2a_bridge.gateway.card_refresh import LEAST, MOST, CardReading, CardRefresh
 from a2a_bridge.gateway.connections import Connections
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding
@@ -290,7 +291,7 @@ async def connections(agent: Any, upstream: UpstreamOptions | None = None) -> As
 
     replay = ReplayOptions(attempts=10**6, pause=0.001, longest_pause=0.001)
     made = Connections(
-        DialOptions(), upstream or UpstreamOptions(), replay, dial=dial, memory=MemoryAccount()
+        DialOptions(), upstream or UpstreamOptions(), replay, dial=dial, memory=MemoryAccount(), tasks=Tasks()
     )
     await made.open(reading(shown()).candidates, resumes=False)
     try:
@@ -345,7 +346,9 @@ async def test_cards_that_change_leave_nothing() -> None:
             holders.append(ref(idle))
             super().holds(idle)
 
-    connections = Connections(DialOptions(), UpstreamOptions(), ReplayOptions(), dial=dial, memory=Account())
+    connections = Connections(
+        DialOptions(), UpstreamOptions(), ReplayOptions(), dial=dial, memory=Account(), tasks=Tasks()
+    )
     await connections.open(reading(shown()).candidates, resumes=False)
     for number in range(6):
         found = reading(shown(f"http://{number}")).candidates
@@ -391,7 +394,7 @@ async def test_an_interface_that_cannot_be_used_is_one_line(caplog: pytest.LogCa
         yield Probe()
 
     connections = Connections(
-        DialOptions(), UpstreamOptions(), ReplayOptions(), dial=dial, memory=MemoryAccount()
+        DialOptions(), UpstreamOptions(), ReplayOptions(), dial=dial, memory=MemoryAccount(), tasks=Tasks()
     )
     good, bad = ([interface("JSONRPC", f"http://{host}")] for host in ("good", "bad"))
     both = select(card(supported_interfaces=[*good, *bad]), known=BINDINGS)

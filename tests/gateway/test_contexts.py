@@ -11,6 +11,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Event, Events
 from a2a_bridge.gateway.contexts import Contexts
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.raw_echo import chained, task_of
 
@@ -59,7 +60,7 @@ async def send(service: Contexts, made: Call[Any, Any]) -> None:
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_a_follow_up_gets_the_context_of_a_task_that_was_seen(streaming: bool) -> None:
     agent = Agent()
-    service = Contexts(agent)
+    service = Contexts(agent, Tasks())
     await send(service, call(streaming=streaming))
     follow_up = call("t", streaming=streaming)
     await send(service, follow_up)
@@ -71,7 +72,7 @@ async def test_a_follow_up_gets_the_context_of_a_task_that_was_seen(streaming: b
 
 async def test_unknown_contexts_are_requested_with_the_callers_credentials() -> None:
     agent = Agent()
-    service = Contexts(agent)
+    service = Contexts(agent, Tasks())
     await send(service, call(who="Bearer a"))
     await send(service, call("t", who="Bearer b"))
     assert (agent.heard, agent.looked) == (["", "c"], 1)
@@ -84,13 +85,14 @@ async def test_unknown_contexts_are_requested_with_the_callers_credentials() -> 
 
 async def test_so_many_are_remembered_and_none_that_is_over() -> None:
     agent = Agent()
-    service = Contexts(agent, most=2)
+    tasks = Tasks(most=2)
+    service = Contexts(agent, tasks)
     for task in ("1", "2", "3"):
         await send(service, call(task))
-    assert len(service) == 2
-    over = Contexts(Agent(hub.TASK_STATE_COMPLETED))
-    await send(over, call())
-    assert len(over) == 0
+    assert len(tasks) == 2
+    tasks = Tasks()
+    await send(Contexts(Agent(hub.TASK_STATE_COMPLETED), tasks), call())
+    assert len(tasks) == 0
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
@@ -117,7 +119,7 @@ async def test_a_page_of_tasks_matches_the_request() -> None:
             task = hub.Task(id="t", context_id="c", artifacts=[hub.Artifact(artifact_id="a")])
             return hub.ListTasksResponse(tasks=[task], page_size=50, total_size=1)
 
-    service = Contexts(Rust())
+    service = Contexts(Rust(), Tasks())
     for wanted, artifacts in ((None, 0), (False, 0), (True, 1)):
         request = hub.ListTasksRequest(include_artifacts=wanted)
         page = await service.unary(Call(ops.LIST_TASKS, request, CallContext()))

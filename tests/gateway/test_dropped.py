@@ -27,6 +27,7 @@ from a2a_bridge.gateway import destinations
 from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.gateway.replay_log import ReplayOptions
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
@@ -111,6 +112,7 @@ async def connections(*candidates: Candidate, **options: Any) -> AsyncIterator[C
         ReplayOptions(),
         dial=dial,
         memory=MemoryAccount(1 << 26),
+        tasks=Tasks(),
     )
     await made.open(candidates, resumes=False)
     try:

@@ -19,8 +19,9 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import UpstreamOptions
-from a2a_bridge.gateway.affinity import Affinity
 from a2a_bridge.gateway.endpoints import with_endpoints
+from a2a_bridge.gateway.failover import Affinity
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import Upstream
 from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -268,7 +269,7 @@ def test_an_endpoint_that_fits_nothing_is_rejected(endpoint: str, problem: str) 
 
 def test_affinity_knows_the_ids_of_every_operation_and_forgets() -> None:
     upstream = Upstream(Candidate(interface("JSONRPC", "http://a:1"), V1_0), DialOptions())
-    affinity = Affinity(most=2)
+    affinity = Affinity(Tasks(most=4))
 
     def home(operation: Any, **members: Any) -> tuple[Upstream | None, bool]:
         return affinity.home(Call(operation, operation.request(**members), CallContext()))
@@ -306,7 +307,7 @@ def test_tenants_may_have_tasks_with_the_same_ids() -> None:
         Upstream(Candidate(interface("JSONRPC", url), V1_0), DialOptions())
         for url in ("http://a:1", "http://b:1")
     )
-    affinity = Affinity()
+    affinity = Affinity(Tasks())
     for tenant, upstream in (("x", one), ("y", other)):
         call = Call(ops.SEND_MESSAGE, hub.SendMessageRequest(tenant=tenant), CallContext())
         affinity.learn(call, hub.Task(id="1", context_id="c"), upstream)

@@ -20,7 +20,7 @@ from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import loads
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.dialects import V0_3
-from a2a_bridge.gateway.index import scopes_by, visible_to
+from a2a_bridge.gateway.tasks import scopes_by, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
 

@@ -10,11 +10,12 @@ import pytest
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.callers import Scope
+from a2a_bridge.core.callers import Scope, scope_of
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects.v0_1.messages import INDEX, MARK, MESSAGE, decode_message
 from a2a_bridge.gateway.identity import LONGEST, LegacyCallers, remember_names
-from a2a_bridge.gateway.index import visible_to
+from a2a_bridge.gateway.identity_names import IdentityTable
+from a2a_bridge.gateway.tasks import Tasks, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.identity_scene import (
     Agent,
@@ -30,7 +31,7 @@ from tests.patience import PATIENCE
 
 
 def callers(service: Any) -> LegacyCallers:
-    return LegacyCallers(service)
+    return LegacyCallers(service, IdentityTable(Tasks()))
 
 
 async def events_of(service: Any, call: Call[Any, Any]) -> list[hub.StreamResponse]:
@@ -174,7 +175,7 @@ async def test_who_uses_a_name_while_its_task_is_being_made_waits_and_gets_that_
 
 async def test_waiting_too_long_for_a_name_is_a_retryable_error() -> None:
     agent = Agent()
-    service = LegacyCallers(agent, patience=0.01)
+    service = LegacyCallers(agent, IdentityTable(Tasks()), patience=0.01)
     agent.gate.clear()
     first = asyncio.create_task(service.unary(send("c")))
     await asyncio.wait_for(agent.called.wait(), PATIENCE)
@@ -468,7 +469,7 @@ async def test_no_config_at_all_is_an_empty_one_and_no_task_is_an_error() -> Non
 
 async def test_an_event_that_reaches_the_caller_outside_of_a_call_is_named_too() -> None:
     agent = Agent(own_contexts="replaces")
-    middleware, as_known = remember_names()
+    middleware, as_known = remember_names(scope_of, Tasks())
     await middleware(agent).unary(send("c", "s", owner="ann"))
     event = hub.StreamResponse(task=agent.tasks["T1"])
     named = as_known(Scope("", "ann"), event).task
@@ -479,7 +480,7 @@ async def test_an_event_that_reaches_the_caller_outside_of_a_call_is_named_too()
 @pytest.mark.parametrize("told_by", ["history", "session", "nothing"])
 async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_by: str) -> None:
     agent = Agent()
-    middleware, as_known = remember_names()
+    middleware, as_known = remember_names(scope_of, Tasks())
     service = middleware(agent)
     agent.gate.clear()
     sent = [
@@ -550,7 +551,7 @@ async def test_an_agents_own_id_does_not_imply_0_1() -> None:
 
 async def test_names_behind_a_gateway_are_scoped_by_credentials() -> None:
     agent = Agent()
-    middleware, as_known = remember_names(visible_to)
+    middleware, as_known = remember_names(visible_to, Tasks())
     service = middleware(agent)
     ann, bob = {"authorization": "Bearer ann"}, {"authorization": "Bearer bob"}
     for parameters in (ann, bob):

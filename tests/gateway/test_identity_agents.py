@@ -19,6 +19,7 @@ from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects import V1_0, v0_1
 from a2a_bridge.gateway.identity_agents import LegacyAgent, agents
 from a2a_bridge.gateway.legacy import adapt_dial
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.identity_scene import get, rejection, send, send_streaming, subscribe
 from tests.patience import PATIENCE
@@ -78,7 +79,7 @@ class Old:
 
 def client(agent: Old, most: int = 10) -> LegacyAgent:
     numbers = itertools.count(1)
-    return LegacyAgent(agent, most=most, new_id=lambda: f"made-{next(numbers)}")
+    return LegacyAgent(agent, Tasks(most=most), new_id=lambda: f"made-{next(numbers)}")
 
 
 async def events_of(service: LegacyAgent, call: Call[Any, Any]) -> list[hub.StreamResponse]:
@@ -100,7 +101,7 @@ async def test_a_message_without_a_task_begins_one_with_ids_made_here() -> None:
 
 async def test_made_ids_cannot_be_guessed() -> None:
     agent = Old()
-    service = LegacyAgent(agent)
+    service = LegacyAgent(agent, Tasks())
     for _ in range(2):
         await service.unary(send(""))
     assert len(agent.tasks) == 2
@@ -202,7 +203,7 @@ async def test_only_agents_of_0_1_are_wrapped() -> None:
     async def dial(_: Candidate, __: DialOptions) -> AsyncIterator[Old]:
         yield agent
 
-    for wrapped in (agents(dial), adapt_dial(dial)):
+    for wrapped in (agents(dial, Tasks), adapt_dial(dial, Tasks)):
         async with wrapped(Candidate(interface("JSONRPC", "u"), V1_0), DialOptions()) as service:
             assert service is agent
         async with wrapped(Candidate(interface("JSONRPC", "u"), v0_1.DIALECT), DialOptions()) as service:

@@ -21,6 +21,7 @@ from a2a_bridge.core.service import Service, compose
 from a2a_bridge.dialects import KNOWN, by_version
 from a2a_bridge.gateway import add_polyfill, dial_failover
 from a2a_bridge.gateway.legacy import adapt_dial, build_legacy
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosting import Engine
 from a2a_bridge.middleware.stream_compat import stream_compat
@@ -62,7 +63,7 @@ async def to_legacy(agent: LegacyAgent) -> AsyncIterator[Service]:
     async with served(agent) as url:
         assert V0_1 is not None
         candidate = Candidate(interface("JSONRPC", url, version="0.1"), V0_1)
-        dial_it = add_polyfill(dial=adapt_dial(dial))
+        dial_it = add_polyfill(dial=adapt_dial(dial, Tasks))
         async with dial_failover([candidate], DialOptions(), dial=dial_it) as service:
             yield service
 

@@ -22,9 +22,8 @@ from a2a_bridge.core.call import Call, CallContext, Principal
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import GET_TASK, LIST_TASKS, SEND_MESSAGE
-from a2a_bridge.gateway.context_names import name_for
-from a2a_bridge.gateway.owners import GROUPS, TASK, MemoryOwners, Owned, StoredOwners
-from a2a_bridge.gateway.ownership import Ownership
+from a2a_bridge.gateway.ownership import GROUPS, TASK, MemoryOwners, Owned, Ownership, StoredOwners, name_for
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 from a2a_bridge.stores import StoreOptions, open_store
@@ -222,7 +221,7 @@ async def test_an_agent_that_answers_with_a_task_of_somebody_else(bridge: Bridge
         return hub.SendMessageResponse(task=hub.Task(id="t", context_id="c"))
 
     probe.on_unary = same
-    service = Ownership(MemoryOwners()).wrap(probe)
+    service = Ownership(MemoryOwners(Tasks())).wrap(probe)
     assert (await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))).task.id == "t"
     assert (await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))).task.id == "t"
     with pytest.raises(A2AError) as caught:
@@ -234,7 +233,7 @@ async def test_an_agent_that_answers_with_a_task_of_somebody_else(bridge: Bridge
 
 
 async def test_a_notification_about_a_task_of_somebody_else_is_rejected() -> None:
-    owners = MemoryOwners()
+    owners = MemoryOwners(Tasks())
     ownership = Ownership(owners)
     event = hub.StreamResponse(task=hub.Task(id="t", context_id="c"))
     assert await ownership.rename_notification(Scope("", "ann"), event) is event
@@ -244,7 +243,7 @@ async def test_a_notification_about_a_task_of_somebody_else_is_rejected() -> Non
 
 
 async def test_what_is_not_known_any_more_belongs_to_nobody() -> None:
-    owners = MemoryOwners(most=2)
+    owners = MemoryOwners(Tasks(most=2))
     ann = Scope("", "ann")
     for name in ("first", "second", "third"):
         assert await owners.claim(TASK, name, Owned(ann)) == Owned(ann)
@@ -260,7 +259,7 @@ async def test_a_store_has_one_owner_and_the_newest_tasks(tmp_path: Path) -> Non
     owner still reaches.
     """
     async with open_store(f"sqlite:///{tmp_path}/gateway.db", StoreOptions(ack_timeout=PATIENCE)) as store:
-        here, there = (StoredOwners(store.push_configs) for _ in range(2))
+        here, there = (StoredOwners(store.push_configs, Tasks()) for _ in range(2))
         ann, bob = Scope("", "ann"), Scope("tenant", "bob")
         claims = [(here, ann), (there, bob)]
         found = await asyncio.gather(*(one.claim(TASK, "t", Owned(scope)) for one, scope in claims))
@@ -287,7 +286,7 @@ async def test_a_task_of_somebody_else_is_never_listed(tmp_path: Path) -> None:
 
     probe.on_unary = same
     async with open_store(f"sqlite:///{tmp_path}/gateway.db", StoreOptions(ack_timeout=PATIENCE)) as store:
-        service = Ownership(StoredOwners(store.push_configs), remembered=10).wrap(probe)
+        service = Ownership(StoredOwners(store.push_configs, Tasks()), tasks=Tasks()).wrap(probe)
         await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))
         with pytest.raises(A2AError):
             await service.unary(_call(SEND_MESSAGE, message("x"), "bob"))

@@ -15,8 +15,8 @@ from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import JSONRPC, V1_0, Dialect, Form
-from a2a_bridge.gateway.index import TaskIndex
 from a2a_bridge.gateway.polyfill import polyfill
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Timestamp
@@ -38,8 +38,8 @@ NEAR = interface("JSONRPC", "http://near")
 
 
 def agent_of(service: Any, dialect: Dialect = OLD, most: int = 100) -> Client:
-    index = TaskIndex(most, Clock().now) if most else None
-    return Client(polyfill(service, Candidate(NEAR, dialect), index))
+    tasks = Tasks(most=most, now=Clock().now) if most else None
+    return Client(polyfill(service, Candidate(NEAR, dialect), tasks))
 
 
 class Clock:
@@ -253,14 +253,29 @@ async def test_tasks_are_seen_in_streams_too() -> None:
 
 
 def test_the_memory_is_bounded() -> None:
-    index = TaskIndex(3, Clock().now)
+    tasks = Tasks(most=3, now=Clock().now)
     scopes = [Scope("", "a"), Scope("", "b")]
     for number in range(6):
-        index.note(scopes[number % 2], str(number), "c")
-        index.note(scopes[1], "1", "c")  # seen again and again
-    assert len(index) == 3
-    left = [[one.task_id for one in index.of(scope)] for scope in scopes]
+        tasks.note(scopes[number % 2], str(number), "c")
+        tasks.note(scopes[1], "1", "c")  # seen again and again
+    assert len(tasks) == 3
+    left = [[one.id for one in tasks.list_of(scope)] for scope in scopes]
     assert left == [["4"], ["5", "1"]]
+
+
+def test_a_list_has_so_many_tasks_of_each_caller() -> None:
+    tasks = Tasks(most_listed=2, now=Clock().now)
+    scopes = [Scope("", "a"), Scope("", "b")]
+    for number in range(8):
+        tasks.note(scopes[number % 2], str(number), "c")
+        tasks.note(scopes[0], "0", "c")  # seen again and again
+    assert [[one.id for one in tasks.list_of(scope)] for scope in scopes] == [["6", "0"], ["7", "5"]]
+    tasks.unlist(scopes[0], "0")
+    tasks.unlist(Scope("", "c"), "6")
+    assert [one.id for one in tasks.list_of(scopes[0])] == ["6"]
+    assert tasks.context_of(scopes[0], "0") == "c"
+    tasks.unlist(scopes[0], "6")
+    assert tasks.list_of(scopes[0]) == []
 
 
 async def test_without_memory_listing_is_rejected() -> None:

@@ -20,9 +20,9 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Principal
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.gateway import UpstreamOptions, add_polyfill
-from a2a_bridge.gateway.index import TaskIndex
 from a2a_bridge.gateway.legacy import adapt_dial
-from a2a_bridge.gateway.owners import MemoryOwners, Owned
+from a2a_bridge.gateway.ownership import MemoryOwners, Owned
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge.testing.each import each
@@ -65,9 +65,11 @@ async def test_large_names_of_an_agent_stay_below_the_limit(
         authentication=None if knows_callers else Authentication([method]),
         upstream=UpstreamOptions(endpoints=("http://b",), affinity=True),
     )
-    dialling = add_polyfill(dial=adapt_dial(large_contexts), apart=True)
+    tasks = Tasks()
+    dialling = add_polyfill(tasks.separate, dial=adapt_dial(large_contexts, tasks.separate))
+    candidates = select(there, known=["JSONRPC"])
     context = CallContext(principal=None if knows_callers else Principal("ann"))
-    async with gateway_app(select(there, known=["JSONRPC"]), options, DialOptions(), dial=dialling) as app:
+    async with gateway_app(candidates, options, DialOptions(), dial=dialling, tasks=tasks) as app:
         tracemalloc.start()
         try:
             for number in range(40):
@@ -121,19 +123,19 @@ def test_a_table_has_limits_of_its_own() -> None:
     assert (list(table), table.get("e"), table.pop("x")) == (["e"], 6, None)
 
 
-def test_an_index_forgets_what_its_table_drops() -> None:
+def test_lists_forget_the_tasks_that_the_table_drops() -> None:
     memory = MemoryAccount(20 * (ENTRY + 400))
-    index = TaskIndex(1000, lambda: 1, memory)
+    tasks = Tasks(memory, now=lambda: 1)
     for number in range(100):
-        index.note(Scope("", f"o{number % 3}"), f"t{number}", "c")
-    kept = [seen.task_id for name in ("o0", "o1", "o2") for seen in index.of(Scope("", name))]
-    assert 10 < len(kept) == len(index) < 40
+        tasks.note(Scope("", f"o{number % 3}"), f"t{number}", "c")
+    kept = [known.id for name in ("o0", "o1", "o2") for known in tasks.list_of(Scope("", name))]
+    assert 10 < len(kept) == len(tasks) < 40
     assert "t99" in kept
 
 
 async def test_owners_lose_their_oldest_records() -> None:
     memory = MemoryAccount(50 * MIB)
-    owners = MemoryOwners(memory=memory)
+    owners = MemoryOwners(Tasks(memory))
     for number in range(100):
         await owners.claim("task", f"t{number}", Owned(Scope("", "ann"), f"{number}" + "x" * MIB))
     assert await owners.of("task", "t0", Scope()) is None

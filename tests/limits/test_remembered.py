@@ -7,10 +7,12 @@ import io
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.callers import Scope
-from a2a_bridge.gateway.identity_table import IdentityTable, Name
+from a2a_bridge.gateway.identity_names import IdentityTable, Name
+from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.middleware import spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.memory import MemoryStore
@@ -39,11 +41,12 @@ async def test_ids_of_sent_messages_and_their_responses_count_in_the_account() -
 
 
 def test_names_of_callers_count_by_their_length() -> None:
-    table = IdentityTable(most=8)
+    memory = MemoryAccount(8 * MIB)
+    table = IdentityTable(Tasks(memory))
     for number in range(8):
-        table.keep(SCOPE, Name(f"{number} " + "x" * 1000, f"t{number}", "s" * 1000))
-    assert len(table) <= 8
-    assert [number for number in range(8) if table.find(SCOPE, f"{number} " + "x" * 1000)] == [4, 5, 6, 7]
+        table.keep(SCOPE, Name(f"{number} " + "x" * MIB, f"t{number}", "s" * MIB))
+        assert memory.used <= 8 * MIB
+    assert [number for number in range(8) if table.find(SCOPE, f"{number} " + "x" * MIB)] == [5, 6, 7]
 
 
 @pytest.mark.parametrize(("length", "known"), [(10, True), (MIB, False)])
