@@ -75,7 +75,7 @@ from a2a_bridge.dialects import (
     by_version,
     newest_first,
 )
-from a2a_bridge.dialects.detect import detect
+from a2a_bridge.dialects.known import detect
 from a2a_bridge.dialects.signed_extras import use_key as use_bridge_key
 from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.gateway.card_refresh import CardReading

@@ -18,7 +18,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Events, Service, reject, reject_stream
 from a2a_bridge.dialects import GRPC
-from a2a_bridge.dialects.detect import version_not_supported
+from a2a_bridge.dialects.known import version_not_supported
 from a2a_bridge.gateway.router import without_tenant
 
 

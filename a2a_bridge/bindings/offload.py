@@ -3,7 +3,7 @@
 Rules:
 1. Small documents stay on the loop: SMALL bytes cannot hold enough values to block it.
 2. Values are counted before decoding (codec.budget), and too many are rejected. Encoding counts on the way
-   (codec.meter).
+   (codec.budget).
 3. All servers and clients of the process share a few threads. More would not be faster: Python runs one at a
    time, and the loop would wait longer.
 4. `CallContext.large` and `ResponseParameters.large` say that a message was decoded in a thread. Who walks
@@ -20,8 +20,15 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec.budget import json_bound, json_values, protobuf_values
-from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError, within_budget
+from a2a_bridge.codec.budget import (
+    ALLOWANCE,
+    METER,
+    LengthyError,
+    json_bound,
+    json_values,
+    protobuf_values,
+    within_budget,
+)
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.service import Event
 

@@ -24,7 +24,7 @@ from urllib.parse import urljoin
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, by_version
-from a2a_bridge.dialects.detect import normalise
+from a2a_bridge.dialects.known import normalise
 from a2a_bridge.dialects.signed_extras import loads
 from a2a_bridge.dialects.v0_3.card_interfaces import is_old
 from a2a_bridge.dialects.v0_3.card_members import with_standard_names

@@ -6,15 +6,23 @@ number of bytes is no measure: one value may take two or millions.
 
 Both counters stop beyond `most`. The JSON counter works on blocks of text; the protobuf counter goes from
 field to field, and enters only messages that are large enough to exceed the limit.
+
+The size of a message is unknown before it has been walked. So encoders count the values while they encode
+(`spend`), and in a call of `within_budget` they stop beyond an allowance: the caller then encodes the message
+where that may take time, such as in a thread. Outside of `within_budget`, and so in every other thread, there
+is no limit.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec.wire import read_varint
+from a2a_bridge.codec.values import read_varint
 
 #: default maximum number of values in a request, and in a response of an agent
 REQUEST_VALUES, ANSWER_VALUES = 100_000, 1_000_000
@@ -160,3 +168,50 @@ def _table(descriptor: Any) -> dict[int, Any]:
             if field.message_type is not None:
                 table[field.number << 3 | 2] = _table(field.message_type)
     return table
+
+
+T = TypeVar("T")
+
+ALLOWANCE = 4000
+"""Maximum number of values encoded without a pause. They take some milliseconds."""
+LONG = 32
+"""Minimum length of a list of messages that is counted; shorter lists are not worth the check."""
+_EACH = 8
+"""The number of values that a message in such a list counts as, besides its free content."""
+
+
+class LengthyError(Exception):
+    """A message holds more values than may be encoded without a pause."""
+
+
+class _Meter(threading.local):
+    left: float = math.inf
+
+
+METER = _Meter()
+
+
+def within_budget(write: Callable[..., T], *arguments: Any) -> T:
+    """The result of `write` for the arguments. Raises LengthyError if it encodes more than
+    ALLOWANCE values.
+    """
+    METER.left = ALLOWANCE
+    try:
+        return write(*arguments)
+    finally:
+        METER.left = math.inf
+
+
+def spend(values: int) -> None:
+    """Counts values that are about to be encoded. Raises LengthyError."""
+    left = METER.left - values
+    METER.left = left
+    if left < 0:
+        raise LengthyError
+
+
+def spend_on(items: Any) -> Any:
+    """The items of a long list of messages, after counting them. Raises LengthyError."""
+    if len(items) > LONG:
+        spend(_EACH * len(items))
+    return items

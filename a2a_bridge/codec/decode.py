@@ -1,10 +1,11 @@
 r"""JSON trees to messages. Compiles one function per message type; `inspect` determines the path of an error.
 
-The generated functions write the message's wire bytes (as text, see `wire`), which protobuf parses: faster
-than setting attributes one by one. They expect the regular case: camelCase names, no nulls, no unknown
+The generated functions write the message's wire bytes (as wire text, see `values`), which protobuf parses:
+faster than setting attributes one by one. They expect the regular case: camelCase names, no nulls, no unknown
 members. They count down the members that they recognise and return after the last one; if some are left over,
-the object is tidied and read again. For any error they raise without a path, and the slow, path-aware walker
-inspects the tree again.
+the object is tidied and read again. A long text is not written but assigned to the message afterwards: the
+wire text is written from the inside out and copies a text once per level, and an assignment copies it once.
+For any error the functions raise without a path, and the slow, path-aware walker inspects the tree again.
 
 For Message the generated function looks like this:
 
@@ -34,7 +35,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
@@ -42,13 +43,86 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.errors import DecodeError, Irregular, Violation
 from a2a_bridge.codec.inspect import findings
-from a2a_bridge.codec.long_texts import LONG, LongText, LongTextError, assign, is_text, without_long_texts
-from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, MessagePlan, plan_of, variants
-from a2a_bridge.codec.source import Source, literal
+from a2a_bridge.codec.plan import (
+    BUILDING,
+    FieldKind,
+    FieldPlan,
+    MessagePlan,
+    Source,
+    literal,
+    plan_of,
+    variants,
+)
 from a2a_bridge.codec.structs import rounded
 from a2a_bridge.codec.text import Json, loads
 from a2a_bridge.codec.unknown import folded_names, kept_members
-from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
+from a2a_bridge.codec.values import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
+
+LONG_TEXT = 1 << 14
+"""Minimum length of a text that is assigned, in characters."""
+
+
+class LongTextError(ValueError):
+    """A field of the tree holds a long text."""
+
+
+class LongText(NamedTuple):
+    """A text that was taken out of a tree."""
+
+    #: the way from the whole message to the one with the text: names of fields, and positions in lists
+    path: tuple[str | int, ...]
+    #: its field
+    field: FieldPlan
+    #: the text; base64 for bytes
+    text: str
+
+
+def without_long_texts(plan: MessagePlan, tree: Any, found: list[LongText]) -> Any:
+    """The tree with empty texts instead of long ones, which are added to `found`. The tree stays as it is."""
+    return _shorten(plan, tree, (), found)
+
+
+def assign(message: Any, found: list[LongText]) -> None:
+    """Puts the texts into the message. Raises ValueError for an invalid one."""
+    for path, field, text in found:
+        target = message
+        for step in path:
+            target = target[step] if type(step) is int else getattr(target, str(step))
+        setattr(target, field.name, text if field.kind is FieldKind.STRING else values.base64_bytes(text))
+
+
+def _shorten(plan: MessagePlan, tree: Any, path: tuple[str | int, ...], found: list[LongText]) -> Any:
+    if type(tree) is not dict:
+        return tree
+    short = dict(tree)
+    for field in plan.fields:
+        value = tree.get(field.json_name)
+        if value is None or field.map_value is not None:
+            continue
+        below = field.message if field.kind is FieldKind.MESSAGE else None
+        if type(value) is str:
+            if len(value) > LONG_TEXT and is_text(field):
+                found.append(LongText(path, field, value))
+                short[field.json_name] = ""
+        elif below is None:
+            continue
+        elif type(value) is dict:
+            if not field.repeated:
+                short[field.json_name] = _shorten(below, value, (*path, field.name), found)
+        elif type(value) is list and field.repeated:
+            here = (*path, field.name)
+            short[field.json_name] = [
+                _shorten(below, item, (*here, index), found) for index, item in enumerate(value)
+            ]
+    return short
+
+
+def is_text(field: FieldPlan) -> bool:
+    """True for fields whose long texts are assigned."""
+    return (
+        field.kind in (FieldKind.STRING, FieldKind.BYTES) and not field.repeated and field.map_value is None
+    )
+
 
 M = TypeVar("M", bound=Message)
 Body = Callable[[Any], str]
@@ -417,7 +491,7 @@ class _Generator:
 
     def long(self, field: FieldPlan, name: str) -> None:
         if self.apart and is_text(field):
-            with self.source.block(f"if len({name}) > {LONG}:"):
+            with self.source.block(f"if len({name}) > {LONG_TEXT}:"):
                 self.source.line("raise LongTextError")
 
     def utf8(self, name: str) -> None:

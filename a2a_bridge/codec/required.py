@@ -12,8 +12,16 @@ from typing import Any
 from google.protobuf.message import Message
 
 from a2a_bridge.codec.inspect import member
-from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, MessagePlan, plan_of
-from a2a_bridge.codec.source import Source, attribute, literal
+from a2a_bridge.codec.plan import (
+    BUILDING,
+    FieldKind,
+    FieldPlan,
+    MessagePlan,
+    Source,
+    attribute,
+    literal,
+    plan_of,
+)
 
 _CHECKERS: dict[type[Message], Callable[[Any], list[str]]] = {}
 

@@ -1,7 +1,7 @@
 """Struct, Value and ListValue in both directions: arbitrary JSON inside messages. Hot, hence hand-written,
 not generated.
 
-Encoding converts JSON values to wire text (see `wire`). Decoding reads the bytes of a serialized Struct:
+Encoding converts JSON values to wire text (see `values`). Decoding reads the bytes of a serialized Struct:
 protobuf serializes it at a fraction of the cost of one Python object per value, and lists of numbers are
 unpacked as a whole.
 
@@ -18,10 +18,10 @@ from struct import Struct as Layout
 from struct import pack as _doubles
 from typing import Any
 
+from a2a_bridge.codec.budget import spend
 from a2a_bridge.codec.errors import Irregular
-from a2a_bridge.codec.meter import spend
 from a2a_bridge.codec.text import ABOVE_64_BITS, BELOW_64_BITS, Json
-from a2a_bridge.codec.wire import VARINT, read_varint
+from a2a_bridge.codec.values import VARINT, read_varint
 
 LEVELS = 90
 """Maximum number of protobuf levels of a Struct or Value: an object takes three, an array two.

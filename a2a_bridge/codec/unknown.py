@@ -20,11 +20,10 @@ from typing import Any
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from a2a_bridge.codec.budget import json_bound
-from a2a_bridge.codec.meter import spend
+from a2a_bridge.codec.budget import json_bound, spend
 from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, plan_of, variants
 from a2a_bridge.codec.text import Json, JsonObject, dumps, loads
-from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, tag
+from a2a_bridge.codec.values import LENGTH_WIRE, VARINT, tag
 
 MEMBERS = 2**29 - 1
 """The largest number that a field can have. Its tag has bytes that no UTF-8 text has."""

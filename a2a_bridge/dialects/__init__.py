@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.dialect import (
     GRPC,
     HTTP_JSON,
@@ -22,7 +21,7 @@ from a2a_bridge.dialects.dialect import (
     Row,
     RowExtras,
 )
-from a2a_bridge.dialects.known import KnownDialects
+from a2a_bridge.dialects.known import KnownDialects, normalise
 from a2a_bridge.dialects.v0_1 import DIALECT as V0_1
 from a2a_bridge.dialects.v0_2_5 import DIALECT as V0_2_5
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3

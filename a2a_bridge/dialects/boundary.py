@@ -14,8 +14,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, EncodeError, encoder
-from a2a_bridge.codec.depth import may_be_deep, path_of_depth, too_deep
-from a2a_bridge.codec.free import fill_nulls
+from a2a_bridge.codec.free_json import fill_nulls, may_be_deep, path_of_depth, too_deep
 from a2a_bridge.codec.structs import TOO_DEEP
 from a2a_bridge.codec.unknown import drop_members, holds_members
 from a2a_bridge.core import operations as ops

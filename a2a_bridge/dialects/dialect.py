@@ -4,21 +4,78 @@ Rules:
 1. Only a row connects an operation, an address and an encoding.
 2. A missing row means that the version lacks the operation; a missing form, that it lacks the binding.
 3. Functions here and in the folders are pure: no clock, no network, no state between calls.
+4. Inside, all errors name members as the hub does. An error with the names of an older version
+   (`MemberNames`) is a new object: the same error may be raised for several callers. Decoders use the names
+   of their wire already, and the rules of a version leave these unchanged.
+5. A caller may list extensions under either name of the parameter (spec 3.2.6; 0.3.0: X-A2A-Extensions), or
+   both. The lists are merged, each URI once. The response uses the caller's names, or the names of its
+   version if the caller used none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError
-from a2a_bridge.dialects.member_names import MemberNames
+from a2a_bridge.core.call import EXTENSIONS_PARAMETER, CallContext
+from a2a_bridge.core.errors import A2AError, Violation
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
+
+Rename = Callable[[A2AError], A2AError]
+#: (pattern of a path, its replacement); all of them are applied, in their order
+Rule = tuple[str, str]
+
+
+class MemberNames(NamedTuple):
+    """The two directions for the errors of one request."""
+
+    #: an error of a service, for a caller of the version
+    encode: Rename
+    #: an error of an agent of the version
+    decode: Rename
+
+
+def renaming(*rules: Rule) -> Rename:
+    """The function that renames the members at fault, also in the text of the error."""
+    compiled = [(re.compile(pattern), new) for pattern, new in rules]
+
+    def name_of(path: str) -> str:
+        for pattern, new in compiled:
+            path = pattern.sub(new, path)
+        return path
+
+    def rename(error: A2AError) -> A2AError:
+        names = {one.field: name_of(one.field) for one in error.violations}
+        changed = {old: new for old, new in names.items() if new != old}
+        if not changed:
+            return error
+        message = error.message
+        for old, new in changed.items():
+            # Texts begin with the paths, each of them before a comma or a colon.
+            text = new.replace("\\", r"\\")
+            message = re.sub(rf"(?<![\w.]){re.escape(old)}(?=[,:])", text, message, count=1)
+        renamed = A2AError(
+            error.reason,
+            message,
+            violations=[Violation(names[one.field], one.description) for one in error.violations],
+            metadata=error.metadata,
+            details=error.details,
+            code=error.code,
+            name=error.name,
+            blame=error.blame,
+            retry_after=error.retry_after,
+        )
+        for note in getattr(error, "__notes__", ()):
+            renamed.add_note(note)
+        return renamed
+
+    return rename
+
 
 Address = TypeVar("Address")
 Wire = TypeVar("Wire")
@@ -279,3 +336,20 @@ class Dialect:
 
     def __repr__(self) -> str:
         return f"<Dialect {self.version}>"
+
+
+#: the name before 1.0
+OLDER_EXTENSIONS = "x-a2a-extensions"
+
+_NAMES = (EXTENSIONS_PARAMETER, OLDER_EXTENSIONS)
+
+
+def merge(values: Iterable[str]) -> str:
+    """Several lists as one, in their order, without repetition."""
+    uris = (uri for value in values for part in value.split(",") if (uri := part.strip()))
+    return ",".join(dict.fromkeys(uris))
+
+
+def extension_names(used: Container[object], usual: tuple[str, ...]) -> tuple[str, ...]:
+    """The names for a response. used: the parameters of the request. usual: the names of its version."""
+    return tuple(name for name in _NAMES if name in used) or usual

@@ -27,9 +27,8 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from a2a_bridge.codec.meter import spend_on
-from a2a_bridge.codec.plan import is_repeated
-from a2a_bridge.codec.source import Source
+from a2a_bridge.codec.budget import spend_on
+from a2a_bridge.codec.plan import Source, is_repeated
 from a2a_bridge.dialects.unmapped import HUB, KEY, carry, find_content
 from a2a_bridge.peers import Files
 

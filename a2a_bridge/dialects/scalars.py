@@ -1,17 +1,43 @@
-"""Scalar values of the JSON of older versions, lists of strings, lengths, free JSON. Not the objects that
-hold them.
+"""Values of the JSON of older versions: type checks with an error that names the member, scalars, lists of
+strings, lengths, free JSON. Not the objects that hold them.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from a2a_bridge.codec import Json, Violation, structs
+from a2a_bridge.codec import DecodeError, Json, JsonObject, Violation, structs
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.inspect import free_findings
 from a2a_bridge.codec.structs import EXACT_INTEGER, number
 from a2a_bridge.codec.text import ABOVE_64_BITS, BELOW_64_BITS
-from a2a_bridge.codec.wire import VARINT
+from a2a_bridge.codec.values import VARINT, describe, string_wire
+
+
+def an_object(value: Json, path: str = "") -> JsonObject:
+    """The object at `path`. Raises DecodeError for any other value."""
+    if type(value) is not dict:
+        raise DecodeError(path, f"expected an object, got {describe(value)}")
+    return value
+
+
+def an_array(value: Json, path: str = "") -> list[Any]:
+    """The array at `path`. Raises DecodeError for any other value."""
+    if type(value) is not list:
+        raise DecodeError(path, f"expected an array, got {describe(value)}")
+    return value
+
+
+def a_string(value: Json, path: str) -> str:
+    """The string at `path`. Raises DecodeError for any other value, and for an unpaired surrogate."""
+    if type(value) is not str:
+        raise DecodeError(path, f"expected a string, got {describe(value)}")
+    try:
+        string_wire(value)
+    except ValueError as error:
+        raise DecodeError(path, str(error)) from None
+    return value
+
 
 SHORTEST, LONGEST = -(2**31), 2**31 - 1
 

@@ -43,18 +43,15 @@ from typing import Any, NamedTuple
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import Json, JsonObject, values
+from a2a_bridge.codec.budget import spend_on
 from a2a_bridge.codec.errors import Irregular
-from a2a_bridge.codec.meter import spend_on
-from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan
-from a2a_bridge.codec.source import Source, literal
+from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, Source, literal
 from a2a_bridge.codec.structs import LEVELS, read_struct
-from a2a_bridge.codec.wire import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
+from a2a_bridge.codec.values import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 from a2a_bridge.dialects import scalars
-from a2a_bridge.dialects.irregular import Fact, Shape, mark_tree, restore_tree, text_of
-from a2a_bridge.dialects.members import Inline, Member, fields_of
+from a2a_bridge.dialects.members import Inline, Member, fields_of, reader_of
 from a2a_bridge.dialects.pair import set_field
-from a2a_bridge.dialects.reader import Names
-from a2a_bridge.dialects.tolerant import reader_of
+from a2a_bridge.dialects.reader import Fact, Names, Shape, mark_tree, restore_tree, text_of
 from a2a_bridge.dialects.unmapped import KEY
 
 _LIBRARY: dict[str, Any] = {

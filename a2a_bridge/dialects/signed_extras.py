@@ -27,7 +27,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge import codec
 from a2a_bridge.codec import EncodeError, Json, JsonObject, encoder
-from a2a_bridge.codec.meter import spend
+from a2a_bridge.codec.budget import spend
 from a2a_bridge.dialects.unmapped import BYTES_PER_VALUE, KEY, messages_in
 from a2a_bridge.pb._pool import method_classes
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps_ascii, loads
-from a2a_bridge.codec.meter import spend
+from a2a_bridge.codec.budget import spend
 from a2a_bridge.codec.plan import is_repeated
 
 M = TypeVar("M", bound=Message)

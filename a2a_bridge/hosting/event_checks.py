@@ -9,7 +9,7 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from a2a_bridge.codec.depth import SHALLOW, may_be_deep, too_deep
+from a2a_bridge.codec.free_json import SHALLOW, may_be_deep, too_deep
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.clock import Clock

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from a2a_bridge.codec import DecodeError, decoder, structs
-from a2a_bridge.codec.depth import may_be_deep, path_of_depth, too_deep
+from a2a_bridge.codec.free_json import may_be_deep, path_of_depth, too_deep
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 

@@ -9,13 +9,13 @@ import pytest
 from google.protobuf import json_format
 
 from a2a_bridge.codec import DecodeError, budget, decoder
-from a2a_bridge.codec.long_texts import LONG, without_long_texts
+from a2a_bridge.codec.decode import LONG_TEXT, without_long_texts
 from a2a_bridge.codec.plan import plan_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 
-TEXT = "aé漢😀" * LONG
-RAW = base64.b64encode(bytes(range(256)) * (LONG // 64)).decode()
+TEXT = "aé漢😀" * LONG_TEXT
+RAW = base64.b64encode(bytes(range(256)) * (LONG_TEXT // 64)).decode()
 
 decode = decoder(hub.Task)
 
@@ -34,7 +34,7 @@ def task(part: dict[str, Any], **members: Any) -> dict[str, Any]:
     "tree",
     [
         task({"text": TEXT}),
-        task({"text": "a" * (LONG + 1), "filename": TEXT}),
+        task({"text": "a" * (LONG_TEXT + 1), "filename": TEXT}),
         task({"raw": RAW}),
         task({"raw": RAW.replace("+", "-").replace("/", "_").rstrip("=")}),
         task({"url": TEXT}, artifacts=[{"artifactId": TEXT, "parts": [{"text": TEXT}, {"raw": RAW}]}]),
@@ -52,7 +52,7 @@ def test_they_are_not_copied_into_the_wire_text() -> None:
     found: list[Any] = []
     tree = task({"text": TEXT}, artifacts=[{"artifactId": "a", "parts": [{"raw": RAW}]}])
     short = without_long_texts(plan_of(hub.Task), tree, found)
-    assert len(str(short)) < LONG
+    assert len(str(short)) < LONG_TEXT
     assert [one.path for one in found] == [("status", "message", "parts", 1), ("artifacts", 0, "parts", 0)]
     assert tree["status"]["message"]["parts"][1]["text"] == TEXT
 
@@ -60,7 +60,7 @@ def test_they_are_not_copied_into_the_wire_text() -> None:
 @pytest.mark.parametrize(
     ("part", "path"),
     [
-        ({"text": "a" * LONG + "\ud800"}, "status.message.parts[1].text"),
+        ({"text": "a" * LONG_TEXT + "\ud800"}, "status.message.parts[1].text"),
         ({"raw": RAW + "!"}, "status.message.parts[1].raw"),
         ({"text": TEXT, "raw": RAW}, "status.message.parts[1].raw"),
         ({"text": TEXT, "filename": 1}, "status.message.parts[1].filename"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_bridge.codec import decoder, encoder, loads
-from a2a_bridge.codec.meter import ALLOWANCE, LengthyError, within_budget
+from a2a_bridge.codec.budget import ALLOWANCE, LengthyError, within_budget
 from a2a_bridge.codec.structs import Rounded
 from a2a_bridge.pb.google_protobuf import ListValue, Struct, Value
 from a2a_bridge.testing.each import each

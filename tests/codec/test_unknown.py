@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.codec import decoder, dumps, encoder, loads
-from a2a_bridge.codec.long_texts import LONG
+from a2a_bridge.codec.decode import LONG_TEXT
 from a2a_bridge.codec.unknown import KEPT, drop_members, holds_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
@@ -59,7 +59,7 @@ def test_maps_have_them_too() -> None:
 
 
 def test_other_variants_nulls_long_texts_and_rounded_numbers_are_no_obstacle() -> None:
-    text = "a" * (LONG + 1)
+    text = "a" * (LONG_TEXT + 1)
     tree = task(context_id="c", metadata=None, later={"text": text})
     tree["history"] = [{"message_id": "m", "parts": [{"text": text, "later": text}]}]
     tree["artifacts"] = [{"artifactId": "a", "parts": [{"data": 2**63 + 1, "later": 2**63 + 1}]}]

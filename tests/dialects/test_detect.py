@@ -18,7 +18,7 @@ from a2a_bridge.dialects import (
     by_version,
     newest_first,
 )
-from a2a_bridge.dialects.detect import detect, detect_among, normalise, presume
+from a2a_bridge.dialects.known import detect, detect_among, normalise, presume
 from a2a_bridge.testing.each import each
 
 OTHER = replace(V1_0, version="0.3", declares=False)

@@ -15,7 +15,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, invalid_params, missing_members_error
 from a2a_bridge.core.service import reject, reject_stream
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_1, V0_2_5, V0_3, V1_0, Row
-from a2a_bridge.dialects.member_names import renaming
+from a2a_bridge.dialects.dialect import renaming
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.service_contract import invoke
 

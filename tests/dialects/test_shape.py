@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.codec import DecodeError
-from a2a_bridge.codec.source import Source
+from a2a_bridge.codec.plan import Source
 from a2a_bridge.dialects.members import Member
 from a2a_bridge.dialects.pair import compile_pair
 from a2a_bridge.dialects.shape import _COMPILERS, inline, table_of, unit

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.codec.meter import LengthyError, within_budget
+from a2a_bridge.codec.budget import LengthyError, within_budget
 from a2a_bridge.dialects import signed_extras
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from a2a_bridge.codec import dumps
-from a2a_bridge.codec.meter import LengthyError, within_budget
+from a2a_bridge.codec.budget import LengthyError, within_budget
 from a2a_bridge.dialects import scalars, unmapped
 from a2a_bridge.dialects.unmapped import HUB, KEY, KIND, PROTO, difference, restore, restore_copy, same
 from a2a_bridge.dialects.unmapped_fields import UNKNOWN, merge_unknown, restore_unknown

@@ -14,7 +14,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from a2a_bridge.codec import decoder, dumps, encoder
 from a2a_bridge.codec.unknown import MEMBERS
-from a2a_bridge.codec.wire import LENGTH_WIRE, tag
+from a2a_bridge.codec.values import LENGTH_WIRE, tag
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.dialects.unmapped import messages_in
 from a2a_bridge.pb import lf_a2a_v1 as hub

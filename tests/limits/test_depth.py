@@ -20,7 +20,7 @@ from a2a_bridge.codec import decoder, encoder, structs
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LEFT_OUT_PARAMETER, CallContext
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, V1_0, by_version
-from a2a_bridge.dialects.listing import decode_list, encode_list
+from a2a_bridge.dialects.responses import decode_list, encode_list
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct, Timestamp, Value
 from tests.limits.scene import BINDINGS

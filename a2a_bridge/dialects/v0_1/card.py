@@ -16,8 +16,8 @@ from typing import Any
 
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.dialects.boundary import card_decoder
-from a2a_bridge.dialects.detect import normalise
 from a2a_bridge.dialects.dialect import CardForm
+from a2a_bridge.dialects.known import normalise
 from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_1.security import decode_authentication, encode_authentication
 from a2a_bridge.dialects.v0_1.stash import Unit, coders, decode_unit, encode_unit, without_nulls

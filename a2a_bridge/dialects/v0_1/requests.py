@@ -12,8 +12,7 @@ from typing import Any
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
-from a2a_bridge.dialects.dialect import Beside, Row, RowExtras
-from a2a_bridge.dialects.member_names import MemberNames, Rule, renaming
+from a2a_bridge.dialects.dialect import Beside, MemberNames, Row, RowExtras, Rule, renaming
 from a2a_bridge.dialects.v0_1 import events, messages, params
 from a2a_bridge.dialects.v0_3 import requests as v0_3
 from a2a_bridge.dialects.v0_3.error_names import DECODE_KIND, ENCODE_KIND

@@ -14,7 +14,7 @@ from typing import Any
 
 from a2a_bridge.codec import EncodeError, JsonSyntaxError, dumps, loads
 from a2a_bridge.codec.values import string_wire
-from a2a_bridge.dialects.checks import a_string, an_array, an_object
+from a2a_bridge.dialects.scalars import a_string, an_array, an_object
 from a2a_bridge.dialects.unmapped import same
 from a2a_bridge.dialects.v0_1.stash import Unit
 

@@ -27,8 +27,8 @@ from a2a_bridge.codec import (
 )
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.boundary import card_decoder
-from a2a_bridge.dialects.checks import an_object
 from a2a_bridge.dialects.dialect import CardForm
+from a2a_bridge.dialects.scalars import an_object
 from a2a_bridge.dialects.unmapped import HUB, KEY, KIND
 from a2a_bridge.dialects.v0_3.card_interfaces import INTERFACE_MEMBERS
 from a2a_bridge.dialects.v0_3.card_members import decode_members, encode_members

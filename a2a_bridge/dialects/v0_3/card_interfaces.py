@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
-from a2a_bridge.dialects.checks import a_string, an_array, an_object
-from a2a_bridge.dialects.detect import normalise
+from a2a_bridge.dialects.known import normalise
+from a2a_bridge.dialects.scalars import a_string, an_array, an_object
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 INTERFACE_MEMBERS = (

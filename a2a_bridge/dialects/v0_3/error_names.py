@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.dialects.member_names import MemberNames, Rule, renaming
+from a2a_bridge.dialects.dialect import MemberNames, Rule, renaming
 
 #: members of the hub's configuration, which 0.x nests
 _OF_CONFIG = r"^(?=(?:id|url|token|authentication)\b)"

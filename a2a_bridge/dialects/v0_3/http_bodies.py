@@ -14,8 +14,8 @@ from a2a_bridge.codec import Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.values import describe
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
-from a2a_bridge.dialects.checks import an_array, an_object
 from a2a_bridge.dialects.pair import Context, Pair
+from a2a_bridge.dialects.scalars import an_array, an_object
 from a2a_bridge.dialects.v0_3 import names, params, push_configs
 from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS, CREATE_CONFIG
 from a2a_bridge.dialects.v0_3.side_channel import Channel, of_list, of_tree

@@ -24,9 +24,9 @@ from a2a_bridge.codec.values import base64_wire
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.boundary import Coder, Conversion, response_decoder, response_encoder, row
-from a2a_bridge.dialects.checks import an_array, an_object
 from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row, RowExtras
 from a2a_bridge.dialects.pair import Pair
+from a2a_bridge.dialects.scalars import an_array, an_object
 from a2a_bridge.dialects.v0_3 import proto_card, requests, shapes
 from a2a_bridge.dialects.v0_3.error_names import PROTO
 from a2a_bridge.dialects.v0_3.file_rows import choose_row, in_base64

@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.codec import Json
-from a2a_bridge.dialects.irregular import Shape
 from a2a_bridge.dialects.members import Member
+from a2a_bridge.dialects.reader import Shape
 from a2a_bridge.dialects.shape import inline, unit
 from a2a_bridge.dialects.v0_3.push_configs import NESTED_CONFIG
 from a2a_bridge.dialects.v0_3.shapes import CALLERS_MESSAGE

@@ -11,10 +11,8 @@ from typing import Any
 from a2a_bridge.codec import Json, JsonObject
 from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
-from a2a_bridge.codec.values import base64_text, base64_wire
-from a2a_bridge.codec.wire import VARINT
-from a2a_bridge.dialects.irregular import WRAPPED, Fact, Shape, mark_tree, restore_tree
-from a2a_bridge.dialects.reader import Reader
+from a2a_bridge.codec.values import VARINT, base64_text, base64_wire
+from a2a_bridge.dialects.reader import WRAPPED, Fact, Reader, Shape, mark_tree, restore_tree
 from a2a_bridge.dialects.scalars import struct
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -16,8 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.codec import JsonObject, encoder, whole_decoder
-from a2a_bridge.codec.depth import may_be_deep
-from a2a_bridge.codec.free import fill_nulls
+from a2a_bridge.codec.free_json import fill_nulls, may_be_deep
 from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.boundary import check_depth
 from a2a_bridge.dialects.pair import Context, Pair, compile_pair, set_field

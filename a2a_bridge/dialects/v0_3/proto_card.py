@@ -15,7 +15,7 @@ from typing import Any
 
 from a2a_bridge.codec import DecodeError, EncodeError, JsonObject, decoder, encoder
 from a2a_bridge.dialects import unmapped
-from a2a_bridge.dialects.checks import an_object
+from a2a_bridge.dialects.scalars import an_object
 from a2a_bridge.dialects.signed_extras import CARD_KEY
 from a2a_bridge.dialects.unmapped import PROTO
 from a2a_bridge.dialects.v0_3 import card

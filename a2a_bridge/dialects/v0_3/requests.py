@@ -18,9 +18,9 @@ from a2a_bridge.dialects.boundary import (
     response_encoder,
     row,
 )
-from a2a_bridge.dialects.checks import an_array
 from a2a_bridge.dialects.dialect import CardForm, Row, RowExtras
 from a2a_bridge.dialects.members import Inline
+from a2a_bridge.dialects.scalars import an_array
 from a2a_bridge.dialects.v0_3 import card, params
 from a2a_bridge.dialects.v0_3.error_names import KIND
 from a2a_bridge.dialects.v0_3.push_configs import TASK_CONFIG

@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.inspect import member
-from a2a_bridge.dialects.checks import a_string, an_array, an_object
+from a2a_bridge.dialects.scalars import a_string, an_array, an_object
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the name in a requirement → the names of equivalent schemes, itself first

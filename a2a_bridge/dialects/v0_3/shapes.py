@@ -14,13 +14,11 @@ from typing import Any
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject
-from a2a_bridge.codec.values import describe
-from a2a_bridge.codec.wire import VARINT
+from a2a_bridge.codec.values import VARINT, describe
 from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.boundary import Conversion
-from a2a_bridge.dialects.irregular import Shape, explain
 from a2a_bridge.dialects.members import Member
-from a2a_bridge.dialects.reader import Names, Rejected
+from a2a_bridge.dialects.reader import Names, Rejected, Shape, explain
 from a2a_bridge.dialects.shape import inline, unit
 from a2a_bridge.dialects.v0_3.parts import PART
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -16,7 +16,8 @@ from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, annotation, irregular, unmapped
+from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, annotation, unmapped
+from a2a_bridge.dialects import reader as irregular
 from a2a_bridge.dialects.dialect import JSONRPC, ErrorReply
 from a2a_bridge.dialects.v0_3 import names, shapes
 from a2a_bridge.dialects.v0_3.losses import LOSSES

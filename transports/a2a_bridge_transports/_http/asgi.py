@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.bindings.offload import SMALL, encode_in_worker
 from a2a_bridge.bindings.traffic import sent_bytes
-from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError
+from a2a_bridge.codec.budget import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
 from a2a_bridge.core.service import Service

@@ -23,7 +23,7 @@ from a2a_bridge.core.call import (
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
 from a2a_bridge.dialects import BindingKind, Dialect, Form, Row, is_older
-from a2a_bridge.dialects.mixed import other_rows, with_older_names
+from a2a_bridge.dialects.responses import other_rows, with_older_names
 from a2a_bridge.dialects.signed_extras import seal_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters

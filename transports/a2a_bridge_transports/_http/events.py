@@ -19,7 +19,7 @@ from time import monotonic
 from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.bindings.offload import SMALL, encode_in_worker
 from a2a_bridge.bindings.traffic import sent_bytes
-from a2a_bridge.codec.meter import ALLOWANCE, METER, LengthyError
+from a2a_bridge.codec.budget import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import Reply, StreamReply

@@ -111,7 +111,7 @@ class StreamReply(ABC):
 
     @abstractmethod
     def encode(self, event: Event) -> bytes:
-        """The bytes of one event in the stream. Raises LengthyError within a budget (codec.meter)."""
+        """The bytes of one event in the stream. Raises LengthyError within a budget (codec.budget)."""
 
     @abstractmethod
     def headers(self, *, gap: bool) -> Headers:

@@ -28,7 +28,7 @@ from a2a_bridge.core.call import (
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.resume import GAP
 from a2a_bridge.dialects import Dialect
-from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, merge
+from a2a_bridge.dialects.dialect import OLDER_EXTENSIONS, merge
 from a2a_bridge_transports._http.exchange import Headers, HttpStatusError
 from a2a_bridge_transports._http.names import CONTENT_ENCODING, CONTENT_TYPE, DEADLINE, VERSION
 

@@ -23,7 +23,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import Row
-from a2a_bridge.dialects.listing import decode_list, encode_list, is_list
+from a2a_bridge.dialects.responses import decode_list, encode_list, is_list
 from a2a_bridge.dialects.signed_extras import open_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

@@ -35,8 +35,8 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.resume import GAP, resume_id
 from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.dialects import BindingKind, Dialect, Form, Row, newest_first
-from a2a_bridge.dialects.detect import detect, presume
-from a2a_bridge.dialects.extensions import extension_names
+from a2a_bridge.dialects.dialect import extension_names
+from a2a_bridge.dialects.known import detect, presume
 from a2a_bridge.dialects.signed_extras import open_side_channel, seal_side_channel
 from a2a_bridge.peers import caller
 from a2a_bridge_transports._http.exchange import (

@@ -37,7 +37,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, requ
 from a2a_bridge.core.resume import GAP, RESUME_URI, count_on, gap_of, resume_id
 from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
-from a2a_bridge.dialects.detect import detect_among, version_not_supported
+from a2a_bridge.dialects.known import detect_among, version_not_supported
 from a2a_bridge.dialects.signed_extras import (
     open_request,
     open_side_channel,

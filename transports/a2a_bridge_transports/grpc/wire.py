@@ -29,7 +29,7 @@ from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violatio
 from a2a_bridge.core.operations import Operation
 from a2a_bridge.core.resume import GAP, is_id
 from a2a_bridge.dialects import Dialect, ErrorReply
-from a2a_bridge.dialects.extensions import OLDER_EXTENSIONS, extension_names, merge
+from a2a_bridge.dialects.dialect import OLDER_EXTENSIONS, extension_names, merge
 from a2a_bridge_transports._http.certificates import certificate_problem
 
 #: the trailer that carries a serialized google.rpc.Status (spec 10.6)
