@@ -78,7 +78,7 @@ from a2a_bridge.dialects import (
 from a2a_bridge.dialects.known import detect
 from a2a_bridge.dialects.signed_extras import use_key as use_bridge_key
 from a2a_bridge.gateway import UpstreamOptions
-from a2a_bridge.gateway.card_refresh import CardReading
+from a2a_bridge.gateway.cards import CardReading
 from a2a_bridge.gateway.credentials import (
     ClientCredentials,
     StaticCredentials,

@@ -19,7 +19,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Events, Service, reject, reject_stream
 from a2a_bridge.dialects import GRPC
 from a2a_bridge.dialects.known import version_not_supported
-from a2a_bridge.gateway.router import without_tenant
+from a2a_bridge.gateway.connections import without_tenant
 
 
 class Directory:

@@ -50,7 +50,7 @@ from a2a_bridge.gateway import (
     dial_failover,
     legacy,
 )
-from a2a_bridge.gateway.card_refresh import CardReading
+from a2a_bridge.gateway.cards import CardReading
 from a2a_bridge.gateway.credentials import TokenExchange, add_credentials, note_mismatch
 from a2a_bridge.gateway.destinations import Destinations, place_of
 from a2a_bridge.gateway.tasks import Tasks, scopes_by

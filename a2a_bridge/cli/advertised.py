@@ -24,7 +24,7 @@ from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.dialects import GRPC
-from a2a_bridge.gateway.reachability import question
+from a2a_bridge.gateway.connections import question
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

@@ -40,7 +40,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.options import PREFIX
 from a2a_bridge.gateway import ReplayOptions
-from a2a_bridge.gateway.card_reader import CardReader
+from a2a_bridge.gateway.cards import CardReader
 from a2a_bridge.gateway.credentials import (
     ClientCredentials,
     StaticCredentials,
@@ -48,8 +48,7 @@ from a2a_bridge.gateway.credentials import (
     TokenExchange,
     UpstreamCredentials,
 )
-from a2a_bridge.gateway.destinations import Destination, Destinations
-from a2a_bridge.gateway.endpoints import check_endpoint, with_endpoints
+from a2a_bridge.gateway.destinations import Destination, Destinations, check_endpoint, with_endpoints
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.opening import MEMORY
 

@@ -7,11 +7,10 @@ from a2a_bridge.gateway.cards import (
     synthesise_card,
     without_lacking,
 )
+from a2a_bridge.gateway.connections import Route, Router, UpstreamOptions
 from a2a_bridge.gateway.failover import Failover, dial_failover
-from a2a_bridge.gateway.options import UpstreamOptions
 from a2a_bridge.gateway.polyfill import add_polyfill
 from a2a_bridge.gateway.replay_log import ReplayOptions
-from a2a_bridge.gateway.router import Route, Router
 from a2a_bridge.gateway.stream_sharing import StreamSharing
 from a2a_bridge.gateway.upstream import Dial, Upstream, is_connect_failure
 

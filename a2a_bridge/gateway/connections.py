@@ -5,36 +5,45 @@ Rules:
    version, tenant, resumption) replaces the services, too.
 2. A change happens between two calls. Calls and streams that run finish where they began; what they use is
    closed after the last of them.
+3. A gateway is not ready while the last call reached no interface of its agent (`rejection`). Without
+   readiness no caller comes, so the gateway itself asks the lost agent again (`ask_while_gone`): for a task
+   that nobody has. It asks nothing while the agent can be reached.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards.select import Candidate
-from a2a_bridge.core.call import Call
-from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Events, Service
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.callers import ScopeOf
+from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
+from a2a_bridge.core.messages import TERMINAL, context_id_of, state_of, task_id_of
+from a2a_bridge.core.operations import GET_TASK, Req, Res
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream, reject, reject_stream
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.annotation import finality
-from a2a_bridge.gateway.contexts import Contexts
-from a2a_bridge.gateway.endpoints import with_endpoints
-from a2a_bridge.gateway.failover import Affinity, Failover, circuits, with_patience
-from a2a_bridge.gateway.options import UpstreamOptions
+from a2a_bridge.gateway.cards import ReadCard
+from a2a_bridge.gateway.credentials import UpstreamCredentials
+from a2a_bridge.gateway.destinations import with_endpoints
+from a2a_bridge.gateway.failover import Affinity, Failover, Retries, RetryBudget, circuits, with_patience
+from a2a_bridge.gateway.polyfill import Unstreamed
 from a2a_bridge.gateway.replay_log import ReplayOptions
-from a2a_bridge.gateway.retries import Retries, RetryBudget
-from a2a_bridge.gateway.router import Route, Router
-from a2a_bridge.gateway.silence import SilenceLimit
 from a2a_bridge.gateway.stream_sharing import StreamSharing
-from a2a_bridge.gateway.tasks import Tasks, scopes_by
-from a2a_bridge.gateway.unstreamed import Unstreamed
-from a2a_bridge.gateway.upstream import Dial, Upstream
+from a2a_bridge.gateway.tasks import Tasks, scopes_by, visible_to
+from a2a_bridge.gateway.upstream import QUESTION, Dial, SilenceLimit, Upstream
+from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
 
@@ -230,3 +239,222 @@ def _shape(failover: Failover, *, resumes: bool) -> _Shape:
 
 def _nothing() -> None:
     """Nobody reads the card again."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamOptions:
+    """The options of a gateway for its agent: credentials, and its behaviour when the agent fails or changes.
+    See docs/upstreams.md. Times in seconds.
+    """
+
+    #: what proves the caller to the agent; None: what the options of the client side and of the edge say
+    credentials: UpstreamCredentials | None = None
+    #: repetitions of a call that could not reach the agent, and of a read that it was not ready for; 0: none
+    retries: int = 2
+    #: repetitions as a share of all calls, and how many more a few calls may cause
+    retry_share: float = 0.2
+    retry_burst: float = 10.0
+    #: failures to connect in a row after which an endpoint gets nothing for a pause
+    trip: int = 5
+    #: the first and the longest of these pauses
+    pause: float = 1.0
+    longest_pause: float = 10.0
+    #: further endpoints of the agent: http(s) URLs, or `host:port` of gRPC (see `with_endpoints`)
+    endpoints: tuple[str, ...] = ()
+    #: whether calls about a task go to the endpoint that has it
+    affinity: bool = True
+    #: reads the card of the agent again; None: it stays as it is
+    read_card: ReadCard | None = None
+    #: the longest time after which it is read again
+    card_refresh: float = 300.0
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether there are endpoints that do not share their tasks."""
+        return bool(self.endpoints) and self.affinity
+
+
+class Route:
+    """The destination of a call. tenant: of the upstream's interface; empty if it has none."""
+
+    __slots__ = ("service", "tenant")
+
+    def __init__(self, service: Service, tenant: str = "") -> None:
+        self.service = service
+        self.tenant = tenant
+
+
+class Router:
+    """Upstreams by tenant behind one service: chooses the upstream of a call and the tenant sent to it.
+    Implements Service.
+
+    Rules for tenants (spec 3.2.3, 4.4.6):
+    1. A tenant that names a route selects it and is not forwarded: the upstream gets the tenant of its own
+       interface.
+    2. Any other tenant belongs to the upstream and is forwarded, if the gateway has a default route.
+    3. If the upstream's interface has a tenant, the gateway gives access to that tenant only: a caller with
+       another tenant is rejected, so that callers reach only tenants that the operator opened.
+
+    default: for calls whose tenant names no route. Several agents under several paths are several mounts,
+    each with its own service.
+    """
+
+    def __init__(self, default: Route | None = None, tenants: Mapping[str, Route] | None = None) -> None:
+        self._default = default
+        self._tenants = dict(tenants or {})
+        if default is None and not self._tenants:
+            raise ValueError("a router without routes")
+
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        try:
+            service, routed = self._route(call)
+        except A2AError as error:
+            return reject(error)
+        return service.unary(routed)
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        try:
+            service, routed = self._route(call)
+        except A2AError as error:
+            return reject_stream(error)
+        return service.stream(routed)
+
+    def _route(self, call: Call[Req, Res]) -> tuple[Service, Call[Req, Res]]:
+        tenant = call.context.tenant
+        if not tenant and self._default is not None:
+            return self._default.service, call
+        named = self._tenants.get(tenant)
+        if named is not None:
+            return named.service, without_tenant(call)
+        if self._default is None:
+            raise invalid_params("tenant", "no such tenant" if tenant else "a tenant is required here")
+        if self._default.tenant not in ("", tenant):
+            raise invalid_params("tenant", "this tenant is not served here")
+        return self._default.service, call
+
+
+def without_tenant(call: Call[Req, Res]) -> Call[Req, Res]:
+    """The call without its tenant."""
+    request: Any = type(call.request)()
+    request.CopyFrom(call.request)
+    request.ClearField("tenant")
+    return Call(call.operation, request, call.context.replace(tenant=""))
+
+
+class Contexts:
+    """Adds the context id to messages that have a task id only. Implements Service around a remote agent.
+
+    A follow-up may leave out the context id (A2A 1.0, 3.4.3), and servers made with a2a-sdk fail on it.
+    Rules:
+    1. The context id of a task that has not ended is remembered by caller and task when the gateway first
+       sees it (`tasks.py`).
+    2. For an unknown task the agent is asked with the caller's credentials. Without a response the message is
+       sent unchanged.
+    3. A message that has a context id, or no task id, passes by reference.
+    4. A page of ListTasks is corrected to the request: some agents always include artifacts (a2a-server-lf
+       0.5.3 never reads includeArtifacts), and agents disagree about `pageSize`, which is the number of tasks
+       in this page.
+
+    scoped: the scope of a call.
+    """
+
+    def __init__(self, service: Service, tasks: Tasks, scoped: ScopeOf = visible_to) -> None:
+        self._service = service
+        self._scoped = scoped
+        self._tasks = tasks
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        if call.operation is not ops.SEND_MESSAGE:
+            answer = await self._service.unary(call)
+            if call.operation is ops.LIST_TASKS:
+                _settle(call.request, answer)
+            return answer
+        request: Any = call.request
+        completed: Call[Req, Res] = await self._complete(call) if request.message.task_id else call
+        response = await self._service.unary(completed)
+        sent: Any = response
+        task: hub.Task = sent.task
+        if task.id and task.status.state not in TERMINAL:
+            self._note(call, task.id, task.context_id)
+        return response
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        if call.operation is not ops.SEND_STREAMING_MESSAGE:
+            return self._service.stream(call)
+        return HandedOver(partial(self._open_stream, call))
+
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        stream = await open_stream(self._service.stream(await self._complete(call)))
+        if stream is not None:
+            self._note_event(call, stream[0].message)
+        return stream
+
+    async def _complete(self, call: Call[Any, Any]) -> Call[Any, Any]:
+        """The call with the context id of its message's task, if it lacks one and the id can be found."""
+        message = call.request.message
+        if not message.task_id or message.context_id:
+            return call
+        context_id = await self._context_of(call, message.task_id)
+        if not context_id:
+            return call
+        request = hub.SendMessageRequest()
+        request.CopyFrom(call.request)
+        request.message.context_id = context_id
+        return Call(call.operation, request, call.context)
+
+    async def _context_of(self, call: Call[Any, Any], task_id: str) -> str:
+        known = self._tasks.context_of(self._scoped(call.request, call.context), task_id)
+        if known:
+            return known
+        try:
+            task = await fetch_task(self._service, call, task_id, history_length=0)
+        except A2AError as error:
+            logger.debug("the context of task %s is not known: %s", task_id, error)
+            return ""
+        self._note(call, task_id, task.context_id)
+        return task.context_id
+
+    def _note_event(self, call: Call[Any, Any], event: hub.StreamResponse) -> None:
+        if not event.HasField("message") and not (event.HasField("task") and state_of(event) in TERMINAL):
+            self._note(call, task_id_of(event), context_id_of(event))
+
+    def _note(self, call: Call[Any, Any], task_id: str, context_id: str) -> None:
+        if not context_id or call.request.message.context_id:
+            return
+        self._tasks.keep_context(self._scoped(call.request, call.context), task_id, context_id)
+
+
+def _settle(request: Any, page: Any) -> None:
+    page.page_size = len(page.tasks)
+    if not request.include_artifacts:
+        for task in page.tasks:
+            task.ClearField("artifacts")
+
+
+#: seconds between two questions, and for the response to one
+PAUSE, _LIMIT = 2.0, 10.0
+
+
+def rejection(failover: Failover) -> A2AError | None:
+    """Why a gateway takes no new work; None while its agent can be reached."""
+    if not failover.is_gone:
+        return None
+    text = "the agent behind this gateway cannot be reached"
+    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER)
+
+
+def question() -> Call[Any, Any]:
+    """A harmless call, for a task that nobody has: any response, even an error, shows an agent."""
+    return Call(GET_TASK, hub.GetTaskRequest(id=str(uuid4())), CallContext(origin=QUESTION))
+
+
+async def ask_while_gone(current: Callable[[], Failover], pause: float = PAUSE) -> None:
+    """Asks a lost agent until it answers; runs until it is cancelled. current: the connections to use."""
+    while True:
+        await asyncio.sleep(pause)
+        failover = current()
+        if not failover.is_gone:
+            continue
+        with suppress(A2AError, TimeoutError):
+            async with asyncio.timeout(_LIMIT):
+                await failover.unary(question())  # Failover notes any response

@@ -12,6 +12,8 @@ The content of a card is not trusted. Rules:
    path if the card has none; for gRPC the same port. `trust_card_urls` uses the card's URLs unchanged.
 4. Forwarded parameters of callers (`forward`) go to the same hosts as the parameters of the options, except
    those that do not identify the caller.
+5. The operator also names further endpoints of the agent (`with_endpoints`), so they get credentials, and may
+   have private addresses.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from ipaddress import ip_address, ip_network
@@ -28,6 +30,7 @@ from urllib.parse import urlsplit, urlunsplit
 from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ssrf_policy import is_public
 
 #: resolves host and port to addresses; raises OSError if there are none
@@ -362,3 +365,60 @@ async def _system(host: str, port: int) -> Sequence[str]:
     except UnicodeError as error:
         raise OSError("no such host") from error
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+
+def check_endpoint(text: str) -> None:
+    """Raises ValueError for an endpoint that is neither an http(s) or grpc(s) URL nor `host:port`."""
+    if place_of(text) is None:
+        raise ValueError(f"{text!r} is neither an http(s) URL nor the host:port of gRPC")
+
+
+def with_endpoints(candidates: Sequence[Candidate], endpoints: Iterable[str]) -> list[tuple[int, Candidate]]:
+    """Each interface and the same at the endpoints, with its rank among the interfaces.
+
+    An http(s) URL is another base of the agent: the interfaces over HTTP are there at their own path, or at
+    the path of the URL if they have none; those over gRPC have the same port at that host. `host:port`, or a
+    `grpc(s)://` URL, is a place of gRPC.
+
+    Raises ValueError for an endpoint that fits no interface.
+    """
+    endpoints = tuple(endpoints)
+    found = [(rank, candidate) for rank, candidate in enumerate(candidates)]
+    known = {(rank, candidate.interface.url) for rank, candidate in found}
+    for text in endpoints:
+        check_endpoint(text)
+        fits = False
+        for rank, candidate in enumerate(candidates):
+            there = _at(candidate, text)
+            if there is None:
+                continue
+            fits = True
+            if (rank, there.interface.url) not in known:
+                known.add((rank, there.interface.url))
+                found.append((rank, there))
+        if not fits:
+            raise ValueError(f"the endpoint {text} fits none of the agent's interfaces")
+    return sorted(found, key=lambda one: one[0])
+
+
+def _is_same(one: Candidate, other: Candidate) -> bool:
+    here, there = place_of(one.interface.url), place_of(other.interface.url)
+    return here is not None and there is not None and here.is_at(there) and here.port == there.port
+
+
+def _at(candidate: Candidate, endpoint: str) -> Candidate | None:
+    """The interface at an endpoint; None if it cannot be there."""
+    scheme, separator, _ = endpoint.partition("://")
+    family = find(candidate.interface.protocol_binding).family
+    if separator and scheme.lower() in ("http", "https"):
+        if family not in ("http", "grpc"):
+            return None
+        moved = move_to(candidate, endpoint)
+        # Without a change it is the place of the interface itself, also in another spelling.
+        return candidate if moved is None or _is_same(moved, candidate) else moved
+    if family != "grpc":
+        return None
+    interface = hub.AgentInterface()
+    interface.CopyFrom(candidate.interface)
+    interface.url = endpoint
+    return replace(candidate, interface=interface, credentials=True, resolve=None)

@@ -7,7 +7,7 @@ Rules:
    at the agent (`name_for`): two callers with the same id have two contexts.
 3. A task without a known owner does not exist, or with `unowned` the agent decides. Calls without a
    principal, which only middleware of the application lets in, reach such tasks.
-4. ListTasks is answered from the tasks that the caller began (`task_lists`).
+4. ListTasks is answered from the tasks that the caller began (`tasks.TaskLists`).
 5. The first caller that a record is made for is the owner; nobody else becomes it.
 6. Without a store, records are in the table of `tasks.py`. A name without a record belongs to nobody.
 7. With a durable store each record is written before a caller sees the name, for every gateway on that store
@@ -38,8 +38,7 @@ from a2a_bridge.core.messages import context_id_of, read_task_id, rename, task_i
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.gateway.relay_store import Groups
-from a2a_bridge.gateway.task_lists import TaskLists
-from a2a_bridge.gateway.tasks import CONTEXT, TASK, Tasks, visible_to
+from a2a_bridge.gateway.tasks import CONTEXT, TASK, TaskLists, Tasks, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import PushConfigStore, Registered
 

@@ -1,34 +1,43 @@
 """Makes an agent of an older version answer like 1.0: missing operations are emulated here, or rejected.
 
 Agents whose dialect lacks nothing are not wrapped. Rules:
-1. ListTasks is answered from the tasks that have passed through this process (see `task_lists`).
+1. ListTasks is answered from the tasks that have passed through this process (see `tasks.TaskLists`).
 2. History is cut here as the caller requested, because 0.x agents read `historyLength: 0` in several ways.
 3. Every other missing operation is UNSUPPORTED_OPERATION with an explanation, before the agent is called.
+4. Streams of a 0.x agent get the shape of 1.0 (`begun_by_a_task`).
+5. Two faults of single agents are corrected here, too: an address that takes only messages to stream
+   (`StreamOnly`), and streaming that is declared and rejected (`Unstreamed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.messages import cut_history
+from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.core.messages import cut_history, is_terminal
 from a2a_bridge.core.operations import Operation, Req, Res
-from a2a_bridge.core.service import Events, Service, reject_stream
-from a2a_bridge.dialects import BindingKind, Form, older_versions
-from a2a_bridge.dialects.annotation import finality
-from a2a_bridge.gateway.stream_only import StreamOnly, is_stream_only
-from a2a_bridge.gateway.streams import begun_by_a_task
-from a2a_bridge.gateway.task_lists import TaskLists
-from a2a_bridge.gateway.tasks import Tasks, scopes_by, visible_to
+from a2a_bridge.core.resume import event_id, number_of, resume_id
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, no_events, open_stream, reject_stream
+from a2a_bridge.dialects import JSONRPC, BindingKind, Form, older_versions
+from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, Finality, finality, synthesise, synthetic_kind
+from a2a_bridge.gateway.tasks import TaskLists, Tasks, scopes_by, visible_to
 from a2a_bridge.gateway.upstream import Dial, dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+logger = logging.getLogger(__name__)
+#: warnings about single agents
+_agents_log = logging.getLogger("a2a_bridge.gateway.unstreamed")
 
 #: operations that a version defines and many of its agents lack, on some bindings at least
 _OFTEN_MISSING = (
@@ -165,3 +174,266 @@ class _Polyfill:
             metadata={"operation": operation.name},
             blame=Blame.PEER,
         )
+
+
+_UPDATES = ("status_update", "artifact_update")
+
+
+async def begun_by_a_task(
+    service: Service, call: Call[Any, Any], is_final: Finality, *, rejects_ended: bool
+) -> Events:
+    """The stream of a call in the form of 1.0, from a `service` that answers like 0.x: the task comes first,
+    and `final` is the end. rejects_ended: see rule 4.
+
+    Subscriptions of 0.x callers get the task first, too, because the events before would be lost otherwise.
+
+    Rules:
+    1. If the first event is an update, a generated snapshot with a mark (`dialects.annotation`) comes before
+       it: the task as GetTask returns it, without the content of later events; or, without a response, the
+       content of the update.
+    2. A stream ends after a final event, whatever its state is. A closing event that a bridge generated is
+       dropped.
+    3. Nothing else changes: several tasks or messages in a row pass unchanged.
+    4. A subscription to a task that has ended is UNSUPPORTED_OPERATION for callers of 1.0 (spec 3.1.6). This
+       costs one GetTask. Callers of 0.x get the agent's own answer.
+    5. A stream that the agent resumes after an event gets no snapshot.
+    """
+    subscribes = call.operation is ops.SUBSCRIBE_TO_TASK
+    resumes = subscribes and bool(resume_id(call.context))
+    if subscribes and not resumes and rejects_ended:
+        await _check_running(service, call)
+    begun = False
+    async with aclosing(service.stream(call)) as events:
+        async for event in events:
+            message = event.message
+            which = message.WhichOneof("payload")
+            if which == "status_update" and synthetic_kind(message.status_update) == CLOSING:
+                return
+            # An agent with ids has resumed after the requested event.
+            if not begun and which in _UPDATES and not (resumes and event.id):
+                task = await task_before(service, call, message, SNAPSHOT)
+                yield Event(hub.StreamResponse(task=task), _before(event.id))
+            begun = True
+            yield event
+            if which == "status_update" and is_final(message.status_update):
+                return
+    if resumes and not begun and rejects_ended:
+        # An agent that cannot resume ends the stream of a finished task, which does not mean that no event is
+        # missing.
+        await _check_running(service, call)
+
+
+def _before(id_: str) -> str:
+    """The id of a snapshot that contains all events before this one; empty if that is unknown."""
+    if not id_:
+        return ""
+    epoch, _, _ = id_.rpartition("-")
+    number = number_of(id_, epoch)
+    return event_id(number - 1, epoch) if number else ""
+
+
+async def _check_running(service: Service, call: Call[Any, Any]) -> None:
+    """Raises UNSUPPORTED_OPERATION for a finished task, TASK_NOT_FOUND for an unknown one."""
+    try:
+        task = await _get(service, call, call.request.id)
+    except A2AError as error:
+        if error.reason is Reason.TASK_NOT_FOUND:
+            raise
+        logger.debug("the state of task %s is unknown: %s", call.request.id, error)
+        return
+    if is_terminal(task.status.state):
+        text = "the task has ended; there is nothing to subscribe to"
+        raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"taskId": call.request.id})
+
+
+async def task_before(
+    service: Service, call: Call[Any, Any], first: hub.StreamResponse, mark: str
+) -> hub.Task:
+    """The task before the first event of a stream, an update, as far as it is known. Costs a GetTask.
+
+    mark: see `dialects.annotation`.
+    """
+    update: Any = getattr(first, first.WhichOneof("payload") or "")
+    try:
+        task = await _get(service, call, update.task_id)
+    except A2AError as error:
+        logger.debug("the snapshot of task %s is made of its first event: %s", update.task_id, error)
+        task = hub.Task(id=update.task_id, context_id=update.context_id)
+    else:
+        _remove_announced(task, call, update)
+        task.ClearField("generation")  # it counts the events that are still to come
+    if isinstance(update, hub.TaskStatusUpdateEvent):
+        # The agent's current status may be ahead of its events.
+        task.status.CopyFrom(update.status)
+    elif task.status.state == hub.TASK_STATE_UNSPECIFIED or is_terminal(task.status.state):
+        task.status.Clear()
+        task.status.state = hub.TASK_STATE_WORKING
+    synthesise(task, mark)
+    return task
+
+
+def _remove_announced(task: hub.Task, call: Call[Any, Any], update: Any) -> None:
+    """Removes the content of later events from a task; a reader that adds them up would have it twice."""
+    if isinstance(call.request, hub.SendMessageRequest) and not call.request.message.task_id:
+        del task.artifacts[:]  # a new task: all its artifacts are still to come
+        return
+    if not isinstance(update, hub.TaskArtifactUpdateEvent):
+        return
+    for place, artifact in enumerate(task.artifacts):
+        if artifact.artifact_id != update.artifact.artifact_id:
+            continue
+        count = len(update.artifact.parts)
+        if not update.append:
+            del task.artifacts[place]
+        elif count and list(artifact.parts[-count:]) == list(update.artifact.parts):
+            del artifact.parts[-count:]
+        return
+
+
+async def _get(service: Service, call: Call[Any, Any], task_id: str) -> hub.Task:
+    members: dict[str, int] = {}
+    configuration = getattr(call.request, "configuration", None)
+    if configuration is not None and configuration.HasField("history_length"):
+        members["history_length"] = configuration.history_length
+    return await fetch_task(service, call, task_id, **members)
+
+
+_PATH = "/message:stream"
+
+
+def is_stream_only(interface: hub.AgentInterface) -> bool:
+    """Whether the address of an interface is that of streams."""
+    address = interface.url.partition("?")[0].rstrip("/")
+    return interface.protocol_binding == JSONRPC.name and address.endswith(_PATH)
+
+
+class StreamOnly:
+    """Answers SendMessage from a stream, for an interface whose address takes only messages to stream.
+    Implements Service.
+
+    Some agents name `…/message:stream` in their card (agno 3.1, os/interfaces/a2a/router.py). Rules:
+    1. The response is the sum of the whole stream: the task, or its messages as one message. Messages beside
+       a task are in its history; the last one is its status message, if the task has no other content.
+    2. SendMessage waits for the end, also with `return_immediately`: the agent works as long as its stream is
+       read.
+    3. Every other operation is UNSUPPORTED_OPERATION, before the agent is called.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        if call.operation is not ops.SEND_MESSAGE:
+            raise _unsupported_error(call.operation)
+        streaming: Call[Any, Any] = Call(ops.SEND_STREAMING_MESSAGE, call.request, call.context)
+        task: hub.Task | None = None
+        messages: list[hub.Message] = []
+        async with aclosing(self._service.stream(streaming)) as events:
+            async for event in events:
+                which = event.message.WhichOneof("payload")
+                if which == "message":
+                    messages.append(event.message.message)
+                    continue
+                if task is None:
+                    update = getattr(event.message, which or "task")
+                    task = hub.Task(id=getattr(update, "task_id", ""), context_id=update.context_id)
+                try:
+                    fold(task, event.message)
+                except IllegalTransitionError as error:
+                    raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from error
+        return cast("Res", _response_of(task, messages))
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        if call.operation is not ops.SEND_STREAMING_MESSAGE:
+            return reject_stream(_unsupported_error(call.operation))
+        return self._service.stream(call)
+
+
+def _response_of(task: hub.Task | None, messages: Sequence[hub.Message]) -> hub.SendMessageResponse:
+    """What a stream adds up to. Raises A2AError INVALID_AGENT_RESPONSE for an empty one."""
+    if task is None:
+        if not messages:
+            raise A2AError(
+                Reason.INVALID_AGENT_RESPONSE, "the stream ended without a response", blame=Blame.PEER
+            )
+        whole = hub.Message()
+        for message in messages:
+            whole.MergeFrom(message)  # the parts of all
+        return hub.SendMessageResponse(message=whole)
+    known = {message.message_id for message in task.history}
+    task.history.extend(message for message in messages if message.message_id not in known)
+    if messages and not task.artifacts and not task.status.HasField("message"):
+        task.status.message.CopyFrom(messages[-1])
+    return hub.SendMessageResponse(task=task)
+
+
+def _unsupported_error(operation: Operation[Any, Any]) -> A2AError:
+    return A2AError(
+        Reason.UNSUPPORTED_OPERATION,
+        f"the card names the address of the agent's streams only, so it does not offer {operation.name}",
+        metadata={"operation": operation.name},
+        blame=Blame.PEER,
+    )
+
+
+class Unstreamed:
+    """Answers streams with SendMessage for an agent that declares streaming and rejects it. Implements
+    Service.
+
+    Rules:
+    1. Only a rejection of streaming before the first event counts: METHOD_NOT_FOUND, or UNSUPPORTED_OPERATION
+       with a text that mentions streams. Any other rejection may be about the message, which the agent must
+       not get twice.
+    2. The stream has one event: the message or the task that SendMessage returns.
+    3. After the first such answer a warning is logged, and streams are not requested from this agent again.
+
+    google-adk 1.19 does so (a2a-sdk 0.3.26 inside, whose handler asks the agent's own card, while the card
+    that is shown says that it streams).
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.unary = service.unary  # without a frame of its own
+        self._streams = True
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        if call.operation is not ops.SEND_STREAMING_MESSAGE:
+            return self._service.stream(call)
+        return HandedOver(partial(self._open_stream, call))
+
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        if not self._streams:
+            return await self._sent(call), no_events()
+        try:
+            return await open_stream(self._service.stream(call))
+        except A2AError as error:
+            if not _rejects_streams(error):
+                raise
+            rejection = error.message
+        answer = await self._sent(call)
+        # Not earlier: an agent that rejects the message itself says nothing about streams.
+        if self._streams:
+            text = (
+                "the agent declares streaming and rejects it (%s); its streams are answered from SendMessage"
+            )
+            _agents_log.warning(text, rejection)
+        self._streams = False
+        return answer, no_events()
+
+    async def _sent(self, call: Call[Any, Any]) -> Event:
+        request = call.request
+        if request.configuration.return_immediately:
+            # History length has no meaning for a stream, which shows the end of the task.
+            request = hub.SendMessageRequest()
+            request.CopyFrom(call.request)
+            request.configuration.return_immediately = False
+        answer = await self._service.unary(Call(ops.SEND_MESSAGE, request, call.context))
+        if answer.HasField("message"):
+            return Event(hub.StreamResponse(message=answer.message))
+        return Event(hub.StreamResponse(task=answer.task))
+
+
+def _rejects_streams(error: A2AError) -> bool:
+    if error.reason is Reason.UNSUPPORTED_OPERATION:
+        return "stream" in error.message.lower()
+    return error.reason is Reason.METHOD_NOT_FOUND

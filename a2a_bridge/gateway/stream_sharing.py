@@ -52,10 +52,9 @@ from a2a_bridge.dialects.annotation import (
     synthesise,
     synthetic_kind,
 )
+from a2a_bridge.gateway.polyfill import task_before
 from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions, unmark
-from a2a_bridge.gateway.stream_reader import ended_early_error, must_go_on
-from a2a_bridge.gateway.stream_registry import Beginning, Key, Stream, StreamRegistry
-from a2a_bridge.gateway.streams import task_before
+from a2a_bridge.gateway.streams import Beginning, Key, Stream, StreamRegistry, ended_early_error, must_go_on
 from a2a_bridge.gateway.tasks import given_entries, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -197,7 +196,7 @@ class StreamSharing:
         return True
 
     def _has_ended_early(self, last: hub.StreamResponse) -> bool:
-        """True if a stream passed on unchanged was closed too early; see rule 4 of `stream_reader`."""
+        """True if a stream passed on unchanged was closed too early; see rule 4 of `StreamReader`."""
         if self._is_final is None or last.HasField("message") or not task_id_of(last):
             return False
         return must_go_on(self._is_final, last, state_of(last))

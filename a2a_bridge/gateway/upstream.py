@@ -23,6 +23,7 @@ from typing import Any
 from weakref import ref
 
 from a2a_bridge.bindings.binding import IMPERSONAL, DialOptions, find, is_unconnected, unconnected_error
+from a2a_bridge.bindings.bounded import Silence, bound_result, bound_stream
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
@@ -272,3 +273,40 @@ class Upstream:
 def _withdraw(call: Call[Any, Any]) -> None:
     """Removes extensions that middleware confirmed: the agent itself says which ones it activates."""
     call.context.reply.pop(EXTENSIONS_PARAMETER, None)
+
+
+#: the value of `phase` in the metadata of the error
+SILENCE = "silence"
+
+
+class SilenceLimit:
+    """Ends calls to an agent that sends nothing for `limit` seconds with an error. Implements Service.
+
+    After an internal failure some agents never answer (a panic in an executor of the SDK for Rust), and keep
+    the connection alive. The limit is off by default, because an agent may think for any time.
+
+    Rules:
+    1. A call without a response, and a stream without a next event, end after the limit with
+       DEADLINE_EXCEEDED.
+    2. Keep-alives count as silence: the client side watches the connection (`DialOptions.idle_timeout`).
+    3. The end is no break of the connection, so the gateway does not subscribe again.
+    4. The limit begins when the request has been sent (`bounded.Silence`). The wait for a connection has
+       limits of its own: `DialOptions.connect_timeout`, and the caller's deadline.
+    """
+
+    def __init__(self, service: Service, limit: float) -> None:
+        self._service = service
+        self._limit = limit
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        return await bound_result(self._service.unary(call), self._bound(), self._silent)
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        return bound_stream(self._service.stream(call), self._bound, self._silent)
+
+    def _bound(self) -> Silence:
+        return Silence(self._limit)
+
+    def _silent(self, _ended: BaseException) -> A2AError:
+        text = f"the agent said nothing for {self._limit:g} seconds; the task may go on, see GetTask"
+        return A2AError(Reason.DEADLINE_EXCEEDED, text, metadata={"phase": SILENCE}, blame=Blame.PEER)

@@ -33,7 +33,7 @@ from a2a_bridge.gateway.credentials import (
     UpstreamCredentials,
     mismatch,
 )
-from a2a_bridge.gateway.credentials.tokens import REJECTIONS
+from a2a_bridge.gateway.credentials.token_endpoint import REJECTIONS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
 from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running

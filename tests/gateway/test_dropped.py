@@ -24,8 +24,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import destinations
-from a2a_bridge.gateway.connections import Connections
-from a2a_bridge.gateway.options import UpstreamOptions
+from a2a_bridge.gateway.connections import Connections, UpstreamOptions
 from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import dial

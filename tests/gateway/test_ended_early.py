@@ -13,7 +13,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects.annotation import annotate_final, by_state
-from a2a_bridge.gateway import ReplayOptions, stream_registry
+from a2a_bridge.gateway import ReplayOptions, streams
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.sharing_scene import (
     PATIENCE,
@@ -144,7 +144,7 @@ def cancelling() -> Call[Any, Any]:
 async def test_streams_of_a_cancelled_task_end_although_the_agent_leaves_them_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream_registry, "_MOMENT", 0.01)
+    monkeypatch.setattr(streams, "_MOMENT", 0.01)
     agent = Hasty(begun(), became(WORKING), after=100)
     async with sharing(agent, is_final=by_state) as service, aclosing(numbered(service, sending())) as stream:
         seen = [await anext(stream) for _ in range(2)]
@@ -175,7 +175,7 @@ async def test_an_agent_that_ends_the_streams_of_a_cancelled_task_does_it_in_its
 async def test_other_streams_are_left_alone_by_a_cancellation(
     task_id: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_registry, "_MOMENT", 0.0)
+    monkeypatch.setattr(streams, "_MOMENT", 0.0)
     agent = Hasty(begun(), became(WORKING), after=100)
     other = hub.Task(id=task_id, status=hub.TaskStatus(state=CANCELED))
 

@@ -19,7 +19,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import UpstreamOptions
-from a2a_bridge.gateway.endpoints import with_endpoints
+from a2a_bridge.gateway.destinations import with_endpoints
 from a2a_bridge.gateway.failover import Affinity
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import Upstream

@@ -19,8 +19,8 @@ from a2a_bridge.cards.select import select
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.gateway import Failover, Upstream
+from a2a_bridge.gateway.connections import question
 from a2a_bridge.gateway.credentials import add_credentials
-from a2a_bridge.gateway.reachability import question
 from a2a_bridge.hosting import Agent, Run
 from tests.gateway.test_upstream import Agent as Upstreamed
 from tests.gateway.test_upstream import agents_by_url, candidates, get_task, no_connection
@@ -40,7 +40,7 @@ async def health(address: object) -> int:
 
 
 async def test_readiness_follows_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a2a_bridge.gateway.reachability.ask_while_gone.__defaults__", (0.02,))
+    monkeypatch.setattr("a2a_bridge.gateway.connections.ask_while_gone.__defaults__", (0.02,))
     agent = Agent(Echo(), name="echo")
     async with serve(agent, [interface("JSONRPC")], ServeOptions(grace=0)) as first:
         card = first.card

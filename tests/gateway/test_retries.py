@@ -18,8 +18,16 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway.failover import Failover, circuits
-from a2a_bridge.gateway.retries import FIRST, LONGEST, LONGEST_WISH, Retries, RetryBudget, UnreachableError
+from a2a_bridge.gateway.failover import (
+    FIRST,
+    LONGEST,
+    LONGEST_WISH,
+    Failover,
+    Retries,
+    RetryBudget,
+    UnreachableError,
+    circuits,
+)
 from a2a_bridge.gateway.upstream import Upstream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each

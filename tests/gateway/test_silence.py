@@ -12,7 +12,7 @@ from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.gateway.silence import SilenceLimit
+from a2a_bridge.gateway.upstream import SilenceLimit
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, waiting
 from tests.gateway.sharing_scene import Seen, contents, into, numbered, read, sending, sharing

@@ -13,7 +13,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Event, Events
 from a2a_bridge.ext import interface
-from a2a_bridge.gateway.stream_only import StreamOnly, is_stream_only
+from a2a_bridge.gateway.polyfill import StreamOnly, is_stream_only
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 SEND = hub.SendMessageRequest(message=hub.Message(message_id="m", role=hub.ROLE_USER))

@@ -18,7 +18,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.credentials import (
     TokenExchange,
 )
-from a2a_bridge.gateway.credentials.token_exchange import REJECTED
+from a2a_bridge.gateway.credentials.grants import REJECTED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
 from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running

@@ -12,7 +12,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Event, Events
-from a2a_bridge.gateway.unstreamed import Unstreamed
+from a2a_bridge.gateway.polyfill import Unstreamed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.raw_echo import chained, task_of
 

@@ -25,7 +25,7 @@ from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, names
 from a2a_bridge.cards import select
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.gateway.options import UpstreamOptions
+from a2a_bridge.gateway.connections import UpstreamOptions
 from a2a_bridge.hosting import Run
 from a2a_bridge.middleware import Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub

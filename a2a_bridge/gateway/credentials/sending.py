@@ -9,10 +9,12 @@ Rules:
    What it asks for (WWW-Authenticate) concerns what is sent here, which no caller can change.
 5. A call without credentials is marked, because it says nothing about the agent. Only the gateway's question
    whether the agent is there is sent without them.
+6. Where the card of the agent asks for other credentials than those that are sent, a log line says so.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import ChainMap
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -20,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.binding import DialOptions, TlsFiles
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -28,6 +30,8 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge.gateway.upstream import CREDENTIALS, QUESTION, Dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+_log = logging.getLogger("a2a_bridge.gateway")
 
 _AUTHORIZATION = frozenset({"authorization"})
 
@@ -148,3 +152,103 @@ def _with(call: Call[Req, Res], sent: Mapping[str, str]) -> Call[Req, Res]:
         return call
     parameters: Any = sent, call.context.parameters
     return Call(call.operation, call.request, call.context.replace(parameters=ChainMap(*parameters)))
+
+
+def mismatch(card: hub.AgentCard, fits: Callable[[hub.SecurityScheme], bool], *, certificate: bool) -> str:
+    """The security schemes that a card asks for, if no alternative of its requirements can be satisfied; else
+    empty.
+
+    fits: whether the credentials satisfy a scheme. certificate: whether there is a client certificate.
+    """
+    if not card.security_requirements:
+        return ""
+    alternatives = []
+    for requirement in card.security_requirements:
+        unmet = [
+            f"{name} ({_kind(scheme)})"
+            for name in sorted(requirement.schemes)
+            for scheme in (
+                card.security_schemes[name] if name in card.security_schemes else hub.SecurityScheme(),
+            )
+            if not (certificate if scheme.WhichOneof("scheme") == "mtls_security_scheme" else fits(scheme))
+        ]
+        if not unmet:
+            return ""
+        alternatives.append(" and ".join(unmet))
+    return ", or ".join(dict.fromkeys(alternatives))
+
+
+def note_mismatch(card: hub.AgentCard, credentials: UpstreamCredentials | None, tls: Any) -> None:
+    """Logs that the agent's card asks for other credentials than those that are sent. tls: of DialOptions."""
+    if credentials is None:
+        return
+    certificate = tls is not None and not (isinstance(tls, TlsFiles) and not tls.certificate)
+    if asked := mismatch(card, credentials.fits, certificate=certificate):
+        _log.warning(
+            "the card of %r asks for %s, and the configured credentials are none of that", card.name, asked
+        )
+
+
+def takes_bearer_token(scheme: hub.SecurityScheme) -> bool:
+    """Whether a scheme without flows takes a bearer token; true for one of unknown kind."""
+    match scheme.WhichOneof("scheme"):
+        case "http_auth_security_scheme":
+            return scheme.http_auth_security_scheme.scheme.lower() == "bearer"
+        case "api_key_security_scheme" | "mtls_security_scheme" | "oauth2_security_scheme":
+            return False
+        case _:
+            return True
+
+
+def _kind(scheme: hub.SecurityScheme) -> str:
+    match scheme.WhichOneof("scheme"):
+        case "api_key_security_scheme":
+            key = scheme.api_key_security_scheme
+            return f"API key in {key.location} {key.name!r:.60}"
+        case "http_auth_security_scheme":
+            return f"HTTP {scheme.http_auth_security_scheme.scheme[:30]}"
+        case "oauth2_security_scheme":
+            flow = scheme.oauth2_security_scheme.flows.WhichOneof("flow") or "unknown flow"
+            return f"OAuth 2, {flow.replace('_', ' ')}"
+        case "open_id_connect_security_scheme":
+            return "OpenID Connect"
+        case "mtls_security_scheme":
+            return "client certificate"
+        case _:
+            return "unknown"
+
+
+class StaticCredentials:
+    """Credentials that stay the same, such as an API key; without any, callers' credentials are only removed.
+    See `UpstreamCredentials`.
+
+    parameters: service parameters by lower-case name. also: names of parameters
+    with credentials that the options of the client side set.
+    """
+
+    made_from: frozenset[str] = frozenset()
+    is_own = True
+
+    def __init__(self, parameters: Mapping[str, str], *, also: frozenset[str] = frozenset()) -> None:
+        self._parameters = dict(parameters)
+        self.names = frozenset(parameters)
+        self._known = self.names | also
+
+    async def of(self, _context: CallContext) -> Mapping[str, str]:
+        """The parameters."""
+        return self._parameters
+
+    def invalidate(self, _rejected: Mapping[str, str], _context: CallContext) -> bool:
+        """There are no others."""
+        return False
+
+    def fits(self, scheme: hub.SecurityScheme) -> bool:
+        """Whether a parameter has the name that the scheme asks for."""
+        match scheme.WhichOneof("scheme"):
+            case "api_key_security_scheme":
+                key = scheme.api_key_security_scheme
+                return key.location != "header" or key.name.lower() in self._known
+            case "mtls_security_scheme":
+                return False
+            case _:
+                return "authorization" in self._known

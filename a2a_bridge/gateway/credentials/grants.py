@@ -1,12 +1,5 @@
-"""A token for the agent on behalf of the caller: token exchange (RFC 8693).
-
-Rules:
-1. Only a bearer token that the edge has verified is exchanged: the principal of the call has its claims. Any
-   other caller gets UNAUTHENTICATED.
-2. Tokens are kept by the digest of the caller's token, at most `MOST`, the least recently used ones go first.
-3. A token that the identity provider does not exchange is UNAUTHENTICATED, and not tried again for `REJECTED`
-   seconds.
-4. The failure for one caller does not concern the others, as far as that is known (see `token_endpoint`).
+"""The tokens of a gateway for an agent: its own (the client credentials grant of OAuth 2, RFC 6749, 4.4), and
+tokens on behalf of its callers (token exchange, RFC 8693).
 """
 
 from __future__ import annotations
@@ -21,10 +14,61 @@ from cachetools import LRUCache
 
 from a2a_bridge.core.call import CallContext, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.gateway.credentials.schemes import takes_bearer_token
-from a2a_bridge.gateway.credentials.token_endpoint import TokenEndpoint, TokenRejectedError
-from a2a_bridge.gateway.credentials.tokens import CachedToken, Token
+from a2a_bridge.gateway.credentials.sending import takes_bearer_token
+from a2a_bridge.gateway.credentials.token_endpoint import (
+    CachedToken,
+    Token,
+    TokenEndpoint,
+    TokenRejectedError,
+)
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+class ClientCredentials:
+    """The gateway's own token for an agent, see `UpstreamCredentials`. scope: separated by spaces. audience:
+    as providers beside the standard name it; resource: of RFC 8707. clock: seconds.
+    """
+
+    names = frozenset({"authorization"})
+    made_from: frozenset[str] = frozenset()
+    is_own = True
+
+    def __init__(
+        self,
+        endpoint: TokenEndpoint,
+        *,
+        scope: str = "",
+        audience: str = "",
+        resource: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._endpoint = endpoint
+        self._form = {
+            "grant_type": "client_credentials",
+            "scope": scope,
+            "audience": audience,
+            "resource": resource,
+        }
+        self._token = CachedToken(clock)
+
+    async def of(self, _context: CallContext) -> Mapping[str, str]:
+        """The token. Raises UNAVAILABLE while there is none."""
+        return {"authorization": f"Bearer {await self._token.get(self._request)}"}
+
+    def invalidate(self, rejected: Mapping[str, str], _context: CallContext) -> bool:
+        """Forgets the token."""
+        return self._token.invalidate(rejected["authorization"].removeprefix("Bearer "))
+
+    def fits(self, scheme: hub.SecurityScheme) -> bool:
+        """Whether the scheme takes bearer tokens that clients get for themselves."""
+        if scheme.WhichOneof("scheme") == "oauth2_security_scheme":
+            flow = scheme.oauth2_security_scheme.flows.WhichOneof("flow")
+            return flow in (None, "client_credentials")
+        return takes_bearer_token(scheme)
+
+    async def _request(self) -> Token:
+        return await self._endpoint.request(self._form)
+
 
 _log = logging.getLogger("a2a_bridge.gateway")
 
@@ -52,7 +96,18 @@ _DENIED = "access_denied"
 
 
 class TokenExchange:
-    """See `UpstreamCredentials`. scope, audience, resource: of the wanted token (RFC 8693, 2.1).
+    """A token for the agent on behalf of the caller, see `UpstreamCredentials`.
+
+    Rules:
+    1. Only a bearer token that the edge has verified is exchanged: the principal of the call has its claims.
+       Any other caller gets UNAUTHENTICATED.
+    2. Tokens are kept by the digest of the caller's token, at most `MOST`, the least recently used ones go
+       first.
+    3. A token that the identity provider does not exchange is UNAUTHENTICATED, and not tried again for
+       `REJECTED` seconds.
+    4. The failure for one caller does not concern the others, as far as that is known (see `TokenEndpoint`).
+
+    scope, audience, resource: of the wanted token (RFC 8693, 2.1).
     subject_type: the type of callers' tokens. clock: seconds.
     """
 
