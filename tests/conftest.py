@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -28,14 +29,37 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No test depends on time, and the tests of a submission must not depend on chance.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=50)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=5)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out tests that start a program")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
+
+
+def _no_program(*_: object, **__: object) -> None:
+    pytest.fail("a test that starts a program needs the mark `process`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        left_out = [item for item in items if item.get_closest_marker("process") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("process") is None]
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Spares the garbage collector the collected tests and modules, which live as long as the process."""
     gc.collect()
     gc.freeze()
+    if session.config.getoption("--quick"):
+        subprocess.Popen.__init__ = _no_program  # type: ignore[method-assign]
 
 
 @pytest.fixture

@@ -109,6 +109,7 @@ def test_the_0_3_reader_of_that_sdk_reads_the_older_members() -> None:
     assert summary_of_0_x(AgentCard.model_validate(document())) == expected(KINDS)
 
 
+@pytest.mark.process
 @pytest.mark.sdk
 @pytest.mark.parametrize(
     ("generation", "path", "kinds"),

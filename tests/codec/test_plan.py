@@ -167,6 +167,7 @@ def test_types_of_one_name_in_two_pools_stay_apart() -> None:
     assert codec.encoder(cls("Tree"))(codec.decoder(cls("Tree"))({"name": "n"})) == {}
 
 
+@pytest.mark.process
 def test_threads_may_ask_first_at_the_same_time() -> None:
     script = """
 from concurrent.futures import ThreadPoolExecutor

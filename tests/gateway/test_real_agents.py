@@ -21,7 +21,7 @@ from tests.push.version_scene import bridged
 
 __all__ = ["peer_agents"]
 
-pytestmark = pytest.mark.sdk
+pytestmark = [pytest.mark.process, pytest.mark.sdk]
 
 BINDINGS = ["JSONRPC", "HTTP+JSON", "GRPC"]
 RELEASE = "0.3.26"

@@ -282,6 +282,7 @@ async def test_every_end_of_a_call_ends_its_span_once(traces: Traces) -> None:
     assert f"{traces.spans[-1].context.trace_id:032x}" == TRACE
 
 
+@pytest.mark.process
 def test_what_is_off_is_not_there() -> None:
     """In a process of its own: other tests load OpenTelemetry and prometheus-client."""
     code_ = (

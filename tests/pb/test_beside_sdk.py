@@ -10,6 +10,8 @@ import pytest
 
 from tests.patience import PATIENCE
 
+pytestmark = pytest.mark.process
+
 OURS = "from a2a_bridge.pb import _pool, google_protobuf, google_rpc, lf_a2a_v1 as ours"
 THEIRS = "from a2a.types import a2a_pb2 as theirs"
 

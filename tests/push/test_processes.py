@@ -23,6 +23,8 @@ from tests.gateway.test_versions import asking
 from tests.push.delivery_scene import until
 from tests.push.receiver import Posted, Receiver, receiving
 
+pytestmark = pytest.mark.process
+
 PROGRAM = """
 from tests.agents import ScriptedAgent
 

@@ -15,7 +15,7 @@ from tests.push.receiver import receiving
 from tests.push.test_webhooks_by_version import check, finished, hook, register, said
 from tests.push.version_scene import bridged
 
-pytestmark = pytest.mark.sdk
+pytestmark = [pytest.mark.process, pytest.mark.sdk]
 
 PROGRAM = Path(__file__).with_name("pushing_agent_0_3.py")
 

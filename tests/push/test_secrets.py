@@ -85,6 +85,7 @@ def everything(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())
 
 
+@pytest.mark.process
 async def test_with_a_key_no_secret_is_in_the_files(tmp_path: Path) -> None:
     for name, keys in (("sealed", [new_key()]), ("plain", [])):
         folder = tmp_path / name

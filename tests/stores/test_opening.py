@@ -21,7 +21,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from typer.testing import CliRunner
 
-from a2a_bridge.cli.store_commands import db as app
+from a2a_bridge.cli.store_commands import push
 from a2a_bridge.cluster.session import PostgresSession, SessionError
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.push.vault import new_key
@@ -153,7 +153,7 @@ async def test_a_store_address_is_printed_without_secrets(database: str) -> None
 
 
 def test_the_push_command_prints_an_address_without_secrets(database: str) -> None:
-    said = CliRunner().invoke(app, ["list", "--store", f"{database}&password=hidden"])
+    said = CliRunner().invoke(push, ["list", "--store", f"{database}&password=hidden"])
     assert said.exit_code == 2
     assert "a2a-bridge db upgrade postgresql://" in said.stderr
     assert "hidden" not in said.output + said.stderr

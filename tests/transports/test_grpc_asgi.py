@@ -237,6 +237,7 @@ async def under_envoy(service: Scripted, **options: Any) -> AsyncIterator[tuple[
         yield f"127.0.0.1:{server.listener_port}", app
 
 
+@pytest.mark.process
 async def test_grpc_on_a_server_with_trailers() -> None:
     async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         yield update("one")
@@ -305,6 +306,7 @@ async def test_base64_of_a_stream_may_arrive_in_any_pieces() -> None:
     assert end == b"grpc-status: 0\r\n"
 
 
+@pytest.mark.process
 async def test_a_caller_that_leaves_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "a2a_bridge")
 
@@ -390,6 +392,7 @@ def _subscription() -> Any:
     return Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="7"), CallContext())
 
 
+@pytest.mark.process
 async def test_our_client_of_0_3() -> None:
     service = Scripted()
     async with under_envoy(service) as (address, _):

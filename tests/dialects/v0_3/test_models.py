@@ -393,6 +393,7 @@ def test_deep_and_unusual_trees_pass() -> None:
     assert models.write(models.read(models.Message, tree))["metadata"] is not None
 
 
+@pytest.mark.process
 def test_the_bridge_does_without_pydantic() -> None:
     code = "import sys, a2a_bridge.app.runtime, a2a_bridge.dialects, a2a_bridge.gateway, a2a_bridge.cli; "
     code += "import a2a_bridge_transports.jsonrpc; print('pydantic' in sys.modules)"

@@ -33,6 +33,7 @@ old.MutualTLSSecurityScheme()  # error: attr-defined
 """
 
 
+@pytest.mark.process
 def test_mypy_sees_the_types_of_models(tmp_path: Path) -> None:
     file = tmp_path / "snippet.py"
     file.write_text(SNIPPET)

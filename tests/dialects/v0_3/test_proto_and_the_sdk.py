@@ -23,7 +23,11 @@ PYTHON = HERE.parents[2] / ".build" / "peers" / "0.3" / "bin" / "python"
 PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
 AGENT = "grpc-python-asyncio/1.76.0"
 
-pytestmark = [pytest.mark.sdk, pytest.mark.skipif(not PYTHON.exists(), reason="make peers has not been run")]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.sdk,
+    pytest.mark.skipif(not PYTHON.exists(), reason="make peers has not been run"),
+]
 
 
 def sdk(**job: Any) -> Any:

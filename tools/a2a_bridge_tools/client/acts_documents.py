@@ -47,7 +47,7 @@ def documents_of(suite: Path | None) -> Iterator[Mapping[str, Any]]:
     typer.BadParameter.
     """
     if suite is None:
-        yield _content(json.loads((files("a2a_bridge.cli") / "suite.acts.json").read_text("utf-8")))
+        yield _content(json.loads((files("a2a_bridge_tools.client") / "suite.acts.json").read_text("utf-8")))
         return
     paths, root = [suite], suite.parent
     if suite.is_dir():
