@@ -16,7 +16,7 @@ from a2a_bridge.bindings.binding import (
 )
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.dialects import GRPC
-from a2a_bridge.dialects.v0_3.card_interfaces import is_old
+from a2a_bridge.dialects.v0_3.card import is_old
 from a2a_bridge.hosting import Agent
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

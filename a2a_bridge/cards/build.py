@@ -39,8 +39,7 @@ from a2a_bridge.core.kinds import Kinds, check_values
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.known import normalise
 from a2a_bridge.dialects.signed_extras import dumps
-from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, without_carrier
-from a2a_bridge.dialects.v0_3.card_interfaces import is_old, main_interface, places
+from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, is_old, main_interface, places, without_carrier
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  compared with, never listened on

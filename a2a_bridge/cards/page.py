@@ -19,8 +19,8 @@ from typing import Any
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.operations import SEND_MESSAGE
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, BindingKind, Dialect, by_version
-from a2a_bridge.dialects.v0_3.card_interfaces import is_old
-from a2a_bridge.dialects.v1_0.card import WELL_KNOWN_PATH
+from a2a_bridge.dialects.v0_3.card import is_old
+from a2a_bridge.dialects.v1_0.forms import WELL_KNOWN_PATH
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _STYLE = (

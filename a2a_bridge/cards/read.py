@@ -26,8 +26,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.known import normalise
 from a2a_bridge.dialects.signed_extras import loads
-from a2a_bridge.dialects.v0_3.card_interfaces import is_old
-from a2a_bridge.dialects.v0_3.card_members import with_standard_names
+from a2a_bridge.dialects.v0_3.card import is_old, with_standard_names
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the version of cards that name none and that no dialect claims: 0.2.0 to 0.2.4 had no `protocolVersion`

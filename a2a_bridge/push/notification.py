@@ -21,7 +21,7 @@ from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.dialects import KNOWN, by_version
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.dialects.signed_extras import dumps, loads
-from a2a_bridge.dialects.v1_0 import push as newest
+from a2a_bridge.dialects.v1_0 import forms as newest
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.signing import secret_of
 
@@ -53,7 +53,7 @@ def form_of(version: str) -> PushForm:
     """The notification format of a version; that of 1.0 for an unknown version or one without a format."""
     dialect = by_version(version) if version else None
     form = dialect.push if dialect is not None else None
-    return form or newest.FORM
+    return form or newest.PUSH_FORM
 
 
 def notification(

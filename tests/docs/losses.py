@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from a2a_bridge.dialects import KNOWN
-from a2a_bridge.dialects.v0_3.losses import BETWEEN_SHAPES
+from a2a_bridge.dialects.v0_3.forms import BETWEEN_SHAPES
 from tests.docs.pages import DOCS
 
 PAGE = DOCS / "versions.md"

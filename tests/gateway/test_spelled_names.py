@@ -20,7 +20,7 @@ from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import Json, decoder, encoder, loads
 from a2a_bridge.dialects import by_version
-from a2a_bridge.dialects.v0_3.params import SEND
+from a2a_bridge.dialects.v0_3.requests import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
 

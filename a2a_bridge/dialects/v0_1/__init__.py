@@ -8,9 +8,9 @@ from typing import Any
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects.dialect import JSONRPC, Dialect, Form, Loss
-from a2a_bridge.dialects.v0_1 import card, errors, push
-from a2a_bridge.dialects.v0_1.requests import ROWS
-from a2a_bridge.dialects.v0_3.losses import LOSSES
+from a2a_bridge.dialects.v0_1 import card, errors
+from a2a_bridge.dialects.v0_1.requests import PUSH_FORM, ROWS
+from a2a_bridge.dialects.v0_3.forms import LOSSES
 
 _OPERATIONS: dict[ops.Operation[Any, Any], str] = {
     ops.LIST_PUSH_CONFIGS: "0.1 has no such operation: a task has one configuration",
@@ -24,7 +24,7 @@ DIALECT = Dialect(
     version="0.1",
     card=card.FORM,
     forms={JSONRPC: Form(ROWS, errors.encode_jsonrpc, errors.decode_jsonrpc)},
-    push=push.FORM,
+    push=PUSH_FORM,
     declares=False,
     extensions=("x-a2a-extensions", "a2a-extensions"),
     final_events=True,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
-from a2a_bridge.dialects.v0_2_5 import card, forms
+from a2a_bridge.dialects.v0_2_5 import forms
 from a2a_bridge.dialects.v0_3 import push
-from a2a_bridge.dialects.v0_3.losses import LOSSES
+from a2a_bridge.dialects.v0_3.forms import LOSSES
 
 DIALECT = Dialect(
     version="0.2.5",
-    card=card.FORM,
+    card=forms.CARD_FORM,
     forms={JSONRPC: forms.JSONRPC_FORM, HTTP_JSON: forms.HTTP_JSON_FORM, GRPC: forms.GRPC_FORM},
     push=push.FORM,
     declares=False,

@@ -1,22 +1,125 @@
-"""The forms of 0.2.5, composed of rows and errors.
+"""The forms of 0.2.5: the forms of 0.3 with few differences.
 
-The text of 0.2.5 defines JSON-RPC only; its proto is a2a.v1, which 0.3 extends compatibly. So gRPC is that of
-0.3, and HTTP+JSON is too except for some names. BY_FILES as in 0.3.
+The text of 0.2.5 defines JSON-RPC only; its proto is a2a.v1, which 0.3 extends compatibly. So gRPC is the
+same as in 0.3, and so is HTTP+JSON except for some names. BY_FILES as in 0.3.
+
+Rules:
+1. Over JSON-RPC a configuration always lists media types; an empty list means none (spec 0.2.5, 7).
+2. `unknown` is a state that ends a stream, so its events are `final` unless annotated otherwise.
+3. The extended card is a plain GET beside the agent's URL; 0.2.6 also has a method for it.
+4. Over HTTP+JSON three members are named as in the proto of 0.2.5 (its tag v0.2.5). Both versions read all
+   names. The usual name of one version becomes the usual name of the other, and an unusual one the unusual
+   one, so that a round trip preserves it. Bodies in the variant of JSON-RPC have no such names.
+5. The card is at another path (spec 0.2.5, 5.3). Additions of 0.3 are further members of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import Reason
-from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, BindingKind, Form, HttpAddress
-from a2a_bridge.dialects.v0_2_5.http_rows import older
-from a2a_bridge.dialects.v0_2_5.requests import ROWS
+from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, BindingKind, Form, HttpAddress, Row
 from a2a_bridge.dialects.v0_3 import errors, forms
+from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, card_form
+from a2a_bridge.dialects.v0_3.http_rows import says_kind
+from a2a_bridge.dialects.v0_3.requests import rows, send_params
+from a2a_bridge.dialects.v0_3.shapes import FINAL_STATES, events, status_update
 from a2a_bridge.peers import Files
+
+#: the version of cards that name none
+VERSION = "0.2.5"
+
+CARD_FORM = card_form(VERSION, OLD_WELL_KNOWN_PATH)
+
+
+EXTENDED_CARD = "GET ../agent/authenticatedExtendedCard"
+"""Not a method: bindings decide how to serve it."""
+EXTENDED_CARD_METHOD = "agent/authenticatedExtendedCard"
+
+SEND = send_params(modes=True)
+EVENT = events(status_update(FINAL_STATES | {"unknown"}))
+
+ROWS = rows(SEND, EVENT, CARD_FORM, EXTENDED_CARD, EXTENDED_CARD_METHOD)
+
+
+HttpRow = Row[HttpAddress, Any]
+Rename = Callable[[Any], Any]
+
+
+def _exchange(tree: Any, one: str, other: str) -> Any:
+    """The object with the values of these two members exchanged, unless it has the variant of JSON-RPC."""
+    if type(tree) is not dict or not (one in tree or other in tree) or says_kind(tree.get(one)):
+        return tree
+    names = {one: other, other: one}
+    return {names.get(name, name): value for name, value in tree.items()}
+
+
+def _sent(tree: Any) -> Any:
+    """SendMessageRequest."""
+    return _exchange(tree, "message", "request")
+
+
+def _task(tree: Any) -> Any:
+    """A task, or an event about one."""
+    if type(tree) is not dict or says_kind(tree) or "status" not in tree:
+        return tree
+    status = _exchange(tree["status"], "message", "update")
+    return tree if status is tree["status"] else {**tree, "status": status}
+
+
+def _answer(tree: Any) -> Any:
+    """SendMessageResponse and StreamResponse."""
+    if type(tree) is not dict or "kind" in tree:
+        return tree
+    found = {name: _task(value) if name in _ABOUT_TASKS else value for name, value in tree.items()}
+    return _exchange(found, "message", "msg")
+
+
+def _tasks(tree: Any) -> Any:
+    return [_task(one) for one in tree] if type(tree) is list else tree
+
+
+_ABOUT_TASKS = ("task", "statusUpdate", "status_update")
+
+_REQUESTS: Mapping[Any, Rename] = {ops.SEND_MESSAGE: _sent, ops.SEND_STREAMING_MESSAGE: _sent}
+_RESPONSES: Mapping[Any, Rename] = {
+    ops.SEND_MESSAGE: _answer,
+    ops.SEND_STREAMING_MESSAGE: _answer,
+    ops.SUBSCRIBE_TO_TASK: _answer,
+    ops.GET_TASK: _task,
+    ops.CANCEL_TASK: _task,
+    ops.LIST_TASKS: _tasks,
+}
+
+
+def older(row: HttpRow) -> HttpRow:
+    """The 0.2.5 form of a row of 0.3: unchanged if no name differs."""
+    request, response = _REQUESTS.get(row.operation), _RESPONSES.get(row.operation)
+    variant, for_agent = row.extras.variant, row.extras.for_agent
+    changed: dict[str, Any] = {}
+    if request is not None:
+        changed["encode_request"] = _then(row.encode_request, request)
+        changed["decode_request"] = _then(request, row.decode_request)
+    if response is not None:
+        changed["encode_response"] = _then(row.encode_response, response)
+        changed["decode_response"] = _then(response, row.decode_response)
+    if not changed:
+        return row
+    row = replace(row, **changed)
+    if variant is not None:
+        row = row.with_extras(variant=lambda tree, parameters: older(variant(tree, parameters)))
+    if for_agent is not None:
+        row = row.with_extras(for_agent=lambda context: older(for_agent(context)))
+    return row
+
+
+def _then(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: second(first(value))
+
 
 #: 0.2.5 has no number for a missing extended card (spec 0.2.5, 8): details explain it, and a request for
 #: such a card gets HTTP 404

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.dialects.v0_3 import card, forms, push
-from a2a_bridge.dialects.v0_3.losses import LOSSES
+from a2a_bridge.dialects.v0_3.forms import LOSSES
 
 DIALECT = Dialect(
     version="0.3",

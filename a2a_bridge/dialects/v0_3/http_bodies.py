@@ -16,8 +16,16 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.dialects.pair import Context, Pair
 from a2a_bridge.dialects.scalars import an_array, an_object
-from a2a_bridge.dialects.v0_3 import names, params, push_configs
-from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS, CREATE_CONFIG
+from a2a_bridge.dialects.v0_3.proto_requests import (
+    CONFIG,
+    CONFIGS,
+    CREATE_CONFIG,
+    decode_parent,
+    decode_task,
+    encode_task,
+)
+from a2a_bridge.dialects.v0_3.push import TASK_CONFIG
+from a2a_bridge.dialects.v0_3.requests import CANCEL
 from a2a_bridge.dialects.v0_3.side_channel import Channel, of_list, of_tree
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -45,18 +53,16 @@ def decode_cancel(tree: Json) -> hub.CancelTaskRequest:
     """The id from the path, and the members of the body."""
     tree = an_object(tree)
     name = tree.get("name")
-    if name is not None and (type(name) is not str or names.decode_task(name) != tree.get("id")):
+    if name is not None and (type(name) is not str or decode_task(name) != tree.get("id")):
         raise invalid_params("name", "is not what the path says")
-    made: hub.CancelTaskRequest = params.CANCEL.decode(
-        {key: value for key, value in tree.items() if key != "name"}
-    )
+    made: hub.CancelTaskRequest = CANCEL.decode({key: value for key, value in tree.items() if key != "name"})
     return made
 
 
 def encode_cancel(request: hub.CancelTaskRequest) -> JsonObject:
     """All members that peers may read."""
-    tree = params.CANCEL.encode(request)
-    return {**tree, "name": names.encode_task(request.id)}
+    tree = CANCEL.encode(request)
+    return {**tree, "name": encode_task(request.id)}
 
 
 def decode_create(tree: Json) -> hub.TaskPushNotificationConfig:
@@ -78,8 +84,8 @@ def create_request(tree: Json) -> JsonObject:
     task_id = tree.pop("taskId", None)
     rest: JsonObject = {name: tree.pop(name) for name in ("parent", "configId", "config_id") if name in tree}
     if type(task_id) is str and task_id:
-        parent = rest.setdefault("parent", names.encode_task(task_id))
-        if type(parent) is str and parent and names.decode_parent(parent) != task_id:
+        parent = rest.setdefault("parent", encode_task(task_id))
+        if type(parent) is str and parent and decode_parent(parent) != task_id:
             raise invalid_params("parent", "is not what the path says")
     if "config" in tree:
         return {**tree, **rest}
@@ -108,7 +114,7 @@ def decode_config(tree: Json) -> hub.TaskPushNotificationConfig:
     """A configuration in a response, in either variant."""
     tree = an_object(tree)
     if "taskId" in tree:
-        config: hub.TaskPushNotificationConfig = push_configs.TASK_CONFIG.decode(tree)
+        config: hub.TaskPushNotificationConfig = TASK_CONFIG.decode(tree)
     else:
         config = from_proto(CONFIG, tree)
     return config

@@ -28,8 +28,7 @@ from a2a_bridge.dialects.dialect import HttpAddress, HttpRule, Row, RowExtras
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.scalars import an_array, an_object
 from a2a_bridge.dialects.v0_3 import proto_card, requests, shapes
-from a2a_bridge.dialects.v0_3.error_names import PROTO
-from a2a_bridge.dialects.v0_3.file_rows import choose_row, in_base64
+from a2a_bridge.dialects.v0_3.errors import PROTO
 from a2a_bridge.dialects.v0_3.http_bodies import (
     CONFIG_CHANNEL,
     CONFIGS_CHANNEL,
@@ -45,10 +44,17 @@ from a2a_bridge.dialects.v0_3.http_bodies import (
     encode_listing,
     to_proto,
 )
-from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_tree, encode_tree
-from a2a_bridge.dialects.v0_3.proto_files import ENCODINGS
+from a2a_bridge.dialects.v0_3.proto import (
+    EVENT,
+    SEND,
+    SENT,
+    TASK,
+    decode_tree,
+    encode_tree,
+    without_younger_members,
+)
+from a2a_bridge.dialects.v0_3.proto_files import ENCODINGS, choose_row, in_base64
 from a2a_bridge.dialects.v0_3.proto_requests import CONFIG, CONFIGS
-from a2a_bridge.dialects.v0_3.strict import without_younger_members
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.peers import Files, caller

@@ -19,9 +19,8 @@ from a2a_bridge.dialects.boundary import Conversion, request_decoder
 from a2a_bridge.dialects.dialect import CardForm, ErrorReply, Row
 from a2a_bridge.dialects.v0_3 import card, errors, requests
 from a2a_bridge.dialects.v0_3.models_shape import A2ABaseModel, read, write
-from a2a_bridge.dialects.v0_3.parts import PART
-from a2a_bridge.dialects.v0_3.push_configs import TASK_CONFIG
-from a2a_bridge.dialects.v0_3.shapes import ARTIFACT, EVENT, MESSAGE, RESULT, TASK
+from a2a_bridge.dialects.v0_3.push import TASK_CONFIG
+from a2a_bridge.dialects.v0_3.shapes import ARTIFACT, EVENT, MESSAGE, PART, RESULT, TASK
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 Coder = Callable[[Any], Any]

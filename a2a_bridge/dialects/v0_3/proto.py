@@ -9,6 +9,9 @@ Rules:
 4. Of several authentication schemes the hub stores one: Bearer or Basic if offered, else the first. Without
    any scheme there is no authentication, since the hub requires a scheme.
 5. Empty metadata of a part is not written: Java 0.3 reads HTTP+JSON by a schema without this member.
+6. Some readers of ProtoJSON reject members added after v0.3.0: metadata of parts, names of files. For them
+   these members move into the metadata of the message or artifact that holds the part, by the index of the
+   part.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from a2a_bridge.dialects.unmapped_fields import (
     restore_unknown,
 )
 from a2a_bridge.dialects.v0_3.proto_files import decode_content, encode_content, usual
-from a2a_bridge.dialects.v0_3.push_configs import usable_scheme
+from a2a_bridge.dialects.v0_3.push import usable_scheme
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import NULL_VALUE
@@ -330,3 +333,39 @@ SEND = compile_pair(
     decode=_decode_configuration,
     encode=_encode_configuration,
 )
+
+
+#: in metadata of a message or artifact: index of a part -> its `metadata`, and the `name` of its file
+PARTS = "urn:a2a-bridge:parts:1"
+
+#: members with user content
+_FREE = frozenset({"metadata", "data"})
+
+
+def without_younger_members(tree: Any) -> Any:
+    """The tree without these members. Changes it in place: the caller must own it."""
+    rest = [tree]
+    while rest:
+        place = rest.pop()
+        if type(place) is list:
+            rest.extend(place)
+        elif type(place) is dict:
+            parts = place.get("content", place.get("parts"))
+            if type(parts) is list:
+                moved = {str(index): found for index, part in enumerate(parts) if (found := _take(part))}
+                if moved:
+                    place["metadata"] = {**(place.get("metadata") or {}), PARTS: moved}
+            rest.extend(value for name, value in place.items() if name not in _FREE)
+    return tree
+
+
+def _take(part: Any) -> dict[str, Any]:
+    """The members removed from a part."""
+    found = {}
+    if type(part) is dict:
+        if metadata := part.pop("metadata", None):
+            found["metadata"] = metadata
+        file = part.get("file")
+        if type(file) is dict and (name := file.pop("name", "")):
+            found["name"] = name
+    return found

@@ -16,10 +16,9 @@ from a2a_bridge.dialects.boundary import Conversion, row
 from a2a_bridge.dialects.dialect import Row, RowExtras
 from a2a_bridge.dialects.pair import Pair
 from a2a_bridge.dialects.v0_3 import proto_card
-from a2a_bridge.dialects.v0_3.error_names import PROTO
-from a2a_bridge.dialects.v0_3.file_rows import choose_row
+from a2a_bridge.dialects.v0_3.errors import PROTO
 from a2a_bridge.dialects.v0_3.proto import EVENT, SEND, SENT, TASK, decode_bytes, encode_bytes
-from a2a_bridge.dialects.v0_3.proto_files import ENCODINGS
+from a2a_bridge.dialects.v0_3.proto_files import ENCODINGS, choose_row
 from a2a_bridge.dialects.v0_3.proto_requests import (
     CANCEL,
     CONFIG,

@@ -30,7 +30,7 @@ from a2a_bridge.dialects.unmapped_fields import (
     collect_unknown,
     merge_unknown,
 )
-from a2a_bridge.dialects.v0_3.push_configs import usable_scheme
+from a2a_bridge.dialects.v0_3.push import usable_scheme
 
 LARGEST = 4096
 

@@ -5,13 +5,13 @@ hub itself.
 from __future__ import annotations
 
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
-from a2a_bridge.dialects.v1_0 import card, forms, push
+from a2a_bridge.dialects.v1_0 import forms
 
 DIALECT = Dialect(
     version="1.0",
-    card=card.FORM,
+    card=forms.CARD_FORM,
     forms={JSONRPC: forms.JSONRPC_FORM, HTTP_JSON: forms.HTTP_JSON_FORM, GRPC: forms.GRPC_FORM},
-    push=push.FORM,
+    push=forms.PUSH_FORM,
     canonical=forms.JSONRPC_FORM,
 )
 

@@ -1,4 +1,12 @@
-"""The rows of 1.0 for each binding, derived from the descriptor, so that nothing is defined twice."""
+"""1.0 as forms: the rows of each binding, the agent card and push notifications. All of it is derived from
+the descriptor, so that nothing is defined twice.
+
+Rules:
+1. A card is strict ProtoJSON with all REQUIRED members, and with no member of another version (spec 4.4,
+   8.2).
+2. A push notification is a StreamResponse for each event (spec 4.3). Its headers are the same in all
+   versions.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +18,22 @@ from typing import Any
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-from a2a_bridge.codec import decoder, encoder
+from a2a_bridge.codec import JsonObject, decoder, encoder
 from a2a_bridge.codec.plan import FieldKind, FieldPlan, plan_of
 from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.boundary import (
     Conversion,
+    card_decoder,
     params_required,
     parser,
     request_decoder,
     request_encoder,
     response_decoder,
+    response_encoder,
     row,
 )
-from a2a_bridge.dialects.dialect import Form, HttpAddress, HttpRule, Row
+from a2a_bridge.dialects.dialect import CardForm, Form, HttpAddress, HttpRule, PushForm, Row
 from a2a_bridge.dialects.v1_0 import errors
 from a2a_bridge.dialects.v1_0.draft import draft_list, with_draft
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -189,3 +200,27 @@ GRPC_FORM: Form[str, bytes] = Form(
     errors.encode_grpc,
     errors.decode_grpc,
 )
+
+
+WELL_KNOWN_PATH = "/.well-known/agent-card.json"
+
+#: unknown members are ignored
+decode_card = card_decoder(decoder(hub.AgentCard))
+
+CARD_FORM = CardForm(paths=(WELL_KNOWN_PATH,), encode=encoder(hub.AgentCard, whole=True), decode=decode_card)
+
+
+_EVENT = conversion(hub.StreamResponse, whole=True)
+_decode = request_decoder(_EVENT)
+
+
+def _decode_event(tree: JsonObject) -> hub.StreamResponse:
+    event: hub.StreamResponse = _decode(tree)
+    if event.WhichOneof("payload") is None:
+        raise invalid_params("", "a notification holds a task, a message or an update")
+    return event
+
+
+_encode: Any = response_encoder(hub.StreamResponse, _EVENT.encode)
+
+PUSH_FORM = PushForm("application/a2a+json", _encode, _decode_event)

@@ -10,8 +10,7 @@ from a2a_bridge.codec import DecodeError
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V0_1, by_version
-from a2a_bridge.dialects.v0_1 import push
-from a2a_bridge.dialects.v0_1.requests import ROWS
+from a2a_bridge.dialects.v0_1.requests import PUSH_FORM, ROWS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 
@@ -128,24 +127,24 @@ def task_event() -> hub.StreamResponse:
 
 
 def test_a_notification_is_the_task_as_0_1_shows_it_and_is_read_again() -> None:
-    body = push.FORM.encode(task_event())
+    body = PUSH_FORM.encode(task_event())
     assert body == {
         "id": "t",
         "sessionId": "s",
         "status": {"state": "completed"},
         "artifacts": [{"index": 0, "parts": [{"type": "text", "text": "a"}]}],
     }
-    assert push.FORM.decode(body) == task_event()
-    assert push.FORM.whole_tasks
+    assert PUSH_FORM.decode(body) == task_event()
+    assert PUSH_FORM.whole_tasks
 
 
 def test_a_notification_of_a_task_with_nothing_but_a_status_is_read_as_a_task() -> None:
     event = hub.StreamResponse(task=hub.Task(id="t"))
     event.task.status.state = hub.TASK_STATE_WORKING
-    body = push.FORM.encode(event)
+    body = PUSH_FORM.encode(event)
     assert body == {"id": "t", "status": {"state": "working"}}
-    assert push.FORM.decode(body) == event
-    assert push.FORM.decode({**body, "final": False}).HasField("status_update")
+    assert PUSH_FORM.decode(body) == event
+    assert PUSH_FORM.decode({**body, "final": False}).HasField("status_update")
 
 
 def test_a_notification_in_the_words_of_the_text_of_0_1_is_read() -> None:
@@ -155,20 +154,20 @@ def test_a_notification_in_the_words_of_the_text_of_0_1_is_read() -> None:
         "status": {"state": "completed"},
         "summary": "it is done",
     }
-    update = push.FORM.decode(body).status_update
+    update = PUSH_FORM.decode(body).status_update
     assert (update.task_id, update.status.state) == ("t", hub.TASK_STATE_COMPLETED)
 
 
 @pytest.mark.parametrize("body", [5, [], {}, {"id": "t", "artifact": {"index": "x"}}])
 def test_a_notification_that_is_none_is_rejected(body: Any) -> None:
     with pytest.raises(A2AError) as raised:
-        push.FORM.decode(body)
+        PUSH_FORM.decode(body)
     assert raised.value.reason is Reason.INVALID_PARAMS
 
 
 def test_all_invalid_members_of_a_notification_are_named() -> None:
     with pytest.raises(A2AError) as raised:
-        push.FORM.decode({"id": "t", "status": {"state": 5, "timestamp": 5}})
+        PUSH_FORM.decode({"id": "t", "status": {"state": 5, "timestamp": 5}})
     assert {one.field for one in raised.value.violations} == {"status.state", "status.timestamp"}
 
 
@@ -177,7 +176,7 @@ def test_a_notification_that_json_cannot_express_blames_the_agent() -> None:
     event.task.metadata["x"] = float("nan")
     for broken in (event, hub.StreamResponse()):
         with pytest.raises(A2AError) as raised:
-            push.FORM.encode(broken)
+            PUSH_FORM.encode(broken)
         assert (raised.value.reason, raised.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
 
 
@@ -206,5 +205,5 @@ def test_too_deep_nesting_is_rejected(method: str) -> None:
         BY_METHOD[method].decode_response({"id": "t", "status": status})
     assert raised.value.reason is Reason.INVALID_AGENT_RESPONSE
     with pytest.raises(A2AError) as raised:
-        push.FORM.decode({"id": "t", "status": status})
+        PUSH_FORM.decode({"id": "t", "status": status})
     assert raised.value.reason is Reason.INVALID_PARAMS

@@ -12,7 +12,7 @@ from a2a_bridge import A2AError, Reason, codec
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.v0_2_5 import models
-from a2a_bridge.dialects.v0_2_5.requests import EXTENDED_CARD, EXTENDED_CARD_METHOD, ROWS
+from a2a_bridge.dialects.v0_2_5.forms import EXTENDED_CARD, EXTENDED_CARD_METHOD, ROWS
 from a2a_bridge.dialects.v0_3 import requests as newer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests import strategies, strategies_v0

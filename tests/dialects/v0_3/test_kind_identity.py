@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a_bridge import codec
-from a2a_bridge.dialects.v0_3.losses import LOSSES
+from a2a_bridge.dialects.v0_3.forms import LOSSES
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from tests import strategies, strategies_v0

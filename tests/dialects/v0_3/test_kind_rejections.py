@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from a2a_bridge import codec
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects.v0_3 import shapes
-from a2a_bridge.dialects.v0_3.params import SEND
+from a2a_bridge.dialects.v0_3.requests import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from tests import strategies_v0

@@ -16,7 +16,8 @@ from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
 from a2a_bridge.dialects import annotation, unmapped
 from a2a_bridge.dialects import reader as irregular
-from a2a_bridge.dialects.v0_3 import parts, shapes
+from a2a_bridge.dialects.v0_3 import shapes
+from a2a_bridge.dialects.v0_3 import shapes as parts
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from tests.dialects.v0_3.kind_hops import MESSAGE, ROW, TASK, check, reading

@@ -19,9 +19,10 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, annotation, unmapped
 from a2a_bridge.dialects import reader as irregular
 from a2a_bridge.dialects.dialect import JSONRPC, ErrorReply
-from a2a_bridge.dialects.v0_3 import names, shapes
-from a2a_bridge.dialects.v0_3.losses import LOSSES
-from a2a_bridge.dialects.v0_3.params import SEND
+from a2a_bridge.dialects.v0_3 import proto_requests as names
+from a2a_bridge.dialects.v0_3 import shapes
+from a2a_bridge.dialects.v0_3.forms import LOSSES
+from a2a_bridge.dialects.v0_3.requests import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from tests.dialects.v0_3.kind_hops import MESSAGE, ROW, TASK, check, reading

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.core.errors import A2AError, Violation
-from a2a_bridge.dialects.v0_3 import models, parts, requests, shapes
+from a2a_bridge.dialects.v0_3 import models, requests, shapes
+from a2a_bridge.dialects.v0_3 import shapes as parts
 from tests.identity import says
 
 ROWS = {row.address: row for row in requests.ROWS}

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects.v0_3 import names
+from a2a_bridge.dialects.v0_3 import proto_requests as names
 from a2a_bridge.testing.each import each
 
 IDS = st.text(st.sampled_from("/%2F5f25a1 ö") | st.characters(exclude_categories=["Cs"]), min_size=1)

@@ -13,8 +13,9 @@ import pytest
 from a2a_bridge import codec
 from a2a_bridge.codec import ExactFloat
 from a2a_bridge.dialects import unmapped
-from a2a_bridge.dialects.v0_3 import parts, shapes
-from a2a_bridge.dialects.v0_3.params import SEND
+from a2a_bridge.dialects.v0_3 import shapes
+from a2a_bridge.dialects.v0_3 import shapes as parts
+from a2a_bridge.dialects.v0_3.requests import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.dialects.v0_3.kind_hops import ROW, check, reading
 

@@ -8,7 +8,7 @@ import pytest
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects import HTTP_JSON, V0_2_5, V0_3
-from a2a_bridge.dialects.v0_3.strict import PARTS
+from a2a_bridge.dialects.v0_3.proto import PARTS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 JAVA = {"user-agent": "Java-http-client/21"}

@@ -18,8 +18,7 @@ from a2a_bridge.cli.connect import card_file, found_at
 from a2a_bridge.cli.target import TargetKind
 from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.core.errors import A2AError, cause_of
-from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH
-from a2a_bridge.dialects.v0_3.card_interfaces import is_old
+from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH, is_old
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.check.inspection import Finding, Inspection
 

@@ -14,7 +14,7 @@ from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, ask, fault_of
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN, V0_3, V1_0, BindingKind, Dialect
-from a2a_bridge.dialects.v0_3.card_interfaces import is_old
+from a2a_bridge.dialects.v0_3.card import is_old
 from a2a_bridge.gateway.destinations import Destination, Destinations, move_to, place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.check.inspection import Dialled, Finding, Inspection
