@@ -57,10 +57,10 @@ from a2a_bridge.gateway import (
 )
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
-from a2a_bridge.middleware.extensions import Offer
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.metrics import Gather
 from a2a_bridge.middleware.stream_compat import stream_compat
+from a2a_bridge.middleware.validate import Offer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import Registrations, push_memory
 

@@ -36,8 +36,8 @@ from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
-from a2a_bridge.push.signing import Signer
-from a2a_bridge.push.vault import Vault, keys_in
+from a2a_bridge.push.notification import Signer
+from a2a_bridge.push.secrets import Vault, keys_in
 from a2a_bridge.stores.options import StoreOptions
 
 

@@ -180,7 +180,7 @@ def list_(*, store: StoreOption, flags: ListFlags) -> None:
     """
     from a2a_bridge.cli.output import columns, data, document
     from a2a_bridge.cli.server_options import keys_of
-    from a2a_bridge.push.vault import Vault
+    from a2a_bridge.push.secrets import Vault
     from a2a_bridge.stores.sql.push import entries
 
     wanted = None if flags.dead == flags.waiting else flags.dead
@@ -243,7 +243,7 @@ def key() -> None:
     """Generate a key for `--store-key`, which encrypts the credentials in a store."""
     from a2a_bridge.cli.output import data, fail
     from a2a_bridge.core.extras import MissingExtraError
-    from a2a_bridge.push.vault import new_key
+    from a2a_bridge.push.secrets import new_key
 
     try:
         data(new_key())

@@ -51,7 +51,7 @@ from a2a_bridge.push.notification import (
     read,
     task_of,
 )
-from a2a_bridge.push.redaction import is_redacted, redact, unredact
+from a2a_bridge.push.secrets import is_redacted, redact, unredact
 from a2a_bridge.push.webhook import Webhook
 
 logger = logging.getLogger(__name__)

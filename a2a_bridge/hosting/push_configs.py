@@ -5,7 +5,7 @@ Rules:
 2. Repeating a config without an id does not create a second one.
 3. A config keeps the version of the call that registered it: its receiver gets notifications in that version.
    Content that only this version has comes back to callers of older versions.
-4. Answers show a mask instead of credentials; see a2a_bridge.push.redaction.
+4. Answers show a mask instead of credentials; see a2a_bridge.push.secrets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.push import side_channel
-from a2a_bridge.push.redaction import is_redacted, redact, redact_side_channel, unredact
+from a2a_bridge.push.secrets import is_redacted, redact, redact_side_channel, unredact
 from a2a_bridge.stores.ports import PushConfigStore, PushSender, Registered, Scope, scope_of
 
 _INLINE = "configuration.taskPushNotificationConfig"

@@ -1,4 +1,5 @@
-"""Limits the concurrent calls and streams of one principal, and the parts of a message. No rates, no bytes.
+"""Limits the concurrent calls and streams of one principal, the parts of a message, and the time of a call.
+No rates, no bytes.
 
 Rules:
 1. Too many calls are RESOURCE_EXHAUSTED with a retry time; too many parts are INVALID_PARAMS naming the
@@ -6,13 +7,19 @@ Rules:
 2. Callers are counted by principal. Callers without one share one allowance: addresses are unreliable behind
    proxies, and a caller with many addresses would have many allowances.
 3. Counts are those of this process.
+4. A call ends at its deadline, which callers and bindings set.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
+from time import monotonic
 from typing import Any
 
+from a2a_bridge.bindings.bounded import bound_result, bound_stream
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.operations import Req, Res
@@ -162,3 +169,43 @@ class _Counted(Events):
         allowance, self._allowance = self._allowance, None
         if allowance is not None:
             allowance.give_back(self._name)
+
+
+def deadline() -> Middleware:
+    """Middleware that raises DEADLINE_EXCEEDED at `context.deadline` and stops the work below.
+
+    The deadline of a stream is for the whole stream. A task of a hosted agent continues; only the call ends.
+    """
+    return _Deadline
+
+
+class _Deadline:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        limit = call.context.deadline
+        return self._service.unary(call) if limit is None else self._bound(call, limit)
+
+    async def _bound(self, call: Call[Req, Res], limit: float) -> Res:
+        bound = _until(limit)
+        return await bound_result(self._service.unary(call), bound, _exceeded_error)
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        if call.context.deadline is None:
+            return self._service.stream(call)
+        return bound_stream(
+            self._service.stream(call), partial(_until, call.context.deadline), _exceeded_error
+        )
+
+
+def _until(limit: float) -> asyncio.Timeout:
+    """A timeout at the deadline. Raises DEADLINE_EXCEEDED after it, so that no work starts in vain."""
+    left = limit - monotonic()
+    if left <= 0:
+        raise _exceeded_error()
+    return asyncio.timeout(left)
+
+
+def _exceeded_error(_: BaseException | None = None) -> A2AError:
+    return A2AError(Reason.DEADLINE_EXCEEDED)

@@ -1,4 +1,5 @@
-"""One log line per call: binding and version, operation, task, outcome, duration, caller and agent.
+"""The outcome of a call, as one name of a small set for logs, metrics and traces; and one log line per call:
+binding and version, operation, task, outcome, duration, caller and agent.
 
 Never content: of callers and agents, only names, addresses and task ids are logged. The same values are
 attributes of the record, for formatters (`FIELDS`).
@@ -13,11 +14,12 @@ from time import perf_counter
 from typing import Any
 
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.lifecycle import state_name
-from a2a_bridge.core.messages import read_task_id
+from a2a_bridge.core.messages import TERMINAL, payload_of, read_task_id
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Event, Events, Middleware, Service
-from a2a_bridge.middleware.outcome import LONGEST, code_of, find_task
+from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _log = logging.getLogger("a2a_bridge.access")
 
@@ -153,3 +155,39 @@ def _printable(text: str) -> str:
 
 def _short(text: str) -> str:
     return text[:LONGEST]
+
+
+OK = "OK"
+#: characters of an id or a name that are kept
+LONGEST = 64
+
+
+def code_of(error: BaseException | None, last: Event | None = None) -> str:
+    """OK, or the name of a `Reason`. Anything but an A2AError or the end of the caller is a defect.
+
+    error: that ended the call; None for a response. last: the last event of a stream. A caller that leaves a
+    stream after the end of its task has got everything.
+    """
+    if error is None:
+        return OK
+    if isinstance(error, A2AError):
+        return error.reason.name  # its `name` may be one that a peer has chosen
+    if isinstance(error, Exception):
+        return Reason.INTERNAL_ERROR.name
+    return OK if last is not None and _ends(last.message) else Reason.CANCELLED.name
+
+
+def find_task(response: object) -> tuple[str, hub.TaskState] | None:
+    """The id and the state of the task in a response or an event; None if it has none."""
+    found = payload_of(response)
+    if isinstance(found, hub.Task):
+        return found.id, found.status.state
+    return (found.task_id, found.status.state) if isinstance(found, hub.TaskStatusUpdateEvent) else None
+
+
+def _ends(message: hub.StreamResponse) -> bool:
+    """Whether no further event of a task can follow."""
+    if message.HasField("message"):
+        return True
+    found = find_task(message)
+    return found is not None and found[1] in TERMINAL

@@ -20,7 +20,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.extras import load
 from a2a_bridge.core.operations import ALL, Req, Res
 from a2a_bridge.core.service import Event, Events, Middleware, Service
-from a2a_bridge.middleware.outcome import LONGEST, OK, code_of
+from a2a_bridge.middleware.logging import LONGEST, OK, code_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

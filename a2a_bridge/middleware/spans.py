@@ -35,7 +35,7 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.messages import read_task_id
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Event, Events, Service
-from a2a_bridge.middleware.outcome import LONGEST, OK, code_of, find_task
+from a2a_bridge.middleware.logging import LONGEST, OK, code_of, find_task
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"

@@ -19,25 +19,32 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import partial
 
 from cachetools import FIFOCache
 
-from a2a_bridge.bindings.binding import Post
+from a2a_bridge.bindings.binding import DialOptions, Post, http_post
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.circuit import Circuits
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import task_id_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.notification import Names, Notification, find_named, form_of, notification
-from a2a_bridge.push.options import PushOptions
+from a2a_bridge.push.notification import (
+    SIGNATURE_HEADER,
+    Names,
+    Notification,
+    Signer,
+    find_named,
+    form_of,
+    notification,
+)
 from a2a_bridge.push.ports import Delivery, Outbox
-from a2a_bridge.push.signing import SIGNATURE_HEADER, Signer
-from a2a_bridge.push.target import target_of
-from a2a_bridge.push.webhook import stamp, unsent
+from a2a_bridge.push.ssrf_policy import PORTS, SCHEMES, Allowed, SsrfPolicy, target_of
+from a2a_bridge.push.webhook import WebhookResolver, stamp, unsent
 
 logger = logging.getLogger("a2a_bridge.push")
 
@@ -370,3 +377,99 @@ def _sign(headers: dict[str, str], signature: str) -> dict[str, str]:
     made = headers | {SIGNATURE_HEADER: signature}
     made.setdefault("Authorization", f"Bearer {signature}")
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class PushOptions:
+    """How notifications are delivered. Times in seconds."""
+
+    #: hosts, addresses and networks that the policy would reject, but may be posted to: see `Allowed.parse`
+    allow: tuple[str, ...] = ()
+    #: the ports of all other webhooks
+    ports: frozenset[int] = PORTS
+    #: the URL schemes of all webhooks
+    schemes: frozenset[str] = SCHEMES
+    #: private keys (PEM or JWK) that sign notifications; the first one signs, all are published
+    signing_keys: tuple[str, ...] = field(default=(), repr=False)
+    #: the issuer in signatures; empty for the public URL of the server, or the name of the agent
+    issuer: str = ""
+    #: time for one attempt
+    timeout: float = 15.0
+    #: the largest number of attempts for one notification
+    attempts: int = 100
+    #: time after which an undelivered notification becomes a dead letter
+    age: float = 24 * 3600.0
+    #: the upper bound of the random pause after the first attempt; it doubles with each attempt
+    first: float = 1.0
+    #: the largest upper bound of that pause
+    longest: float = 600.0
+    #: the longest pause that a receiver can ask for with Retry-After
+    longest_retry_after: float = 3600.0
+    #: concurrent deliveries; the last quarter is for targets that have no other
+    at_once: int = 64
+    #: concurrent deliveries to one target
+    each: int = 8
+    #: consecutive failures that open the circuit of a target
+    trip: int = 5
+
+    def policy(self) -> SsrfPolicy:
+        """The policy of these options. Raises ValueError for an invalid `allow`."""
+        return SsrfPolicy([Allowed.parse(text) for text in self.allow], self.ports, self.schemes)
+
+
+#: path of the keys with which receivers verify signatures
+JWKS_PATH = "/.well-known/jwks.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PushService:
+    """The running parts of delivery."""
+
+    #: checks whether a config may receive notifications
+    sender: WebhookResolver
+    worker: DeliveryWorker
+    #: the document for JWKS_PATH, as hosts publish documents; None without signing keys
+    jwks: Callable[[str], bytes] | None = None
+
+    async def close(self, grace: float = 0) -> None:
+        """Delivers due notifications for `grace` seconds at most. The rest stays in the outbox."""
+        await self.worker.close(grace)
+
+
+@asynccontextmanager
+async def push_service(
+    outbox: Outbox,
+    task_at: TaskAt,
+    options: PushOptions | None = None,
+    *,
+    names: Names | None = None,
+    sender: WebhookResolver | None = None,
+    issuer: str = "",
+    traced: Traced = no_trace,
+) -> AsyncIterator[PushService]:
+    """Delivers the notifications of an outbox while the context is open: with the policy for receivers, the
+    delivery worker, and the verification keys.
+
+    names: how to rename tasks for versions whose callers name them. sender: replaces the one made from the
+    options. issuer: of signatures, unless the options name one. traced: the trace of each attempt.
+    Raises ValueError for invalid options, ImportError if a package is missing that they need.
+    """
+    options = options or PushOptions()
+    resolver = sender or WebhookResolver(options.policy())
+    signer = (
+        Signer(options.signing_keys, options.issuer or issuer or "a2a-bridge")
+        if options.signing_keys
+        else None
+    )
+    dialling = DialOptions(timeout=options.timeout)
+    async with http_post(dialling, resolver.resolve) as post:
+        worker = DeliveryWorker(
+            outbox, post, options, task_at=task_at, signer=signer, names=names, traced=traced
+        )
+        worker.start()
+        jwks = None if signer is None else signer.jwks()
+        try:
+            yield PushService(resolver, worker, None if jwks is None else lambda _: jwks)
+        finally:
+            await worker.close()
+            resolver.close()

@@ -156,3 +156,22 @@ class SsrfPolicy:
 
 def _name(host: str) -> str:
     return host.lower().rstrip(".")
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def target_of(url: str) -> str:
+    """The target of a URL, for circuits, fair queuing and logs: `https://host:443`. Empty for an invalid URL.
+    Paths of webhooks are secrets.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return ""
+    if not host:
+        return ""
+    if ":" in host:
+        host = f"[{host}]"
+    return f"{parts.scheme.lower()}://{host}:{_PORTS.get(parts.scheme.lower(), 0) if port is None else port}"

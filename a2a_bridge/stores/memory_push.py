@@ -21,7 +21,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.fair_queue import FairQueue
 from a2a_bridge.push.ports import Backlog
-from a2a_bridge.push.target import target_of
+from a2a_bridge.push.ssrf_policy import target_of
 from a2a_bridge.stores.ports import Delivery, OutboxEntry, Registered, Scope
 
 logger = logging.getLogger("a2a_bridge.push")

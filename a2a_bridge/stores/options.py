@@ -24,7 +24,7 @@ class StoreOptions:
     tasks_kept: float | None = None
     #: time for which ids of messages are kept, for idempotent sends
     sends_kept: float = _DAY
-    #: keys that encrypt secrets of push configs, the newest first (see a2a_bridge.push.vault); empty for no
+    #: keys that encrypt secrets of push configs, the newest first (see a2a_bridge.push.secrets); empty for no
     #: encryption
     keys: Sequence[str] = field(default=(), repr=False)
     #: time without a heartbeat after which a replica counts as dead (PostgreSQL only)

@@ -22,7 +22,7 @@ from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, push_service
-from a2a_bridge.push.redaction import MASK, redact
+from a2a_bridge.push.secrets import MASK, redact
 from a2a_bridge.stores import MemoryStore
 from tests.agents import ScriptedAgent
 from tests.patience import PATIENCE

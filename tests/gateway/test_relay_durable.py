@@ -20,7 +20,7 @@ from a2a_bridge.gateway.relay_store import RelayedConfig, RelayStore
 from a2a_bridge.gateway.webhooks import LARGEST, PATH, Relay
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, push_service
-from a2a_bridge.push.redaction import MASK
+from a2a_bridge.push.secrets import MASK
 from a2a_bridge.stores import open_store
 from a2a_bridge.stores.ports import Store
 from tests.patience import PATIENCE

@@ -9,7 +9,7 @@ import pytest
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.redaction import MASK
+from a2a_bridge.push.secrets import MASK
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.memory_push import MemoryPushConfigStore
 from a2a_bridge.stores.ports import Registered, Scope

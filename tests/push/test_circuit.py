@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core.circuit import MOST, SLACK, Circuits
-from a2a_bridge.push.options import PushOptions
+from a2a_bridge.push.delivery_worker import PushOptions
 from tests.docs.pages import DOCS
 from tests.push.test_fair_queue import Clock
 

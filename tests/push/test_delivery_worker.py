@@ -16,7 +16,7 @@ import pytest
 from a2a_bridge.bindings.binding import Fetched
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.push import DeliveryWorker
-from a2a_bridge.push.target import target_of
+from a2a_bridge.push.ssrf_policy import target_of
 from a2a_bridge.stores.ports import OutboxEntry, Store
 from a2a_bridge.testing.store_scene import COMPLETED, HERE
 from tests.push.delivery_scene import Broken, author, config, delivering, memory, options, register, until

@@ -20,7 +20,7 @@ from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.gateway.webhooks import PATH
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.redaction import redact
+from a2a_bridge.push.secrets import redact
 from tests.agents import ScriptedAgent
 from tests.gateway.test_versions import asking
 from tests.push.receiver import PATIENCE, Receiver, receiving

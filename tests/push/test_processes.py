@@ -17,7 +17,7 @@ from a2a_bridge.app.runtime import connect
 from a2a_bridge.cli import app
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.redaction import MASK
+from a2a_bridge.push.secrets import MASK
 from tests.cli.commands import serving
 from tests.gateway.test_versions import asking
 from tests.push.delivery_scene import until

@@ -13,8 +13,16 @@ from a2a_bridge.app.runtime import ServeOptions, connect, serve_agent
 from a2a_bridge.cards import interface
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.redaction import MASK, redact, redact_side_channel, unredact
-from a2a_bridge.push.vault import DecryptionError, Vault, keys_in, new_key
+from a2a_bridge.push.secrets import (
+    MASK,
+    DecryptionError,
+    Vault,
+    keys_in,
+    new_key,
+    redact,
+    redact_side_channel,
+    unredact,
+)
 from a2a_bridge.stores import open_store
 from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.ports import Store

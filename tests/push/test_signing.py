@@ -14,7 +14,7 @@ from joserfc.jwk import ECKey, KeySet, OctKey, OKPKey, RSAKey
 from standardwebhooks import Webhook as StandardWebhook
 from standardwebhooks import WebhookVerificationError
 
-from a2a_bridge.push.signing import LIFETIME, Signer
+from a2a_bridge.push.notification import LIFETIME, Signer
 from a2a_bridge.testing.each import each
 from tests.push.delivery_scene import author, delivering, register
 from tests.push.receiver import receiving

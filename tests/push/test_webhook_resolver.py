@@ -11,7 +11,7 @@ from a2a_bridge.bindings.binding import DialOptions, Post, http_post
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, WebhookResolver
-from a2a_bridge.push.webhook_resolver import is_own
+from a2a_bridge.push.webhook import is_own
 from a2a_bridge.testing.each import each
 from tests.patience import PATIENCE
 from tests.push.receiver import receiving

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.push.redaction import MASK
+from a2a_bridge.push.secrets import MASK
 from a2a_bridge.testing.each import each
 from tests.agents import ScriptedAgent
 from tests.push.receiver import Posted, Receiver, receiving

@@ -17,7 +17,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import RESUME_URI, offer_resume
 from a2a_bridge.core.service import Event
 from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.middleware.extensions import extensions
+from a2a_bridge.middleware.validate import extensions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge_transports._http.asgi import AsgiHost

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from a2a_bridge.cli.store_commands import push
 from a2a_bridge.cluster.session import PostgresSession, SessionError
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.push.vault import new_key
+from a2a_bridge.push.secrets import new_key
 from a2a_bridge.stores import StoreOpenError, StoreOptions, open_store
 from a2a_bridge.stores.ports import TaskQuery
 from a2a_bridge.stores.sql import database as sql_database

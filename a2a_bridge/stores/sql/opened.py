@@ -26,7 +26,7 @@ from a2a_bridge.cluster import session_limits
 from a2a_bridge.cluster.bus import Bus
 from a2a_bridge.cluster.nats_login import NatsLogin
 from a2a_bridge.core.extras import MissingExtraError
-from a2a_bridge.push.vault import Vault
+from a2a_bridge.push.secrets import Vault
 from a2a_bridge.stores.errors import StoreOpenError
 from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.sql.database import (

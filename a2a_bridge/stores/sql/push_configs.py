@@ -1,4 +1,4 @@
-"""Push notification configs in a database. Encrypted if there is a key; see a2a_bridge.push.vault.
+"""Push notification configs in a database. Encrypted if there is a key; see a2a_bridge.push.secrets.
 
 Rules:
 1. A row that no key decrypts, or that is damaged, is an error of that row: lists omit it, and reading it is
@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, upd
 
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.target import target_of
-from a2a_bridge.push.vault import DecryptionError, Vault
+from a2a_bridge.push.secrets import DecryptionError, Vault
+from a2a_bridge.push.ssrf_policy import target_of
 from a2a_bridge.stores.checksums import DamagedError, checksum_of, intact
 from a2a_bridge.stores.ports import Registered, Scope
 from a2a_bridge.stores.sql.database import Database, build_insert, present

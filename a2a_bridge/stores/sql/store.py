@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from a2a_bridge.cluster.tails import Position
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.push.vault import Vault
+from a2a_bridge.push.secrets import Vault
 from a2a_bridge.stores.errors import unavailable
 from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.sql.commit import SqlJob

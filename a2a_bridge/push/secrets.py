@@ -1,21 +1,29 @@
-"""Redacts the credentials of push notification configs in answers with a mask. It stores and sends nothing.
+"""The secrets of push notification configs: a mask replaces them in answers, and a store keeps them
+encrypted. Nothing here stores or sends them.
 
-Rules:
+Rules for answers:
 1. Callers that may read a config need not learn its credentials: answers contain MASK instead. The token is
    not redacted; its receiver compares it, and clients that restart recognise their configs by it.
 2. A config that comes back with the mask keeps the stored credentials, so a client can read, change and write
    it. This requires an unchanged host: otherwise the mask would be a way to send the credentials elsewhere.
 3. Content that a version keeps beside a config (see SIDE_CHANNEL) is redacted in the same way.
+
+Rules for stores (`Vault`, with Fernet of `cryptography`):
+1. The first key encrypts, all keys decrypt: to replace a key, put a new one before it.
+2. Secrets that were stored without a key stay readable. The first byte tells whether a secret is encrypted.
+3. A secret that no key decrypts is an error of that one secret, and its content is never shown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, invalid_params
+from a2a_bridge.core.extras import load
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.target import target_of
+from a2a_bridge.push.ssrf_policy import target_of
 
 MASK = "********"
 _FIELD = "authentication.credentials"
@@ -85,3 +93,59 @@ def _redact_tree(root: Any) -> Any:
                 place[key] = item.copy()
                 rest.append(place[key])
     return top[0]
+
+
+_PLAIN, _SEALED = b"\x00", b"\x01"
+
+
+class DecryptionError(Exception):
+    """A secret that none of the keys decrypts."""
+
+
+class Vault:
+    """Encrypts and decrypts bytes.
+
+    keys: Fernet keys (32 bytes in URL-safe base64), the newest first; none for no encryption.
+    Raises ValueError for an invalid key, MissingExtraError if there are keys but no `cryptography`.
+    """
+
+    def __init__(self, keys: Sequence[str] = ()) -> None:
+        self._fernet: Any = None
+        self._unreadable: type[Exception] = DecryptionError
+        if not keys:
+            return
+        # An extra, and slow to import: only needed with keys.
+        fernet = load("cryptography.fernet", "signing")
+        self._unreadable = fernet.InvalidToken
+        try:
+            self._fernet = fernet.MultiFernet([fernet.Fernet(key) for key in keys])
+        except ValueError:
+            # Without the cause, whose text may contain the key.
+            raise ValueError("a key for push configs has to be 32 bytes in URL-safe base64") from None
+
+    def encrypt(self, raw_bytes: bytes) -> bytes:
+        """The bytes to store."""
+        return _PLAIN + raw_bytes if self._fernet is None else _SEALED + self._fernet.encrypt(raw_bytes)
+
+    def decrypt(self, stored: bytes) -> bytes:
+        """The reverse. Raises DecryptionError."""
+        if stored[:1] == _PLAIN:
+            return stored[1:]
+        if stored[:1] != _SEALED or self._fernet is None:
+            raise DecryptionError
+        try:
+            raw_bytes: bytes = self._fernet.decrypt(stored[1:])
+        except self._unreadable:
+            raise DecryptionError from None
+        return raw_bytes
+
+
+def new_key() -> str:
+    """A key for a Vault. Raises MissingExtraError without `cryptography`."""
+    key: bytes = load("cryptography.fernet", "signing").Fernet.generate_key()
+    return key.decode()
+
+
+def keys_in(text: str) -> list[str]:
+    """The keys in an option, a variable or a file: separated by commas or white space."""
+    return text.replace(",", " ").split()
