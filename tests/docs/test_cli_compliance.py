@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from a2a_bridge.cli.specification import CODES, DEFAULTS, ERROR, REQUIREMENTS, REVISION
-from tests.cli.compliance import FILE, PAGE, SIZES, STATUSES, page, report
+from tests.tools.compliance import FILE, PAGE, SIZES, STATUSES, page, report
 
 MADE: dict[str, Any] = yaml.safe_load(FILE.read_text())
 

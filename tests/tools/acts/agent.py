@@ -1,7 +1,7 @@
 """What the demo server is not, for conformance documents that ask for it: an agent with an extended card, without
 streams and push notifications. It is served with API keys.
 
-    a2a-bridge serve tests/acts/agent.py:guarded --api-keys FILE
+    a2a-bridge serve tests/tools/acts/agent.py:guarded --api-keys FILE
 """
 
 from __future__ import annotations

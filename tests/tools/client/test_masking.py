@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from a2a_bridge.cli import app
 from a2a_bridge.core.masking import Secrets, without_query_values
-from tests.cli.client.live import Live
-from tests.cli.client.test_destinations import KEY, NAMED, WELL_KNOWN, Site, card_at, site
 from tests.cli.commands import ANY_PORT, command, serving
-from tests.playground.browser_api import api_of
+from tests.tools.client.live import Live
+from tests.tools.client.test_destinations import KEY, NAMED, WELL_KNOWN, Site, card_at, site
+from tests.tools.playground.browser_api import api_of
 
 
 class Echo(Site):

@@ -20,10 +20,10 @@ import pytest
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
-from tests.cli.client.live import Live, lines, states
 from tests.cli.commands import agent, card, command, ended, spawn
 from tests.patience import PATIENCE
 from tests.resume.cutting import cutting
+from tests.tools.client.live import Live, lines, states
 
 req = pytest.mark.requirement
 FIELD = re.compile(r"[A-Z][A-Za-z ]*: .*")

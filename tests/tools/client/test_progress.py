@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.client.live import Live
 from tests.patience import PATIENCE
+from tests.tools.client.live import Live
 
 pty = pytest.importorskip("pty")
 

@@ -9,8 +9,8 @@ import pytest
 
 from a2a_bridge_tools.client.acts import is_operator, problems, stream_problems
 from a2a_bridge_tools.client.acts_documents import documents_of, each_test, step_of
-from tests.cli.client.live import Live
 from tests.cli.commands import command
+from tests.tools.client.live import Live
 
 #: the variable of another document of the folder
 SHARED = """

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from a2a_bridge import agent, serve
-from tests.cli.check.scripted import Script, scripted
-from tests.cli.check.test_broken_agents import findings, wrong
 from tests.peers.processes import AGENTS, Agent, peer_agents
+from tests.tools.check.scripted import Script, scripted
+from tests.tools.check.test_broken_agents import findings, wrong
 
 __all__ = ["peer_agents"]
 

@@ -1,6 +1,6 @@
 """An agent of the official SDK that does what A2A's conformance documents ask for (ACTS 11.2), as a program.
 
-    python tests/acts/sdk_agent.py
+    python tests/tools/acts/sdk_agent.py
 
 It is served as tests/interop/sdk_agent.py is, over all bindings, and asks nobody for credentials.
 """
@@ -20,7 +20,7 @@ from a2a.types import a2a_pb2 as pb
 
 if __name__ == "__main__":
     # As a program only the folder of this file is on the path.
-    sys.path.insert(0, str(Path(__file__).parents[2]))
+    sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.interop.script import STATES, status_update
 from tests.interop.sdk_agent import BINDINGS, run

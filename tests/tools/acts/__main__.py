@@ -1,8 +1,8 @@
 """A2A's conformance documents (ACTS) against agents over every binding: `make acts ACTS=DIR`.
 
-.venv/bin/python -m tests.acts DIR [--agent ours] [--agent guarded] [--agent sdk]
+.venv/bin/python -m tests.tools.acts DIR [--agent ours] [--agent guarded] [--agent sdk]
 
-DIR holds the documents (`tests/acts` of a2aproject/A2A, branch conformance-spec). They run with
+DIR holds the documents (`tests/tools/acts` of a2aproject/A2A, branch conformance-spec). They run with
 `a2a-bridge conformance` against the demo server (`ours`) and an agent of the official SDK (`sdk`); those for which
 an agent has to lack something, or to ask for credentials, against agent.py (`guarded`). expected.toml says which
 tests fail or are skipped, and why. The exit code is 0 if the results are exactly these, 1 if not, and
@@ -201,7 +201,7 @@ def table(reasons: Sequence[Reason], found: Sequence[Result]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.acts")
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.acts")
     parser.add_argument("documents", type=Path, help="the folder with *.acts.yaml")
     parser.add_argument("--agent", action="append", choices=list(AGENTS), help="one agent only")
     options = parser.parse_args(arguments)

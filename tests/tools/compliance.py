@@ -1,6 +1,6 @@
 """The compliance report of the client commands: `make cli` runs the tests of the requirements and writes it.
 
-    python -m tests.cli.compliance
+    python -m tests.tools.compliance
 
 Rules:
 1. A status comes from tests that name the requirement (`@pytest.mark.requirement`): `pass` if all of them pass,
@@ -37,7 +37,7 @@ from a2a_bridge.core.options import CLIENT_PREFIX
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "cli-compliance.yaml"
 PAGE = ROOT / "docs" / "cli-compliance.md"
-TESTS = "tests/cli/client"
+TESTS = "tests/tools/client"
 #: why a requirement has no test
 MISSING = "there is no such command yet, or no test shows it"
 STATUSES = ("pass", "partial", "fail", "not_measured", "na")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acts import __main__ as acts
+from tests.tools.acts import __main__ as acts
 
 DOCUMENT = """
 acts_version: "1.0"

@@ -16,8 +16,8 @@ from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge_tools.client import waiting
 from a2a_bridge_tools.client.flags import WaitFlags
 from a2a_bridge_tools.client.reaching import Session
-from tests.cli.client.live import theirs
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
+from tests.tools.client.live import theirs
 
 req = pytest.mark.requirement
 WORKING, COMPLETED = hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED

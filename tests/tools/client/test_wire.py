@@ -16,8 +16,8 @@ import pytest
 from a2a_bridge.bindings.binding import Frame
 from a2a_bridge.core.masking import Secrets
 from a2a_bridge_tools.client.recording import Recorder, calls_of
-from tests.cli.client.live import Live, lines
 from tests.cli.commands import command
+from tests.tools.client.live import Live, lines
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

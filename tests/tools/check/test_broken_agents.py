@@ -16,8 +16,8 @@ from a2a_bridge.ext import ServeOptions
 from a2a_bridge_tools.check.inspection import Finding, Inspection
 from a2a_bridge_tools.check.table import inspect
 from tests.certificates import new_identity
-from tests.cli.check.scripted import Script, scripted
 from tests.patience import PATIENCE
+from tests.tools.check.scripted import Script, scripted
 
 CARD, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 BOTH = ("JSONRPC", "HTTP+JSON")

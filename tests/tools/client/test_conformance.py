@@ -11,8 +11,8 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
 from a2a_bridge_tools.client.acts import ABSENT, at, fill, is_reached, problems, stream_problems
-from tests.cli.client.live import Live
 from tests.cli.commands import agent, command
+from tests.tools.client.live import Live
 
 req = pytest.mark.requirement
 

@@ -10,8 +10,8 @@ import pytest
 
 from a2a_bridge.cli.specification import REQUIREMENTS
 from a2a_bridge.core.options import CLIENT_PREFIX
-from tests.cli.client.live import Live, ours, theirs
 from tests.peers.processes import ALL, Agent, peer_agents
+from tests.tools.client.live import Live, ours, theirs
 
 __all__ = ["peer_agents"]
 

@@ -10,10 +10,10 @@ import pytest
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
-from tests.cli.client.live import Live
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
 from tests.signing.scene import new_key, text_of
 from tests.signing.test_served import KEYS, jwks
+from tests.tools.client.live import Live
 
 req = pytest.mark.requirement
 DEMO = "a2a_bridge_tools.demo_agent:agent"

@@ -1,6 +1,6 @@
 """An agent for the page: the demo agent, which also counts as far and as fast as it is asked to.
 
-a2a-bridge serve tests/playground/talkative_agent.py --ui
+a2a-bridge serve tests/tools/playground/talkative_agent.py --ui
 a2a-bridge send -a :8080 "count 3" --stream
 """
 

@@ -13,12 +13,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.cli.commands import ANY_PORT
-from tests.playground.browser import TABS, View, browser, program, show
+from tests.tools.playground.browser import TABS, View, browser, program, show
 
 __all__ = ["browser", "show"]
 
 AGENT = Path(__file__).with_name("talkative_agent.py")
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 CURRENT = ("JSONRPC 1.0", "HTTP+JSON 1.0", "GRPC 1.0")
 DELIVER_HERE = ("--push-allow", "127.0.0.0/8")
 

@@ -17,7 +17,7 @@ from a2a_bridge_tools import playground
 from a2a_bridge_tools.playground.access import Access
 from a2a_bridge_tools.playground.exchange import KEPT, LONGEST, History
 from tests.cli.commands import ANY_PORT, command, serving
-from tests.playground.browser_api import api_of, message
+from tests.tools.playground.browser_api import api_of, message
 
 DEMO = ("server", *ANY_PORT, "--ui")
 

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from tests.cli.client.live import Live
 from tests.patience import PATIENCE
+from tests.tools.client.live import Live
 
 pty = pytest.importorskip("pty")
 

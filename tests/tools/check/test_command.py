@@ -9,8 +9,8 @@ import pytest
 from aiohttp import ClientSession
 
 from tests.certificates import new_identity
-from tests.cli.check.scripted import Script, scripted
 from tests.cli.commands import ANY_PORT, command, serving
+from tests.tools.check.scripted import Script, scripted
 
 AGENT = """
 from a2a_bridge import agent
