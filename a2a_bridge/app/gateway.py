@@ -19,8 +19,8 @@ from a2a_bridge.app.planning import ServeOptions, keeps_owners
 from a2a_bridge.bindings.binding import DialOptions, Document, Receive, http_post
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards import Candidate
-from a2a_bridge.cards.extended import change_extended_card
-from a2a_bridge.cards.schemes import without_security
+from a2a_bridge.cards.read import change_extended_card
+from a2a_bridge.cards.select import without_security
 from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.resume import offer_resume, offers_resume

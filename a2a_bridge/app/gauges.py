@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from a2a_bridge.app.agent import AgentApp
 from a2a_bridge.app.gateway import GatewayApp
 from a2a_bridge.bindings.memory import MemoryAccount, in_work
-from a2a_bridge.bindings.rejected import rejected_connections, rejected_requests
-from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
+from a2a_bridge.bindings.traffic import received_bytes, rejected_connections, rejected_requests, sent_bytes
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.extras import DISTRIBUTION
 from a2a_bridge.gateway.failover import Failover

@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
-from a2a_bridge.cards.extended import change_extended_card
-from a2a_bridge.cards.schemes import without_security
+from a2a_bridge.cards.read import change_extended_card
+from a2a_bridge.cards.select import without_security
 from a2a_bridge.core.call import Principal
 from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.service import Middleware

@@ -30,8 +30,8 @@ from a2a_bridge.core.call import Principal
 from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.extras import load
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.signing.canonical import parse_object
 from a2a_bridge.signing.keys import ALGORITHMS, suits
-from a2a_bridge.signing.strict_json import parse_object
 
 _log = logging.getLogger("a2a_bridge.auth")
 

@@ -32,7 +32,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from a2a_bridge.bindings.binding import Document, ListenAddress, Variant, module_name
 from a2a_bridge.cards.dual import dual, without_mutual_tls
-from a2a_bridge.cards.schemes import expressible, note_inexpressible
+from a2a_bridge.cards.select import expressible, note_inexpressible
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.core.kinds import Kinds, check_values

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import cast
 
-from a2a_bridge.cards.schemes import expressible
+from a2a_bridge.cards.select import expressible
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, dumps, loads
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import V1_0, Dialect

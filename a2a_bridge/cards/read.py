@@ -1,4 +1,4 @@
-"""Reads a card whose version is not known yet. It fetches nothing.
+"""Reads a card whose version is not known yet, and has middleware for extended cards. It fetches nothing.
 
 Rules:
 1. The members of a card decide its version, not the readers that accept it: with `supportedInterfaces` it is
@@ -17,12 +17,15 @@ Rules:
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, cast
 from urllib.parse import urljoin
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError
+from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
+from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.known import normalise
 from a2a_bridge.dialects.signed_extras import loads
@@ -195,3 +198,27 @@ def _place(interface: hub.AgentInterface) -> tuple[str, str]:
     if interface.protocol_binding == GRPC.name:
         url = url.partition("://")[2] or url
     return url.rstrip("/"), interface.protocol_binding
+
+
+#: makes the card that a caller gets
+Change = Callable[[hub.AgentCard, CallContext], hub.AgentCard]
+
+
+def change_extended_card(change: Change) -> Middleware:
+    """Middleware that changes the response to GetExtendedAgentCard (spec 3.1.11)."""
+    return lambda service: _ExtendedCard(service, change)
+
+
+class _ExtendedCard:
+    def __init__(self, service: Service, change: Change) -> None:
+        self._service = service
+        self._change = change
+        self.stream = service.stream
+
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        unary = self._service.unary
+        return self._changed(call) if call.operation is GET_EXTENDED_AGENT_CARD else unary(call)
+
+    async def _changed(self, call: Call[Req, Res]) -> Res:
+        card: Any = await self._service.unary(call)
+        return cast("Res", self._change(card, call.context))

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.bindings.binding import DialOptions, names
-from a2a_bridge.cards.extended import change_extended_card
+from a2a_bridge.cards.read import change_extended_card
 from a2a_bridge.cards.resolve import Resolver
-from a2a_bridge.cards.schemes import expressible
-from a2a_bridge.cards.select import Candidate, select
+from a2a_bridge.cards.select import Candidate, expressible, select
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.masking import without_query_values

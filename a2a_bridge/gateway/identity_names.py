@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from a2a_bridge.bindings.tables import size_of
+from a2a_bridge.bindings.memory import size_of
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.messages import context_id_of, payload_of, rename, task_id_of

@@ -22,8 +22,7 @@ from weakref import ReferenceType
 
 from a2a_bridge.bindings.binding import IMPERSONAL
 from a2a_bridge.bindings.bounded import fetch_task
-from a2a_bridge.bindings.memory import MemoryAccount
-from a2a_bridge.bindings.tables import Table, Tables, size_of
+from a2a_bridge.bindings.memory import MemoryAccount, Table, Tables, size_of
 from a2a_bridge.core.call import Call, CallContext, entries_of
 from a2a_bridge.core.callers import Scope, ScopeOf, scope_of
 from a2a_bridge.core.errors import A2AError, Reason

@@ -29,8 +29,7 @@ from typing import Any, cast
 
 from a2a_bridge.bindings.binding import ReadBody
 from a2a_bridge.bindings.bounded import fetch_task
-from a2a_bridge.bindings.memory import MemoryAccount
-from a2a_bridge.bindings.tables import ENTRY
+from a2a_bridge.bindings.memory import ENTRY, MemoryAccount
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
 from a2a_bridge.core.callers import Scope, ScopeOf

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from a2a_bridge.bindings.memory import MemoryAccount
-from a2a_bridge.bindings.tables import Table, Tables, size_of
+from a2a_bridge.bindings.memory import MemoryAccount, Table, Tables, size_of
 from a2a_bridge.stores.ports import Scope, Sent
 
 #: bytes of all ids and responses

@@ -10,7 +10,7 @@ from hypothesis import given
 from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.cards import Advertisement, Mounted, interface
 from a2a_bridge.cards.read import parse_bytes
-from a2a_bridge.cards.schemes import expressible
+from a2a_bridge.cards.select import expressible
 from a2a_bridge.codec import dumps, loads_exact
 from a2a_bridge.dialects import V0_3, V1_0
 from a2a_bridge.dialects.unmapped import KEY

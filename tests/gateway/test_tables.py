@@ -13,8 +13,7 @@ from a2a_bridge.app.gateway import gateway_app
 from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.auth import Authentication, ProxyHeader
 from a2a_bridge.bindings.binding import DialOptions
-from a2a_bridge.bindings.memory import MemoryAccount
-from a2a_bridge.bindings.tables import ENTRY, Table, Tables, size_of
+from a2a_bridge.bindings.memory import ENTRY, MemoryAccount, Table, Tables, size_of
 from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Principal

@@ -21,7 +21,7 @@ from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge_transports.grpc import BINDING
-from a2a_bridge_transports.grpc.redial import place_of
+from a2a_bridge_transports.grpc.channel import place_of
 from tests.patience import PATIENCE
 from tests.transports.grpc_scene import dialling, hosting
 

@@ -7,7 +7,7 @@ from multidict import CIMultiDict
 
 from a2a_bridge.core.addresses import Trust
 from a2a_bridge.testing.each import each
-from a2a_bridge_transports._http.origin import base_url, is_host, is_local_name
+from a2a_bridge_transports._http.parameters import base_url, is_host, is_local_name
 
 
 def url(

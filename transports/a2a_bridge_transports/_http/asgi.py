@@ -36,7 +36,6 @@ from a2a_bridge_transports._http.asgi_request import (
     certificate_of,
     is_head_too_large,
 )
-from a2a_bridge_transports._http.batches import run_flushing
 from a2a_bridge_transports._http.exchange import (
     ClientLeftError,
     Headers,
@@ -46,9 +45,8 @@ from a2a_bridge_transports._http.exchange import (
     reject_logged,
 )
 from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
-from a2a_bridge_transports._http.origin import base_url, is_host
-from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
-from a2a_bridge_transports._http.sse import KEEP_ALIVE
+from a2a_bridge_transports._http.parameters import HeaderParameters, base_url, check_encoding, is_host
+from a2a_bridge_transports._http.sse import KEEP_ALIVE, run_flushing
 
 _log = logging.getLogger("a2a_bridge.http")
 
@@ -424,7 +422,7 @@ class _Served(AsgiRequest):
     async def _put(self, *, more: bool = True) -> None:
         """Sends the written data, and the head before it."""
         self._sending = True
-        data = self.take()  # at once: `flushing` must not send it too while the head waits
+        data = self.take()  # at once: `run_flushing` must not send it too while the head waits
         try:
             if not self.started:
                 self.started = True

@@ -11,8 +11,8 @@ from typing import Any
 
 from a2a_bridge.bindings.memory import HoldsInWork
 from a2a_bridge.bindings.offload import SMALL
-from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import SLOWEST_BODY, ClientLeftError, body_too_slow
+from a2a_bridge_transports._http.sse import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -169,7 +169,7 @@ class AsgiRequest(HoldsInWork):
         return body
 
     async def write(self, data: bytes) -> None:
-        """Writes a message of a stream; see `batches`."""
+        """Writes a message of a stream; see `sse`."""
         parts = self.parts
         if not parts:
             self._began = monotonic()

@@ -4,7 +4,7 @@ Rules:
 1. Until the first event, an error becomes an ordinary reply; silence for `keep_alive` seconds starts the
    stream.
 2. Events that are ready together are sent together, within bounds of number, size and time: what has been
-   written is sent when the source has to wait (`flushing`).
+   written is sent when the source has to wait (`run_flushing`).
 3. After each full batch the writer yields to the loop. Before it waits for further events, it waits for a
    reader that is behind.
 """
@@ -21,10 +21,9 @@ from a2a_bridge.bindings.offload import SMALL, encode_in_worker
 from a2a_bridge.bindings.traffic import sent_bytes
 from a2a_bridge.codec.budget import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge_transports._http.batches import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
 from a2a_bridge_transports._http.exchange import Reply, StreamReply
 from a2a_bridge_transports._http.protocol import Connection
-from a2a_bridge_transports._http.sse import KEEP_ALIVE
+from a2a_bridge_transports._http.sse import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME, KEEP_ALIVE
 
 
 class EventWriter:
@@ -65,8 +64,8 @@ class EventWriter:
         self._timer = self._loop.call_later(keep_alive, self._tick)
 
     async def run(self, reply: StreamReply) -> Reply | None:
-        """Writes the stream to its end; is run by `flushing`. If it fails before the first byte, returns the
-        reply to send instead.
+        """Writes the stream to its end; `run_flushing` runs it. If it fails before the first byte, returns
+        the reply to send instead.
 
         Raises CancelledError if the client has left.
         """

@@ -4,25 +4,43 @@ Rules:
 1. A binding is written against Request, Reply and StreamReply, so every host can drive it.
 2. A host owns the connection: framing, back-pressure, keep-alives, disconnects, draining.
 3. A binding owns the bytes: the formats of responses, events and errors.
+
+Beside it stand the names of headers, and the bytes of a whole response.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from multidict import MultiMapping
+from multidict import MultiMapping, istr
 
-from a2a_bridge.bindings.rejected import log_rejected
+from a2a_bridge.bindings.traffic import log_rejected
 from a2a_bridge.codec import dumps
+from a2a_bridge.core import call
 from a2a_bridge.core.callers import UnauthenticatedError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects import HTTP_JSON, KNOWN
-from a2a_bridge_transports._http.names import VERSION
+
+CONTENT_ENCODING = istr("Content-Encoding")
+CONTENT_LENGTH = istr("Content-Length")
+CONTENT_TYPE = istr("Content-Type")
+#: the deadline of the caller, in seconds from now
+DEADLINE = istr("Request-Timeout")
+HOST = istr("Host")
+SIDE_CHANNEL = istr(call.SIDE_CHANNEL)
+TRANSFER_ENCODING = istr("Transfer-Encoding")
+VERSION = istr("A2A-Version")
+
 
 #: bodies slower than this are rejected (bytes a second, after the header timeout has passed once more)
 SLOWEST_BODY = 1024
@@ -201,3 +219,60 @@ def not_allowed(allowed: list[str]) -> HttpStatusError:
     allow = ", ".join(allowed)
     text = f"this path takes {allow}"
     return HttpStatusError(405, Reason.METHOD_NOT_FOUND, text, (("Allow", allow),))
+
+
+#: the response to `Expect: 100-continue`, for which the client waits before it sends the body
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CLOSE = b"Connection: close\r\n"
+#: for clients of HTTP/1.0 that asked for it; it is the default of HTTP/1.1
+KEEP = b"Connection: keep-alive\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+#: characters that would end a header early (response splitting)
+_SPLITTING = re.compile(r"[\r\n\0]")
+
+#: statuses of responses without a body
+_BODYLESS = frozenset({204, 304})
+
+
+@lru_cache(maxsize=256)
+def head(status: int, headers: Headers) -> bytes:
+    """The status line and headers, without the empty line after them.
+
+    Raises ValueError for a header with a line break or NUL.
+    """
+    for name, value in headers:
+        if _SPLITTING.search(name) or _SPLITTING.search(value):
+            raise ValueError(f"the response header {name!r} contains a line break or NUL")
+    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Error"
+    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers), ""]
+    return "\r\n".join(lines).encode("utf-8", "surrogateescape")
+
+
+_date_at = 0
+_date_line = b""
+
+
+def date() -> bytes:
+    """The Date header of this second."""
+    global _date_at, _date_line
+    now = int(time.time())
+    if now != _date_at:
+        _date_at, _date_line = now, f"Date: {formatdate(now, usegmt=True)}\r\n".encode()
+    return _date_line
+
+
+def response(reply: Reply, connection: bytes, *, without_body: bool = False) -> bytes:
+    """A whole response. connection: the Connection header, or nothing. without_body: it answers a HEAD."""
+    body = reply.body
+    first = head(reply.status, reply.headers)
+    if reply.status in _BODYLESS:
+        return b"%b%b%b\r\n" % (first, date(), connection)
+    size = len(body)
+    return b"%b%bContent-Length: %d\r\n%b\r\n%b" % (
+        first,
+        date(),
+        size,
+        connection,
+        b"" if without_body else body,
+    )

@@ -4,6 +4,9 @@ Rules:
 1. One sweep looks at the deadlines of all connections, so that none of them needs a timer.
 2. Host, version and Transfer-Encoding are checked before any handler is called.
 3. Draining tells clients with `Connection: close` before it closes the listener.
+4. libuv accepts one connection in each turn of the loop. If the turns are long, a health probe waits for as
+   many of them as there are connections before it; asyncio accepts all at once. So after a long turn of
+   uvloop the rest is accepted here (`Backlog`), which costs more than libuv's own way.
 """
 
 from __future__ import annotations
@@ -16,21 +19,78 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
-from a2a_bridge.bindings.rejected import rejected_connections
 from a2a_bridge.bindings.server_tls import ServerTls
+from a2a_bridge.bindings.traffic import rejected_connections
 from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge_transports._http.backlog import Backlog
+from a2a_bridge_transports._http.exchange import HOST, TRANSFER_ENCODING
 from a2a_bridge_transports._http.mounts import Mounts
-from a2a_bridge_transports._http.names import HOST, TRANSFER_ENCODING
-from a2a_bridge_transports._http.origin import is_host, is_local_name
+from a2a_bridge_transports._http.parameters import is_host, is_local_name
 from a2a_bridge_transports._http.protocol import KEEP_CONNECTION, Answering, Connection
 from a2a_bridge_transports._http.request import HostRequest
 
 _log = logging.getLogger("a2a_bridge.http")
+
+#: seconds since the last connection after which there may be more
+_LATE = 0.002
+#: connections that are accepted at once; other processes may share the socket
+_AT_ONCE = 100
+
+
+class Backlog:
+    """The connections that wait at a server of the running loop.
+
+    make: makes the protocol of a connection. tls: arguments of `loop.connect_accepted_socket`.
+    """
+
+    def __init__(
+        self, server: asyncio.Server, make: Callable[[], asyncio.Protocol], tls: dict[str, Any]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._make = make
+        self._tls = tls
+        self._last = 0.0
+        self._opening: set[asyncio.Task[None]] = set()
+        self._sockets = [socket.fromfd(one.fileno(), one.family, one.type) for one in server.sockets]
+        for one in self._sockets:
+            one.setblocking(False)
+
+    def on_open(self) -> None:
+        """A connection is open: accepts the others if the loop was busy before."""
+        now = monotonic()
+        was_late = now - self._last > _LATE
+        self._last = now
+        if was_late:
+            for one in self._sockets:
+                self._accept(one)
+
+    def close(self) -> None:
+        """Accepts no more. Without this the port stays open."""
+        for one in self._sockets:
+            one.close()
+        self._sockets.clear()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, _ = listening.accept()
+            except OSError:
+                return  # there is none, or no room for it, which libuv will find out, too
+            accepted.setblocking(False)
+            opening = self._loop.create_task(self._open(accepted))
+            self._opening.add(opening)
+            opening.add_done_callback(self._opening.discard)
+
+    async def _open(self, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, accepted, **self._tls)
+        except OSError as error:  # of TLS, too
+            _log.debug("a connection broke before it was open: %s", error)
+
 
 #: how long the listener stays open once draining has begun, unless HostOptions.drain_window says otherwise
 #: (seconds)

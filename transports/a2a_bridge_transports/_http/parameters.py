@@ -4,12 +4,14 @@ Rules:
 1. Names are lower-case on the hub side; HTTP ignores case.
 2. Values that could end a header early (CR, LF, NUL) or are no header text are rejected, never repaired.
 3. Headers that frame the message belong to the transport and never come from parameters.
+4. The URL of a request as its client sees it comes from the Host header and the headers of trusted proxies.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
@@ -29,8 +31,14 @@ from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.resume import GAP
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.dialect import OLDER_EXTENSIONS, merge
-from a2a_bridge_transports._http.exchange import Headers, HttpStatusError
-from a2a_bridge_transports._http.names import CONTENT_ENCODING, CONTENT_TYPE, DEADLINE, VERSION
+from a2a_bridge_transports._http.exchange import (
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    DEADLINE,
+    VERSION,
+    Headers,
+    HttpStatusError,
+)
 
 #: headers that the transport sets itself
 FRAMING = frozenset(
@@ -292,3 +300,75 @@ def response_parameters(headers: Mapping[str, str], dialect: Dialect) -> dict[st
 def begins_with_gap(headers: Mapping[str, str]) -> bool:
     """True if the first event of a stream replaces lost events."""
     return headers.get(RESUME_PARAMETER) == GAP
+
+
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::([0-9]{1,5}))?")
+_LARGEST_PORT = 65535
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9._~%!$&'()*+,;=:@-]+)+")
+_PAIR = re.compile(r'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^;,"\s]*)\s*([;,]|$)')
+
+
+def is_host(host: str) -> bool:
+    """True if a text is a Host header: a name or address with an optional port; no userinfo, path or list."""
+    match = _HOST.fullmatch(host)
+    return match is not None and int(match[1] or 0) <= _LARGEST_PORT
+
+
+def is_local_name(host: str) -> bool:
+    """True if a Host header names an address or localhost, and no name that anybody else can have."""
+    name = re.sub(r":[0-9]+$", "", host).strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def base_url(scheme: str, host: str, root: str, headers: Mapping[str, str], *, trusted: bool) -> str:
+    """The URL of an application as its client sees it, without a trailing slash.
+
+    scheme, host: of the connection and its Host header. root: the path it is mounted at, percent-encoded.
+    trusted: True if Forwarded (RFC 7239) and X-Forwarded-{Proto,Host,Port,Prefix} count. In lists made by
+    several proxies, the first entry is the one nearest to the client. Malformed values are ignored.
+    """
+    prefix = ""
+    if trusted:
+        scheme, host, prefix = _read_forwarded(scheme, host, headers)
+    if f"{root}/".startswith(f"{prefix}/"):
+        prefix = ""  # the server below already has the same prefix
+    return f"{scheme}://{host}{prefix}{root}".rstrip("/")
+
+
+def _read_forwarded(scheme: str, host: str, headers: Mapping[str, str]) -> tuple[str, str, str]:
+    pairs = _first_forwarded(headers.get("Forwarded", ""))
+    proto = pairs.get("proto") or _first(headers, "X-Forwarded-Proto")
+    if proto.lower() in ("http", "https"):
+        scheme = proto.lower()
+    named = pairs.get("host") or _first(headers, "X-Forwarded-Host")
+    if is_host(named):
+        host = named
+    port = _first(headers, "X-Forwarded-Port")
+    if port.isascii() and port.isdigit() and len(port) <= 5 and not re.search(r":[0-9]+$", named):
+        bare = re.sub(r":[0-9]+$", "", host)
+        host = bare if port == {"http": "80", "https": "443"}[scheme] else f"{bare}:{port}"
+    prefix = _first(headers, "X-Forwarded-Prefix").rstrip("/")
+    return scheme, host, prefix if _PREFIX.fullmatch(prefix) else ""
+
+
+def _first(headers: Mapping[str, str], name: str) -> str:
+    return headers.get(name, "").partition(",")[0].strip()
+
+
+def _first_forwarded(text: str) -> dict[str, str]:
+    """The pairs of the first element of a Forwarded header, as far as it is well formed."""
+    pairs: dict[str, str] = {}
+    at = 0
+    while at < len(text) and (match := _PAIR.match(text, at)):
+        name, value, separator = match.groups()
+        pairs[name.lower()] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+        if separator == ",":
+            break
+        at = match.end()
+    return pairs

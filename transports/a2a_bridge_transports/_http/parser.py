@@ -18,7 +18,7 @@ import re
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 from multidict import CIMultiDict, istr
 
-from a2a_bridge_transports._http.names import CONTENT_LENGTH, TRANSFER_ENCODING
+from a2a_bridge_transports._http.exchange import CONTENT_LENGTH, TRANSFER_ENCODING
 
 #: header lines in one head
 MOST_HEADERS = 256

@@ -26,9 +26,8 @@ from typing import Any, Protocol, cast
 
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge_transports._http.exchange import HttpStatusError, reject
+from a2a_bridge_transports._http.exchange import CLOSE, HttpStatusError, reject, response
 from a2a_bridge_transports._http.parser import HeadTooLargeError, MalformedError, RequestParser
-from a2a_bridge_transports._http.response import CLOSE, response
 
 _log = logging.getLogger("a2a_bridge.http")
 

@@ -14,24 +14,30 @@ from a2a_bridge.bindings.memory import HoldsInWork
 from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
-from a2a_bridge_transports._http.batches import run_flushing
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import (
+    CHUNKED,
+    CLOSE,
+    CONTENT_ENCODING,
+    CONTINUE,
+    HOST,
+    KEEP,
     SLOWEST_BODY,
     Handler,
     HttpStatusError,
     Reply,
     StreamReply,
     body_too_slow,
+    date,
+    head,
     reject,
     reject_logged,
+    response,
 )
 from a2a_bridge_transports._http.mounts import without_empty_start
-from a2a_bridge_transports._http.names import CONTENT_ENCODING, HOST
-from a2a_bridge_transports._http.origin import base_url
-from a2a_bridge_transports._http.parameters import HeaderParameters, check_encoding
+from a2a_bridge_transports._http.parameters import HeaderParameters, base_url, check_encoding
 from a2a_bridge_transports._http.protocol import READ_AHEAD, Connection
-from a2a_bridge_transports._http.response import CHUNKED, CLOSE, CONTINUE, KEEP, date, head, response
+from a2a_bridge_transports._http.sse import run_flushing
 
 _log = logging.getLogger("a2a_bridge.http")
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from a2a_bridge.bindings.binding import HostOptions
-from a2a_bridge.bindings.rejected import log_rejected
+from a2a_bridge.bindings.traffic import log_rejected
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     RESUME_PARAMETER,
@@ -40,13 +40,14 @@ from a2a_bridge.dialects.known import detect, presume
 from a2a_bridge.dialects.signed_extras import open_side_channel, seal_side_channel
 from a2a_bridge.peers import caller
 from a2a_bridge_transports._http.exchange import (
+    DEADLINE,
     EVENT_STREAM,
+    SIDE_CHANNEL,
     ClientLeftError,
     Headers,
     Request,
     StreamReply,
 )
-from a2a_bridge_transports._http.names import DEADLINE, SIDE_CHANNEL
 from a2a_bridge_transports._http.parameters import (
     Overlaid,
     deadline_of,

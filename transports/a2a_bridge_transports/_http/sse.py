@@ -1,5 +1,5 @@
-"""Server-sent events, both ways (WHATWG HTML 9.2). Pure and incremental; it does not know the events'
-content.
+"""Server-sent events, both ways (WHATWG HTML 9.2), and batches of them: events that are ready together are
+sent together. Incremental; it does not know the content of events.
 
 Rules:
 1. Reading accepts every line end (CRLF, LF, CR), a byte order mark, comments, unknown fields, and chunk
@@ -10,14 +10,59 @@ Rules:
    keep-alives, and the official SDK ignores them (1.3.0, client/transports/http_helpers.py).
 5. A JSON object without `data:`, up to a blank line or the end of the stream, is an event: some servers
    answer with a plain response under the media type of streams. No field of the format begins with `{`.
+6. `run_flushing` sends the written data at the moment when the writer has to wait, so that no event is
+   delayed. A writer that never waits keeps to the bounds of number, size and time here.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import NamedTuple
+from collections.abc import Coroutine, Generator
+from types import coroutine
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from a2a_bridge.core.resume import is_id
+
+T = TypeVar("T")
+
+BATCH_EVENTS = 16
+BATCH_BYTES = 16 * 1024
+#: longest delay of events from a writer that never waits (seconds)
+BATCH_TIME = 0.005
+
+
+class Flushed(Protocol):
+    """A writer of messages."""
+
+    parts: list[bytes]
+
+    async def flush(self) -> None:
+        """Sends `parts` and empties it."""
+        ...
+
+
+@coroutine
+def run_flushing(work: Coroutine[Any, Any, T], out: Flushed) -> Generator[Any, Any, T]:
+    """Runs `work` in this task. Before it waits, the data that it has written to `out` is sent."""
+    value: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            waits_for = work.send(value) if error is None else work.throw(error)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        value = error = None
+        try:
+            if out.parts:
+                yield from out.flush().__await__()
+            value = yield waits_for
+        except BaseException as raised:  # noqa: BLE001  raised again inside `work`
+            error = raised
+            if isinstance(raised, asyncio.CancelledError) and asyncio.isfuture(waits_for):
+                waits_for.cancel()  # as the task does with the future that it waits for
+
 
 KEEP_ALIVE = b": keep-alive\n\n"
 #: bytes of an event's type

@@ -34,7 +34,7 @@ from a2a_bridge_transports._http.asgi_request import (
     certificate_of,
     is_head_too_large,
 )
-from a2a_bridge_transports._http.batches import run_flushing
+from a2a_bridge_transports._http.sse import run_flushing
 from a2a_bridge_transports.grpc.frames import (
     CODINGS,
     FrameError,

@@ -50,9 +50,8 @@ from a2a_bridge_transports._http.rows import (
     take_parameters,
     without,
 )
+from a2a_bridge_transports.grpc.channel import Keepalive, Redialled, place_name, place_of
 from a2a_bridge_transports.grpc.frame_observer import observe_frames
-from a2a_bridge_transports.grpc.keepalive import Keepalive
-from a2a_bridge_transports.grpc.redial import Redialled, place_name, place_of
 from a2a_bridge_transports.grpc.wire import (
     Pairs,
     begins_with_gap,

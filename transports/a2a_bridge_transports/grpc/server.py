@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.bindings.offload import SMALL, encode, needs_worker, run_in_worker
-from a2a_bridge.bindings.rejected import log_rejected
-from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
+from a2a_bridge.bindings.traffic import log_rejected, received_bytes, sent_bytes
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (

@@ -21,6 +21,7 @@ from a2a_bridge.dialects.signed_extras import dumps
 from a2a_bridge.peers import caller
 from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.exchange import (
+    CONTENT_TYPE,
     EVENT_STREAM,
     JSON,
     NO_STORE,
@@ -32,7 +33,6 @@ from a2a_bridge_transports._http.exchange import (
     error_headers,
     error_status,
 )
-from a2a_bridge_transports._http.names import CONTENT_TYPE
 from a2a_bridge_transports._http.parameters import USUAL_TYPES, check_content_type, read_version
 from a2a_bridge_transports._http.rows import read_request, write_response
 from a2a_bridge_transports._http.serving import (

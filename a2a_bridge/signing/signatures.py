@@ -1,12 +1,21 @@
-"""Verifies the signatures of a card on its JSON as it was received. Pure: the caller has the keys and the
-clock.
+"""Signs a card as it is served, and verifies the signatures of a card on its JSON as it was received. Pure:
+the caller has the keys and the clock.
 
-Rules:
+Rules for signing:
+1. The signed text is the document as it is sent, so a card for readers of several versions is signed with the
+   members of all of them.
+2. Readers that parse it into the message of 1.0 see less, and SDKs leave out what is empty. So there is one
+   signature for each of these texts that differs: a verifier needs one that it can reproduce. The signature
+   over a text that says less than the card is marked (see `canonical`).
+3. Signatures of others are replaced: they cover other addresses.
+4. Several keys are a rotation: the first signs, all are published.
+
+Rules for verifying:
 1. The document is parsed strictly: an object with a member twice is rejected, because two readers may take
    different ones.
 2. The algorithm comes from a list of asymmetric ones, and has to be that of the key.
-3. `kid` is compared with the ids of the given keys and used for nothing else; a signature without one is
-   rejected. `jku` is only told to the caller, who decides whether it is one of his; `x5u`, `x5c` and `jwk`
+3. `kid` is compared with the ids of the given keys and used for nothing else; a signature without a `kid` is
+   rejected. `jku` is only told to the caller, who decides whether to trust it; `x5u`, `x5c` and `jwk`
    are ignored.
 4. A header with `crit` is rejected, because no extension is understood, as is one with `b64`.
 5. A key with a member `exp` (seconds since the epoch) counts until then.
@@ -22,9 +31,9 @@ import binascii
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
-from a2a_bridge.codec import JsonObject, dumps
+from a2a_bridge.codec import JsonObject, dumps, loads
 from a2a_bridge.core.extras import load
 from a2a_bridge.signing.canonical import (
     INTERFACES,
@@ -35,11 +44,62 @@ from a2a_bridge.signing.canonical import (
     keep_filled,
     keep_known,
     lost,
+    parse_object,
     remove_signatures,
     whole,
 )
-from a2a_bridge.signing.keys import ALGORITHMS, suits
-from a2a_bridge.signing.strict_json import parse_object
+from a2a_bridge.signing.keys import ALGORITHMS, SigningKey, key_set, signing_key, suits
+
+
+class CardSigner:
+    """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or Ed25519.
+
+    jku: URL of the published keys, for the header; empty: none. Raises ValueError for other keys,
+    MissingExtraError without joserfc or rfc8785.
+    """
+
+    def __init__(self, keys: Sequence[str], *, jku: str = "") -> None:
+        if not keys:
+            raise ValueError("signing needs a key")
+        accepted = "a key to sign cards with", "Ed25519", "EC P-256, EC P-384 or Ed25519"
+        self._keys: list[SigningKey] = [signing_key(text, *accepted) for text in keys]
+        if len({one.kid for one in self._keys}) < len(self._keys):
+            raise ValueError("two keys have the same id")
+        self._jku = jku
+        load("rfc8785", "signing")
+        self._model: Any = load("joserfc.jws", "signing").JWSRegistry.algorithms[self._keys[0].algorithm]
+
+    def sign(self, document: bytes) -> bytes:
+        """A card as JSON with its signatures. Raises ValueError for one that has no canonical form."""
+        card = cast("JsonObject", loads(document))
+        forms = [whole(card)]
+        if INTERFACES in card:
+            forms += [keep_known(card), keep_filled(card)]
+        texts = dict.fromkeys(map(canonical, forms), False)
+        if len(texts) > 1 and lost(card):
+            texts[canonical(forms[-1])] = True
+        rows = [self._signature(text, is_sparse=is_sparse) for text, is_sparse in texts.items()]
+        return dumps({**card, SIGNATURES: rows})
+
+    def jwks(self) -> bytes:
+        """The JSON Web Key Set for verification."""
+        return key_set(self._keys)
+
+    def _signature(self, text: bytes, *, is_sparse: bool) -> JsonObject:
+        first = self._keys[0]
+        header: JsonObject = {"alg": first.algorithm, "kid": first.kid, "typ": "JOSE"}
+        if is_sparse:
+            header[SPARSE] = True
+        if self._jku:
+            header["jku"] = self._jku
+        protected = _encode(dumps(header))
+        signature = self._model.sign(f"{protected}.{_encode(text)}".encode(), first.key)
+        return {"protected": protected, "signature": _encode(signature)}
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
 
 #: signatures of a card that are looked at
 _MOST = 16

@@ -1,18 +1,27 @@
-"""A gRPC client for a host whose addresses are checked before each connection. It resolves nothing itself.
+"""The channel of a gRPC client: to a host whose addresses are checked before each connection, and with calls
+that find a dead peer on silent streams. It resolves nothing itself.
 
 gRPC resolves names for each connection, and accepts no custom resolver. So the channel gets addresses instead
 of the name; the name is only used for `:authority` and for the certificate check. After a failure to connect,
 the next call resolves again, and gets a new channel if the addresses have changed. Calls that run on the
 former channel end there: they may still get a connection, or have one that only accepts no further calls.
+
+Servers with gRPC's default settings end a connection after a few HTTP/2 pings on a silent stream
+(`too_many_pings`, any interval below five minutes), and agents are silent for minutes while they work. A
+small call on the same connection is answered by every server, if only with UNIMPLEMENTED.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
+
+import grpc
+import grpc.aio
 
 from a2a_bridge.bindings.binding import Resolve
 from a2a_bridge.bindings.bounded import unsent
@@ -141,3 +150,67 @@ def _target(addresses: Sequence[str], port: int) -> str:
     family = "ipv6" if ":" in addresses[0] else "ipv4"
     places = [place_name(text, port) for text in addresses if (":" in text) == (family == "ipv6")]
     return f"{family}:{','.join(places)}"
+
+
+_PROBE = "/grpc.health.v1.Health/Check"
+
+
+class Keepalive:
+    """Watches the streams of one channel.
+
+    A quarter of `idle_timeout` (seconds) of silence on all of them starts a probe, which has the rest of it
+    to be answered; otherwise the streams are cancelled and added to `lost`.
+    """
+
+    def __init__(self, channel: Any, idle_timeout: float) -> None:
+        self.last_received = 0.0
+        self.lost: set[Any] = set()
+        self._quiet = idle_timeout / 4
+        self._patience = idle_timeout - self._quiet
+        self._probe = channel.unary_unary(_PROBE)
+        self._streams: set[Any] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, rpc: Any) -> None:
+        """Starts watching a stream."""
+        self.last_received = time.monotonic()
+        self._streams.add(rpc)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    def leave(self, rpc: Any) -> None:
+        """Stops watching a stream, lost or not."""
+        self._streams.discard(rpc)
+        self.lost.discard(rpc)
+
+    async def close(self) -> None:
+        """Stops watching all streams."""
+        self._streams.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        try:
+            while self._streams:
+                silence = time.monotonic() - self.last_received
+                if silence < self._quiet:
+                    await asyncio.sleep(self._quiet - silence)
+                elif await self._answers():
+                    self.last_received = time.monotonic()
+                else:
+                    self.lost.update(self._streams)
+                    for rpc in tuple(self._streams):
+                        rpc.cancel()
+                    return
+        finally:
+            self._task = None
+
+    async def _answers(self) -> bool:
+        probed_at = time.monotonic()
+        try:
+            await self._probe(b"", timeout=self._patience)
+        except grpc.aio.AioRpcError as error:
+            # Any other status is a response, or a broken connection, which the streams detect themselves.
+            return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or self.last_received > probed_at
+        return True
