@@ -1,63 +1,23 @@
 """The eleven operations as named methods, as agents implement them and callers use them.
 
 Only this module holds both forms, and a test checks it against the descriptor. `service_of` converts eleven
-methods to a `Service`, `Client` a `Service` to eleven methods.
+methods to a `Service`, `Client` a `Service` to eleven methods. A method of an agent takes the request and the
+`CallContext`, returns the response (or `Events` for a stream), and raises A2AError (spec 3.1).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.kinds import check_options, lacks
+from a2a_bridge.core.kinds import check_options
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.service import Events, Service, messages_of, reject, reject_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
-
-
-class A2AService(Protocol):
-    """An A2A agent with hub messages as its types (spec 3.1). Every method raises A2AError."""
-
-    async def send_message(
-        self, request: hub.SendMessageRequest, context: CallContext, /
-    ) -> hub.SendMessageResponse: ...
-
-    def send_streaming_message(self, request: hub.SendMessageRequest, context: CallContext, /) -> Events: ...
-
-    async def get_task(self, request: hub.GetTaskRequest, context: CallContext, /) -> hub.Task: ...
-
-    async def list_tasks(
-        self, request: hub.ListTasksRequest, context: CallContext, /
-    ) -> hub.ListTasksResponse: ...
-
-    async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task: ...
-
-    def subscribe_to_task(self, request: hub.SubscribeToTaskRequest, context: CallContext, /) -> Events: ...
-
-    async def create_task_push_notification_config(
-        self, request: hub.TaskPushNotificationConfig, context: CallContext, /
-    ) -> hub.TaskPushNotificationConfig: ...
-
-    async def get_task_push_notification_config(
-        self, request: hub.GetTaskPushNotificationConfigRequest, context: CallContext, /
-    ) -> hub.TaskPushNotificationConfig: ...
-
-    async def list_task_push_notification_configs(
-        self, request: hub.ListTaskPushNotificationConfigsRequest, context: CallContext, /
-    ) -> hub.ListTaskPushNotificationConfigsResponse: ...
-
-    async def get_extended_agent_card(
-        self, request: hub.GetExtendedAgentCardRequest, context: CallContext, /
-    ) -> hub.AgentCard: ...
-
-    async def delete_task_push_notification_config(
-        self, request: hub.DeleteTaskPushNotificationConfigRequest, context: CallContext, /
-    ) -> Empty: ...
-
 
 #: operation -> the name of its method, in the order of `operations.ALL`
 METHODS: dict[Operation[Any, Any], str] = {
@@ -76,13 +36,11 @@ METHODS: dict[Operation[Any, Any], str] = {
 
 
 class _AgentService:
-    """A `Service` that calls the methods of an A2AService."""
+    """A `Service` that calls the methods of an agent."""
 
-    def __init__(self, agent: A2AService) -> None:
+    def __init__(self, agent: object) -> None:
         self._methods: dict[Operation[Any, Any], Any] = {
-            operation: getattr(agent, name)
-            for operation, name in METHODS.items()
-            if not lacks(agent, A2AService, name)
+            operation: getattr(agent, name) for operation, name in METHODS.items() if hasattr(agent, name)
         }
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
@@ -104,9 +62,9 @@ def _unsupported_error(call: Call[Any, Any]) -> A2AError:
     return A2AError(Reason.UNSUPPORTED_OPERATION, metadata={"operation": call.operation.name})
 
 
-def service_of(agent: A2AService) -> Service:
-    """The agent as a service with two methods. Calls of methods that it lacks are rejected with
-    UNSUPPORTED_OPERATION.
+def service_of(agent: object) -> Service:
+    """A service of an agent whose methods are named as in METHODS. Calls of methods that it lacks are rejected
+    with UNSUPPORTED_OPERATION.
     """
     return _AgentService(agent)
 

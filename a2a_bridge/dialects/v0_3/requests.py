@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from a2a_bridge.codec import Json
 from a2a_bridge.core import operations as ops
 from a2a_bridge.dialects.boundary import (
-    Coder,
     Conversion,
     params_required,
     request_decoder,
@@ -128,14 +127,8 @@ def decode_get_task(tree: Json) -> hub.GetTaskRequest:
     return request
 
 
-class Coders(Protocol):
-    """Encoder and decoder of a message, such as a shape."""
-
-    @property
-    def encode(self) -> Coder: ...
-
-    @property
-    def decode(self) -> Coder: ...
+#: encoder and decoder of a message
+Coders = Shape | Inline | Conversion
 
 
 def _decode_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:

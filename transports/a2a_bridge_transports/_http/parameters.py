@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl
 
 from multidict import MultiMapping
@@ -73,14 +73,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
-class MultiHeaders(Protocol):
-    """Case-insensitive headers that can hold a name several times, as multidict has them."""
-
-    def getall(self, key: str, default: list[str], /) -> list[str]: ...
-    def __contains__(self, key: object, /) -> bool: ...
-    def __iter__(self) -> Iterator[str]: ...
-
-
 class HeaderParameters(Mapping[str, str]):
     """Headers as service parameters, without a copy. The extensions are those of both header names
     for them.
@@ -88,7 +80,7 @@ class HeaderParameters(Mapping[str, str]):
 
     __slots__ = ("_headers",)
 
-    def __init__(self, headers: MultiHeaders) -> None:
+    def __init__(self, headers: MultiMapping[str]) -> None:
         self._headers = headers
 
     def __getitem__(self, name: str) -> str:
@@ -97,7 +89,7 @@ class HeaderParameters(Mapping[str, str]):
             raise KeyError(name)
         return found
 
-    # The one of Mapping raises and catches KeyError, which is what most calls for a parameter would do.
+    # `Mapping.get` raises and catches KeyError for a parameter that is absent, as most of them are.
     def get(self, name: str, default: Any = None) -> Any:
         values = self._headers.getall(name, [])
         if name == EXTENSIONS_PARAMETER and OLDER_EXTENSIONS in self._headers:
