@@ -28,7 +28,7 @@ from a2a_bridge.cli.target import TargetKind, load, parse
 from a2a_bridge.cli.usage import UsageRecorder
 from a2a_bridge.cli.values import Exit, file_text, listen_address, parse_dialect, text_or_file
 from a2a_bridge.cli.workers import Worker
-from a2a_bridge.cluster.nats_login import split_server
+from a2a_bridge.cluster.nats_bus import split_server
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.hosting import Agent
 from a2a_bridge.hosting.options import EngineOptions

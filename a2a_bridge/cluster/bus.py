@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Protocol
 
@@ -30,22 +30,6 @@ class BusDownError(Exception):
     """The bus cannot be used at present."""
 
 
-class BusListener(Protocol):
-    """What a bus calls."""
-
-    async def answer(self, request: bytes, /) -> bytes:
-        """Answers the request of another replica within seconds. Raises nothing."""
-        ...
-
-    def on_hint(self, hint: Hint, /) -> None:
-        """Another replica gave a hint."""
-        ...
-
-    def on_gap(self) -> None:
-        """Messages may have been lost: the connection was made again, or this replica was too slow."""
-        ...
-
-
 class Bus(Protocol):
     """Messages between replicas. `start` it before any other use."""
 
@@ -64,8 +48,20 @@ class Bus(Protocol):
         """False while the bus is known not to work."""
         ...
 
-    async def start(self, me: str, listener: BusListener, /) -> None:
-        """Listens as replica `me` from its return on, or once the bus can be reached."""
+    async def start(
+        self,
+        me: str,
+        answer: Callable[[bytes], Awaitable[bytes]],
+        on_hint: Callable[[Hint], None],
+        on_gap: Callable[[], None],
+        /,
+    ) -> None:
+        """Listens as replica `me` from its return on, or once the bus can be reached.
+
+        answer: answers the request of another replica within seconds; raises nothing. on_hint: called with
+        the hints of other replicas. on_gap: called when messages may have been lost, because the connection
+        was made again, or because this replica was too slow.
+        """
         ...
 
     def rename(self, me: str, /) -> None:

@@ -1,9 +1,19 @@
-"""One replica among the others: puts membership, bus, calls and tails together. It holds no tasks.
+"""One replica among the others: its heartbeat and its watch on the others, and bus, calls and tails together.
+
+A Cluster holds no tasks.
 
 Rules:
-1. The store sees `me`, `follow`, `unfollow`, `publish` and the callbacks of ClusterListener; the engine
-   sees Remote. Neither sees the bus.
+1. The store sees `me`, `follow`, `unfollow`, `publish`, and is called as ClusterStore; the engine sees
+   Remote. Neither sees the bus.
 2. Only the database says who is dead. An outage of the bus ends no work of a live replica.
+3. A replica is alive exactly as long as it has a row in `replicas`. A replica that has seen another one
+   without a heartbeat for the lease deletes its row; a replica without a row was declared dead, and continues
+   under a new name.
+4. No wall clocks: a heartbeat is a counter, and each watcher measures on its own clock how long the counter
+   stands still.
+5. A watcher that could not look starts its measurement anew: an outage of the database kills no replica.
+6. The heartbeat runs in a loop of its own, with its own connection: a busy loop of the store is no death. All
+   callbacks run in the loop of the store.
 """
 
 from __future__ import annotations
@@ -12,22 +22,29 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 from zlib import crc32
 
 from a2a_bridge.cluster.bus import Bus, Hint
-from a2a_bridge.cluster.calls import ReplicaClient, ReplicaDirectory, ReplicaServer
-from a2a_bridge.cluster.frames import UNKNOWN, FrameKind, decode
-from a2a_bridge.cluster.membership import Membership
-from a2a_bridge.cluster.session import PostgresSession
-from a2a_bridge.cluster.tails import Committed, Position, TailListener, Tails
+from a2a_bridge.cluster.calls import (
+    UNKNOWN,
+    FrameKind,
+    ReplicaClient,
+    ReplicaDirectory,
+    ReplicaServer,
+    decode,
+)
+from a2a_bridge.cluster.session import SECONDS, PostgresSession, SessionError, session_name
+from a2a_bridge.cluster.tails import ClusterStore, Committed, Tails
 from a2a_bridge.core.service import Service
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
 
+#: heartbeats per lease
+_BEATS = 4
 #: seconds that a replica without any response is waited for, beyond its lease
 _BEYOND = 3.0
 #: seconds for the end of the thread
@@ -35,25 +52,165 @@ _END = 5.0
 #: stripes of counters among which replicas begin to look for one of their own
 _STRIPES = 16
 
+JOIN = "INSERT INTO replicas (id, beat) VALUES (%(me)s, 0) RETURNING id"
+BEAT = """
+    WITH mine AS (UPDATE replicas SET beat = beat + 1 WHERE id = %(me)s RETURNING id)
+    SELECT id, beat FROM replicas WHERE id <> %(me)s UNION ALL SELECT id, 0 FROM mine
+"""
+BURY = "DELETE FROM replicas WHERE id = %(id)s AND beat = %(beat)s RETURNING id"
+#: ends what a dead replica has not committed: its locks would stay until the server notices
+END = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name = %(session)s AND datname = current_database() AND pid <> pg_backend_pid()
+"""
+LEAVE = "DELETE FROM replicas WHERE id = %(me)s RETURNING id"
+LEFT = """
+    SELECT EXISTS (SELECT 1 FROM tasks WHERE holder <> '' AND holder NOT IN (SELECT id FROM replicas))
+"""
 
-class ClusterListener(TailListener, Protocol):
-    """The store, as other replicas concern it. All methods run in its loop."""
 
-    def unreachable(self) -> None:
-        """The database does not answer."""
-        ...
+class Membership:
+    """Which replicas on one database are alive: a heartbeat, and a watch on the heartbeats of the others.
 
-    async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, Position]:
-        """Tasks as the database has them now. Raises A2AError."""
-        ...
+    cluster: told of changes, in the loop of its store, with `post`. lease: seconds without a heartbeat after
+    which a replica counts as dead.
+    """
 
-    def outbox_changed(self) -> None:
-        """The outbox may have new entries."""
-        ...
+    def __init__(
+        self,
+        session: PostgresSession,
+        cluster: Cluster,
+        post: Callable[..., object],
+        new_name: Callable[[], str],
+        *,
+        lease: float,
+    ) -> None:
+        self._session = session
+        self._cluster = cluster
+        self._post = post
+        self._new_name = new_name
+        self._lease = lease
+        #: the name in the table, and the name that the store knows
+        self.name = self._announced_name = new_name()
+        self._others: frozenset[str] = frozenset()
+        #: per other replica: the last seen heartbeat, and when it changed
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._looked = 0.0
+        self._last_beat = 0.0
+        self._loss_suspected = False
+        self._beat_now = asyncio.Event()
 
-    def let_go(self) -> None:
-        """All leases are lost, because this replica was declared dead. `me` already has a new value."""
-        ...
+    async def join(self) -> None:
+        """Registers this replica. Raises SessionError."""
+        await self._session.run(JOIN, {"me": self.name})
+        await self.beat()
+        self._post(self._cluster.on_orphans)
+
+    def hurry(self) -> None:
+        """Looks at once. For the loop of the heartbeat."""
+        self._beat_now.set()
+
+    async def live(self) -> None:
+        """Sends heartbeats until it is cancelled."""
+        failures = beats = 0
+        while True:
+            pause = self._lease / _BEATS
+            try:
+                await self.beat()
+                beats += 1
+                if beats % _BEATS == 0:
+                    # A replica that was to take the orphans over may have died, too.
+                    ((left,),) = await self._session.run(LEFT, {})
+                    if left:
+                        self._post(self._cluster.on_orphans)
+                if failures:
+                    log.info("the database can be reached again")
+                failures = 0
+            except Exception as error:  # whatever it is: a replica without heartbeats is declared dead
+                if not failures:
+                    unexpected = not isinstance(error, SessionError)
+                    log.warning("this replica cannot send its heartbeat: %s", error, exc_info=unexpected)
+                failures += 1
+                pause = min(pause, 0.1 * 2 ** min(failures, 8))
+                self._suspect_loss()
+                self._post(self._cluster.unreachable)
+            self._beat_now.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._beat_now.wait()
+
+    async def beat(self) -> None:
+        """One heartbeat, and a look at those of the others. Raises SessionError."""
+        began = _now()
+        rows = await self._session.run(BEAT, {"me": self.name}, min(SECONDS, self._lease / 2))
+        others = {str(name): int(beat) for name, beat in rows if name != self.name}
+        if len(others) == len(rows):
+            await self._register_again()
+        elif self.name != self._announced_name:
+            self._rename()  # by a statement whose result was lost
+        self._last_beat, self._loss_suspected = began, False
+        await self._watch(others)
+        self._post(self._cluster.on_members, self._others | {self.name}, began)
+
+    async def leave(self) -> None:
+        """Leaves: this replica's tasks become orphans at once. Without the database the others detect it by
+        themselves.
+        """
+        with suppress(SessionError):
+            await self._session.run(LEAVE, {"me": self.name}, min(SECONDS, self._lease / 2))
+
+    async def _watch(self, others: dict[str, int]) -> None:
+        now = _now()
+        if now - self._looked > self._lease / 2:
+            self._seen.clear()
+        self._looked = now
+        self._seen = {
+            name: seen if (seen := self._seen.get(name)) is not None and seen[0] == beat else (beat, now)
+            for name, beat in others.items()
+        }
+        for name, (beat, since) in list(self._seen.items()):
+            if now - since >= self._lease:
+                if await self._session.run(BURY, {"id": name, "beat": beat}):
+                    text = "replica %s had no heartbeat for %.1f s: its tasks are taken over"
+                    log.warning(text, name, now - since)
+                    del self._seen[name]
+                    await self._end_session(name)
+                    self._post(self._cluster.tell)
+                else:  # it has a newer heartbeat, or another replica was faster: the next look shows it
+                    self._seen[name] = beat, now
+        left = frozenset(self._seen)
+        if self._others - left:
+            self._post(self._cluster.on_orphans)
+        self._others = left
+
+    async def _end_session(self, name: str) -> None:
+        """Ends the writing session of a dead replica. If that fails, PostgreSQL ends it by its own limits."""
+        try:
+            await self._session.run(END, {"session": session_name(name)})
+        except SessionError as error:
+            log.warning("the session of replica %s is not ended: %s", name, error)
+
+    async def _register_again(self) -> None:
+        log.error("this replica was declared dead; its tasks have other owners now")
+        self.name = self._new_name()
+        await self._session.run(JOIN, {"me": self.name})
+        self._rename()
+
+    def _rename(self) -> None:
+        self._announced_name = self.name
+        self._post(self._cluster.on_rename, self.name)
+        self._post(self._cluster.on_orphans)
+
+    def _suspect_loss(self) -> None:
+        if not self._loss_suspected and _now() - self._last_beat >= self._lease:
+            self._loss_suspected = True
+            # Its work continues: without the database no other replica can take it over, and if only this one
+            # is cut off, its writes will be rejected.
+            log.error("other replicas may have declared this one dead; it continues until it knows")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class HeartThread:
@@ -125,16 +282,11 @@ class Cluster:
         #: which of the rows of each counter this replica writes
         self.stripe = stripe_of(self.me, frozenset())
         self._on_death: list[Callable[[], None]] = []
-        self._store: ClusterListener | None = None
+        self._store: ClusterStore | None = None
         self._tails: Tails | None = None
         self._server: ReplicaServer | None = None
         self._living: asyncio.Future[None] | None = None
         self._closed = False
-
-    @property
-    def remote(self) -> Cluster:
-        """Calls to the other replicas: see Remote."""
-        return self
 
     # ------------------------------------------------------------------ for the store
 
@@ -161,13 +313,13 @@ class Cluster:
         if deliveries and not self._directory.alone:
             self._bus.hint(Hint.MAIL)
 
-    async def start(self, store: ClusterListener) -> None:
+    async def start(self, store: ClusterStore) -> None:
         """Joins the cluster. Raises SessionError; `close` is required then, too."""
         self._store = store
-        self._tails = Tails(self._bus, store, store.positions)
+        self._tails = Tails(self._bus, store)
         await self._heart.start(self._membership.join())
         self.me = self._membership.name
-        await self._bus.start(self.me, self)
+        await self._bus.start(self.me, self.answer, self.on_hint, self.on_gap)
         self._living = self._heart.start(self._membership.live())
         self._bus.hint(Hint.JOINED)
 
@@ -208,10 +360,10 @@ class Cluster:
         """See Remote."""
         return ReplicaClient(holder, self._bus, self._directory, self._new_id)
 
-    # ------------------------------------------------------------------ BusListener
+    # ------------------------------------------------------------------ for the bus
 
     async def answer(self, request: bytes, /) -> bytes:
-        """See BusListener."""
+        """Answers the request of another replica within seconds. Raises nothing."""
         frame = decode(request)
         answer = UNKNOWN
         try:
@@ -225,7 +377,7 @@ class Cluster:
         return answer.encode()
 
     def on_hint(self, hint: Hint, /) -> None:
-        """See BusListener."""
+        """Another replica gave a hint."""
         if hint is Hint.MAIL:
             if self._store is not None:
                 self._store.outbox_changed()
@@ -235,16 +387,16 @@ class Cluster:
             self.on_orphans()
 
     def on_gap(self) -> None:
-        """See BusListener."""
+        """Messages of the bus may have been lost."""
         if self._tails is not None:
             self._tails.on_gap()
         if self._store is not None:
             self._store.outbox_changed()
 
-    # ------------------------------------------------------------------ MembershipListener
+    # ------------------------------------------------------------------ for the membership
 
     def on_rename(self, me: str, /) -> None:
-        """See MembershipListener."""
+        """All leases are lost, because this replica was declared dead. `me` is its new name."""
         self.me = me
         self._bus.rename(me)
         if self._server is not None:
@@ -253,24 +405,24 @@ class Cluster:
             self._store.let_go()
 
     def on_members(self, alive: frozenset[str], began: float, /) -> None:
-        """See MembershipListener."""
+        """The live replicas, this one included, of a look that began at this time of the loop's clock."""
         self.stripe = stripe_of(self.me, alive)
         self._directory.update_members(alive, began)
 
     def on_orphans(self) -> None:
-        """See MembershipListener."""
+        """There may be orphans: after the start, and whenever a replica has died."""
         for callback in self._on_death:
             callback()
         # Also the notifications that the dead replica has claimed are without a holder.
         self.on_gap()
 
     def unreachable(self) -> None:
-        """See MembershipListener."""
+        """A heartbeat has failed."""
         if self._store is not None:
             self._store.unreachable()
 
     def tell(self) -> None:
-        """See MembershipListener."""
+        """The other replicas should learn that there may be orphans."""
         self._bus.hint(Hint.ORPHANS)
 
 

@@ -1,26 +1,165 @@
-"""The bus on NATS core.
+"""The bus on NATS core, and its login: TLS, and what proves who connects.
 
-Rules:
+Rules of the bus:
 1. Three kinds of subject: `a2a.CLUSTER.r.REPLICA` for requests, `a2a.CLUSTER.t.HASH` for the events of a
    task, `a2a.CLUSTER.hint` for hints.
 2. Nothing is sent while the connection is lost: the client would send it later, when nobody waits for it.
 3. A request that gets no response although the server answers may be due to a lost inbox of the client
    (nats.py, issue 667): then this replica asks itself, and connects anew if it hears nothing.
 4. The client reconnects for ever. After a reconnection everything counts as missed.
+
+Rules of the login:
+1. `tls://` and a named authority mean TLS: a server without it gets no credentials and no messages. The
+   client itself would continue without TLS.
+2. A credentials file is read for each connection, so it can be replaced.
+3. A user and a password, or a token, stand in the address, percent-encoded, and are sent to every server.
+4. Texts about failures have no secrets.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import logging
+import re
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
 
-from a2a_bridge.cluster.bus import BusDownError, BusListener, Hint, NobodyError
-from a2a_bridge.cluster.nats_login import NatsLogin, cause
+from a2a_bridge.cluster.bus import BusDownError, Hint, NobodyError
+from a2a_bridge.core.extras import load
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
+
+#: the parts of a credentials file
+_JWT = re.compile(r"-BEGIN NATS USER JWT-+\s+(\S+)\s+-+END")
+_SEED = re.compile(r"-BEGIN USER NKEY SEED-+\s+(\S+)\s+-+END")
+#: of an encoded seed: bytes before the key, of the key, and of the checksum
+_PREFIX, _KEY, _SUM = 2, 32, 2
+
+
+class NatsLogin:
+    """servers: `nats://` or `tls://` addresses. credentials: the path of a file with a JWT and a key; empty
+    for none. ca: the path of the certificates to trust; empty for those of the system.
+
+    Raises ValueError for files and addresses that cannot be used, MissingExtraError.
+    """
+
+    def __init__(self, servers: tuple[str, ...], credentials: str = "", ca: str = "") -> None:
+        self._nats = load("nats", "cluster")
+        self.errors = load("nats.errors", "cluster")
+        self._servers = list(servers)
+        self._parts = [split_server(one) for one in servers]
+        self._credentials = credentials
+        self._tls: ssl.SSLContext | None = None
+        if ca or any(one.scheme == "tls" for one in self._parts):
+            try:
+                self._tls = ssl.create_default_context(cafile=ca or None)
+            except OSError as error:
+                raise ValueError(f"{ca} has no certificates to trust: {error.strerror}") from None
+        if credentials:
+            self._ed25519 = load("cryptography.hazmat.primitives.asymmetric.ed25519", "cluster")
+            try:
+                _read(credentials)
+            except OSError as error:
+                raise ValueError(f"{credentials} cannot be read: {error.strerror}") from None
+
+    def client(self) -> Any:
+        """A new client."""
+        secure = self._tls is not None
+        transport = load("nats.aio.transport", "cluster")
+
+        class Transport(transport.TcpTransport):  # type: ignore[name-defined,misc]
+            def __bool__(self) -> bool:
+                return True  # else the client replaces it
+
+            async def wait_closed(self) -> None:
+                # It would wait for a server that reads nothing, and after a failed handshake for ever.
+                if self._io_writer is not None:
+                    self._io_writer.transport.abort()
+
+        class Client(self._nats.NATS):  # type: ignore[name-defined,misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self._transport = Transport()
+
+            def _connect_command(self) -> Any:
+                if secure and not self._server_info.get("tls_required"):
+                    raise ConnectionError("it does not require TLS")
+                return super()._connect_command()
+
+        return Client()
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments for `connect`."""
+        arguments: dict[str, Any] = {"servers": self._servers}
+        if self._tls is not None:
+            arguments["tls"] = self._tls
+        if self._credentials:
+            return arguments | {"user_jwt_cb": self._jwt, "signature_cb": self._sign}
+        named = next((one for one in self._parts if one.username), None)
+        if named is None or named.username is None:
+            return arguments
+        if named.password is None:
+            return arguments | {"token": unquote(named.username)}
+        return arguments | {"user": unquote(named.username), "password": unquote(named.password)}
+
+    def _jwt(self) -> bytes:
+        return _readable(self._credentials)[0]
+
+    def _sign(self, nonce: str) -> bytes:
+        key = self._ed25519.Ed25519PrivateKey.from_private_bytes(_readable(self._credentials)[1])
+        return base64.b64encode(key.sign(nonce.encode()))
+
+
+def split_server(address: str) -> SplitResult:
+    """The parts of an address. Raises ValueError with a text that has no part of it."""
+    with suppress(ValueError):  # its text could have a part of the password
+        parts = urlsplit(address)
+        if parts.scheme in ("nats", "tls") and parts.hostname and parts.port != 0:
+            return parts
+    raise ValueError("not an address like nats://HOST:4222 or tls://HOST:4222")
+
+
+def cause(error: BaseException) -> str:
+    """Why there is no connection."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, TimeoutError):
+        return "no response"
+    if re.search("authori|authenti", str(error), re.IGNORECASE):
+        return "it rejects the credentials"
+    text = error.strerror if isinstance(error, OSError) else ""
+    return text or str(error) or type(error).__name__
+
+
+def _read(path: str) -> tuple[bytes, bytes]:
+    """The JWT and the private key of a credentials file. Raises OSError, ValueError."""
+    text = Path(path).read_text(errors="replace")
+    jwt, seed = _JWT.search(text), _SEED.search(text)
+    if jwt is None or seed is None:
+        raise ValueError(f"{path} has no NATS user JWT and NKEY seed")
+    try:
+        data = base64.b32decode(seed[1] + "=" * (-len(seed[1]) % 8))
+    except binascii.Error:
+        data = b""
+    key, checksum = data[_PREFIX:-_SUM], data[-_SUM:]
+    if len(key) != _KEY or binascii.crc_hqx(data[:-_SUM], 0) != int.from_bytes(checksum, "little"):
+        raise ValueError(f"{path} has an NKEY seed that is damaged")
+    return jwt[1].encode(), key
+
+
+def _readable(path: str) -> tuple[bytes, bytes]:
+    """The same while the client connects, which expects OSError only."""
+    try:
+        return _read(path)
+    except ValueError as error:
+        raise ConnectionError(str(error)) from None
+
 
 #: seconds between two pings, and how many may be unanswered: so a silent server is noticed
 _PING, _UNANSWERED = 1, 2
@@ -53,7 +192,10 @@ class NatsBus:
         self._told: set[str] = set()
         self._client: Any = None
         self._me = ""
-        self._listener: BusListener | None = None
+        #: of the replica, from `start` on
+        self._reply: Callable[[bytes], Awaitable[bytes]]
+        self._on_hint: Callable[[Hint], None]
+        self._on_gap: Callable[[], None]
         #: topics that are read, by subject
         self._topics: dict[str, _Topic] = {}
         self._own: Any = None
@@ -72,9 +214,16 @@ class NatsBus:
         """See Bus."""
         return self._client is not None and bool(self._client.is_connected)
 
-    async def start(self, me: str, listener: BusListener, /) -> None:
+    async def start(
+        self,
+        me: str,
+        answer: Callable[[bytes], Awaitable[bytes]],
+        on_hint: Callable[[Hint], None],
+        on_gap: Callable[[], None],
+        /,
+    ) -> None:
         """See Bus."""
-        self._me, self._listener = me, listener
+        self._me, self._reply, self._on_hint, self._on_gap = me, answer, on_hint, on_gap
         try:
             await self._connect()
         except BusDownError:
@@ -209,8 +358,8 @@ class NatsBus:
         elif "permissions" in str(error).lower() and "permissions" not in self._told:
             self._told.add("permissions")
             log.warning("the account at NATS lacks rights, so replicas do not hear each other: %s", error)
-        if isinstance(error, self._errors.SlowConsumerError) and self._listener is not None:
-            self._listener.on_gap()
+        if isinstance(error, self._errors.SlowConsumerError):
+            self._on_gap()
 
     def _tell(self, why: str) -> None:
         if why not in self._told:
@@ -222,14 +371,12 @@ class NatsBus:
             log.warning(
                 "the connection to NATS is lost; calls to other replicas wait, and this replica polls"
             )
-            if self._listener is not None:
-                self._listener.on_gap()
+            self._on_gap()
 
     async def _back(self) -> None:
         log.warning("the connection to NATS works again")
         self._told.clear()
-        if self._listener is not None:
-            self._listener.on_gap()
+        self._on_gap()
 
     async def _gone(self, client: Any) -> None:
         """The client gave up, such as after an error of authorization."""
@@ -278,17 +425,17 @@ class NatsBus:
     async def _answer(self, message: Any) -> None:
         if message.data == _ARE_YOU_THERE:
             await message.respond(b"")
-        elif self._listener is not None:
-            answer = await self._listener.answer(message.data)
-            if self.live:
-                await message.respond(answer)
+            return
+        answer = await self._reply(message.data)
+        if self.live:
+            await message.respond(answer)
 
     async def _heard_hint(self, message: Any) -> None:
         kind, sender = message.data[:1], message.data[1:].decode()
-        if sender == self._me or self._listener is None:
+        if sender == self._me:
             return
         with suppress(ValueError):  # of a newer release
-            self._listener.on_hint(Hint(kind))
+            self._on_hint(Hint(kind))
 
     def _give_hints(self) -> None:
         hints, self._hints = self._hints, set()

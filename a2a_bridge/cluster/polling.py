@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from a2a_bridge.cluster.bus import BusDownError, BusListener, Hint, NobodyError
+from a2a_bridge.cluster.bus import BusDownError, Hint, NobodyError
 from a2a_bridge.cluster.session import PostgresSession, SessionError
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
@@ -59,7 +59,9 @@ class PollingBus:
         self._alone = alone
         self._new_id = new_id
         self._me = ""
-        self._listener: BusListener | None = None
+        #: of the replica, from `start` on
+        self._reply: Callable[[bytes], Awaitable[bytes]]
+        self._on_gap: Callable[[], None]
         self._failing = False
         self._waiting: dict[bytes, asyncio.Future[bytes]] = {}
         self._answering: set[asyncio.Task[None]] = set()
@@ -72,9 +74,16 @@ class PollingBus:
         """See Bus."""
         return not self._failing
 
-    async def start(self, me: str, listener: BusListener, /) -> None:
+    async def start(
+        self,
+        me: str,
+        answer: Callable[[bytes], Awaitable[bytes]],
+        on_hint: Callable[[Hint], None],  # noqa: ARG002  nobody gives one
+        on_gap: Callable[[], None],
+        /,
+    ) -> None:
         """See Bus."""
-        self._me, self._listener = me, listener
+        self._me, self._reply, self._on_gap = me, answer, on_gap
         self._looking = asyncio.create_task(self._look_on(), name="a2a cluster messages")
 
     def rename(self, me: str, /) -> None:
@@ -134,8 +143,7 @@ class PollingBus:
                 got = await self._look()
                 if self._failing:
                     self._failing = False
-                    if self._listener is not None:
-                        self._listener.on_gap()
+                    self._on_gap()
                 if loop.time() - swept > _SWEEP:
                     swept = loop.time()
                     await self._session.run(SWEEP, {})
@@ -166,9 +174,7 @@ class PollingBus:
         return len(rows)
 
     async def _answer(self, call: bytes, asker: str, request: bytes) -> None:
-        if self._listener is None:
-            return
-        answer = await self._listener.answer(request)
+        answer = await self._reply(request)
         with suppress(SessionError):  # its sender asks again
             await self._send(asker, b"!" + call + answer)
 

@@ -1,10 +1,25 @@
-"""One connection to PostgreSQL for statements about replicas, which never hangs. It knows no statement.
+"""Sessions of PostgreSQL: one for statements about replicas, which never hangs; limits of all sessions.
 
-Rules:
-1. Every statement has a timeout. One that exceeds it loses its connection; the next one makes a new one.
+With the limits, a process that is suspended or cut off holds nothing up.
+
+Rules of PostgresSession, which knows no statement:
+1. Every statement has a timeout. A statement that exceeds it loses its connection; the next one makes a new
+   connection.
 2. Each statement is a transaction of its own, so a pooler may pool by transaction.
 3. A statement that the server could not serialize is repeated.
 4. Statements run one at a time in a thread, so the session can be used from several event loops.
+
+Rules of the limits:
+1. A transaction of a silent client is rolled back, and its session ends: the locks of a suspended process are
+   free before other replicas declare it dead. The process writes its group again when it goes on.
+2. A statement waits for a lock for a limited time. The limit is longer than PostgreSQL takes to find a
+   deadlock, and shorter than a store takes to reject new work.
+3. The server detects a client that vanished without closing its connection.
+4. Statements that write have no limit: PostgreSQL would apply one to a commit that waits for its standby, and
+   report the commit as done.
+5. After a pipeline the client has sent a Flush, with which PostgreSQL stops to measure how long it is idle.
+   So a transaction that writes has a limit of its own, which ends before its commit begins (PostgreSQL 17).
+6. Settings that a server does not know are left out.
 """
 
 from __future__ import annotations
@@ -15,19 +30,52 @@ import os
 import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
-from psycopg import Connection, Error, connect
-from psycopg.errors import DeadlockDetected, SerializationFailure
-
-from a2a_bridge.cluster import session_limits
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 #: seconds for a statement, and for connecting
 SECONDS = 5.0
 #: attempts for a statement that cannot be serialized
 _TRIES = 5
 #: TCP keep-alive of idle connections: seconds after which a lost server is detected
-_KEEPALIVE: Any = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
+_CLIENT_KEEPALIVE: Any = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
+#: of sessions that wait for a vanished client, as PostgreSQL names them
+_SERVER_KEEPALIVE = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+#: of a replica
+REPLICA_LIMITS: Mapping[str, str] = {
+    "idle_in_transaction_session_timeout": "2s",
+    "lock_timeout": "1500ms",
+    "statement_timeout": "30s",
+    **_SERVER_KEEPALIVE,
+}
+#: of the writing connection of a replica, in addition
+WRITER_LIMITS: Mapping[str, str] = {"statement_timeout": "0", "transaction_timeout": "10s"}
+#: of commands such as `db check`, which work on rows between their statements
+COMMAND_LIMITS: Mapping[str, str] = {"idle_in_transaction_session_timeout": "60s", **_SERVER_KEEPALIVE}
+
+#: sets what the server knows. %s: names, and values in the same order
+SET_LIMITS: LiteralString = """
+    SELECT set_config(name, wanted.value, false)
+    FROM unnest(CAST(%s AS text[]), CAST(%s AS text[])) AS wanted (name, value)
+    JOIN pg_settings AS known USING (name)
+"""
+
+
+def limit_arguments(limits: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The arguments of SET_LIMITS."""
+    return list(limits), list(limits.values())
+
+
+def session_name(replica: str) -> str:
+    """The `application_name` of the session with which a replica writes: others end it with the replica."""
+    return f"a2a-bridge {replica}"
 
 
 class SessionError(Exception):
@@ -70,6 +118,10 @@ class PostgresSession:
     # ------------------------------------------------------------------ in the thread
 
     def _run(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        # Imported here, because a store on SQLite has no such package.
+        from psycopg import Error, connect
+        from psycopg.errors import DeadlockDetected, SerializationFailure
+
         for left in reversed(range(_TRIES)):
             try:
                 if self._connection is None or self._connection.closed:
@@ -80,10 +132,10 @@ class PostgresSession:
                         application_name="a2a-bridge cluster",
                         # A pooler may give the next statement to another server process.
                         prepare_threshold=None,
-                        **_KEEPALIVE,
+                        **_CLIENT_KEEPALIVE,
                     )
-                    limits = session_limits.arguments(session_limits.REPLICA)
-                    self._connection.execute(session_limits.SET, limits)
+                    limits = limit_arguments(REPLICA_LIMITS)
+                    self._connection.execute(SET_LIMITS, limits)
                 return self._connection.execute(statement, values).fetchall()
             except (SerializationFailure, DeadlockDetected) as error:
                 if not left:
@@ -105,6 +157,8 @@ class PostgresSession:
         connection = self._connection
         if connection is None:
             return
+        from psycopg import Error
+
         with (
             contextlib.suppress(OSError, Error),
             socket.socket(fileno=os.dup(connection.pgconn.socket)) as handle,

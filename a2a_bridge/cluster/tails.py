@@ -16,13 +16,13 @@ import asyncio
 import json
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from a2a_bridge.cluster.bus import Bus, BusDownError, NobodyError
-from a2a_bridge.cluster.frames import OVERHEAD, Frame, FrameKind
+from a2a_bridge.cluster.calls import OVERHEAD, Frame, FrameKind
 from a2a_bridge.core.errors import A2AError
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
@@ -70,19 +70,35 @@ class Position(NamedTuple):
     holder: str
 
 
-class TailListener(Protocol):
-    """The readers of the store."""
+class ClusterStore(Protocol):
+    """The store of a replica, as the other replicas concern it. All methods run in its loop."""
 
     def is_holder(self, task_id: str, /) -> bool:
         """True if this replica holds the task: then its readers get the events without a bus."""
         ...
 
     def heard(self, task_id: str, first: int, data: Sequence[bytes], ended: bool, /) -> None:
-        """Events that another replica has committed. Those that do not follow are looked for in the log."""
+        """Events that another replica has committed. Events that do not follow are looked for in the log."""
         ...
 
     def wake(self, task_ids: Sequence[str], /) -> None:
         """The log of these tasks may have further events."""
+        ...
+
+    async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, Position]:
+        """Tasks as the database has them now. Raises A2AError."""
+        ...
+
+    def unreachable(self) -> None:
+        """The database does not answer."""
+        ...
+
+    def outbox_changed(self) -> None:
+        """The outbox may have new entries."""
+        ...
+
+    def let_go(self) -> None:
+        """All leases are lost, because this replica was declared dead and has a new name."""
         ...
 
 
@@ -103,20 +119,11 @@ class _Followed:
 
 
 class Tails:
-    """The tails of a replica.
+    """The tails of a replica."""
 
-    positions: looks tasks up in the database; raises A2AError.
-    """
-
-    def __init__(
-        self,
-        bus: Bus,
-        listener: TailListener,
-        positions: Callable[[Sequence[str]], Awaitable[Mapping[str, Position]]],
-    ) -> None:
+    def __init__(self, bus: Bus, store: ClusterStore) -> None:
         self._bus = bus
-        self._listener = listener
-        self._positions = positions
+        self._store = store
         self._followed: dict[str, _Followed] = {}
         self._looking: asyncio.Task[None] | None = None
         self._now = asyncio.Event()
@@ -186,19 +193,19 @@ class Tails:
 
     def _hear(self, task_id: str, data: bytes) -> None:
         followed = self._followed.get(task_id)
-        if followed is None or self._listener.is_holder(task_id):
+        if followed is None or self._store.is_holder(task_id):
             return
         fence, first, count, ended = _HEADER.unpack_from(data)
         if fence <= followed.fence and first + count - 1 <= followed.last:
             return  # the log has shown it already
         if fence <= followed.fence or (not count and not ended):
             # Of a holder before the present one, or a reference.
-            self._listener.wake([task_id])
+            self._store.wake([task_id])
             return
         followed.fence = fence
         followed.last = max(followed.last, first + count - 1)
         followed.ended = bool(ended)
-        self._listener.heard(task_id, first, _events(data, count), bool(ended))
+        self._store.heard(task_id, first, _events(data, count), bool(ended))
 
     async def _look_on(self) -> None:
         pause = _BEGIN
@@ -229,7 +236,7 @@ class Tails:
         """The tasks that others write, each with a subscription."""
         wanted = []
         for task_id, followed in self._followed.items():
-            if self._listener.is_holder(task_id):
+            if self._store.is_holder(task_id):
                 if followed.leave is not None:
                     followed.leave()
                     followed.leave = None
@@ -248,7 +255,7 @@ class Tails:
     async def _look(self, task_ids: Sequence[str]) -> bool:
         """Looks tasks up; wakes the readers of those that have moved on."""
         moved = []
-        for task_id, position in (await self._positions(task_ids)).items():
+        for task_id, position in (await self._store.positions(task_ids)).items():
             followed = self._followed.get(task_id)
             if followed is None:
                 continue
@@ -260,7 +267,7 @@ class Tails:
             if position.holder != followed.holder:
                 followed.holder, followed.said = position.holder, float("-inf")
         if moved:
-            self._listener.wake(moved)
+            self._store.wake(moved)
         return bool(moved)
 
     async def _say(self) -> bool:

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from a2a_bridge.cluster.cluster import Cluster
 from a2a_bridge.cluster.polling import PollingBus
-from a2a_bridge.cluster.session import SessionError
-from a2a_bridge.cluster.session_limits import session_name
+from a2a_bridge.cluster.session import SessionError, session_name
 from a2a_bridge.cluster.tails import Position as TaskPosition
 from a2a_bridge.hosting import Agent, Engine, Run
 from a2a_bridge.hosting.options import EngineOptions
@@ -316,7 +315,7 @@ class SimulatedConfigs(MemoryPushConfigStore):
 
 
 class SimulatedStore(StoreBase):
-    """Implements ClusterListener, as SqlStore does."""
+    """Implements ClusterStore, as SqlStore does."""
 
     records: SimulatedRecords
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from a2a_bridge.cluster.membership import BURY, Membership
+from a2a_bridge.cluster.cluster import BURY, Membership
 from tests.cluster.virtual_loop import VirtualLoop
 from tests.cluster.world import Database
 
@@ -31,7 +31,7 @@ class Late:
 
 
 class Told:
-    """Implements MembershipListener."""
+    """What Membership calls of a Cluster."""
 
     def __init__(self) -> None:
         self.alive: list[frozenset[str]] = []

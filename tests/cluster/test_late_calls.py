@@ -6,8 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from a2a_bridge.cluster.calls import ReplicaServer
-from a2a_bridge.cluster.frames import Frame, FrameKind, document, encode_context, form, undocument
+from a2a_bridge.cluster.calls import (
+    Frame,
+    FrameKind,
+    ReplicaServer,
+    document,
+    encode_context,
+    form,
+    undocument,
+)
 from a2a_bridge.cluster.tails import Committed
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext

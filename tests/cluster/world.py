@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from a2a_bridge.cluster import membership, polling
-from a2a_bridge.cluster.bus import BusDownError, BusListener, Hint, NobodyError
+from a2a_bridge.cluster import cluster as membership
+from a2a_bridge.cluster import polling
+from a2a_bridge.cluster.bus import BusDownError, Hint, NobodyError
 from a2a_bridge.cluster.session import SECONDS, SessionError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.virtual_loop import Owner, VirtualLoop
@@ -209,7 +210,10 @@ class SimulatedBus:
         self._owner = owner
         self.link = link
         self._me = ""
-        self.listener: BusListener | None = None
+        #: of the replica, once it listens
+        self.answer: Callable[[bytes], Awaitable[bytes]] | None = None
+        self.on_hint: Callable[[Hint], None] | None = None
+        self.on_gap: Callable[[], None] | None = None
         self.topics: dict[str, list[Callable[[bytes], None]]] = {}
 
     @property
@@ -217,8 +221,15 @@ class SimulatedBus:
         link = self.link
         return link.state == UP or (link.state == HOLED and self._world.loop.time() - link.since < _NOTICED)
 
-    async def start(self, me: str, listener: BusListener, /) -> None:
-        self._me, self.listener = me, listener
+    async def start(
+        self,
+        me: str,
+        answer: Callable[[bytes], Awaitable[bytes]],
+        on_hint: Callable[[Hint], None],
+        on_gap: Callable[[], None],
+        /,
+    ) -> None:
+        self._me, self.answer, self.on_hint, self.on_gap = me, answer, on_hint, on_gap
         self._world.listening[me] = self
         self._world.buses.append(self)
 
@@ -230,8 +241,8 @@ class SimulatedBus:
 
     def broken(self) -> None:
         """The link works again after a fault: the client has connected anew."""
-        if self.listener is not None:
-            self._deliver(self, self.listener.on_gap)
+        if self.on_gap is not None:
+            self._deliver(self, self.on_gap)
 
     async def request(self, replica: str, data: bytes, seconds: float, /) -> bytes:
         world = self._world
@@ -249,8 +260,8 @@ class SimulatedBus:
 
             async def work() -> None:
                 await asyncio.sleep(world.latency(other.link))
-                assert other.listener is not None
-                found = await other.listener.answer(data)
+                assert other.answer is not None
+                found = await other.answer(data)
                 assert len(found) <= other.most
                 if other.link.state == UP and self.link.state == UP and not world.lost():
                     world.loop.call_later(world.latency(self.link), _settle, answer, found)
@@ -274,8 +285,8 @@ class SimulatedBus:
     def hint(self, hint: Hint, /) -> None:
         for other in self._world.buses:
             if other is not self and self.link.state == UP == other.link.state and not self._world.lost():
-                assert other.listener is not None
-                self._deliver(other, other.listener.on_hint, hint)
+                assert other.on_hint is not None
+                self._deliver(other, other.on_hint, hint)
 
     async def close(self) -> None:
         if self._world.listening.get(self._me) is self:

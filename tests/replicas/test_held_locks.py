@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from a2a_bridge.cluster.cluster import stripe_of
-from a2a_bridge.cluster.session_limits import session_name
+from a2a_bridge.cluster.session import session_name
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.stores.ports import TaskQuery, VersionConflictError

@@ -12,8 +12,7 @@ import pytest
 
 from a2a_bridge.cluster import nats_bus
 from a2a_bridge.cluster.bus import BusDownError, Hint
-from a2a_bridge.cluster.nats_bus import NatsBus
-from a2a_bridge.cluster.nats_login import NatsLogin
+from a2a_bridge.cluster.nats_bus import NatsBus, NatsLogin
 from tests.certificates import new_identity
 from tests.nats import Accounts, Nats, running
 from tests.patience import PATIENCE
@@ -24,7 +23,7 @@ ENCODED = "pa%3Ass%2Fw%40rd"
 
 
 class Listener:
-    """Implements BusListener. silent: does not answer."""
+    """The replica behind a bus. silent: does not answer."""
 
     def __init__(self, *, silent: bool = False) -> None:
         self.silent = silent
@@ -45,7 +44,8 @@ class Listener:
 @asynccontextmanager
 async def joined(name: str, login: NatsLogin, listener: Listener | None = None) -> AsyncIterator[NatsBus]:
     bus = NatsBus(login, "c")
-    await bus.start(name, listener or Listener())
+    listener = listener or Listener()
+    await bus.start(name, listener.answer, listener.on_hint, listener.on_gap)
     try:
         yield bus
     finally:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.cluster import membership
-from a2a_bridge.cluster.membership import Membership
+from a2a_bridge.cluster import cluster as membership
+from a2a_bridge.cluster.cluster import Membership
 from a2a_bridge.cluster.session import SessionError
 from tests.replicas.conftest import LEASE
 

@@ -13,7 +13,7 @@ Rules:
    id, then counters by their key, then the rows of the jobs, by the order that each job states. If PostgreSQL
    finds a deadlock all the same, the group is tried again at once.
 5. No lock of another session holds a group up for long. Changes that acquire a task skip locked rows. If
-   anything else has waited for the limit of the session (`session_limits`), the group is tried again without
+   anything else has waited for the limit of the session (`cluster.session`), the group is tried again without
    patience: tasks whose rows are locked are lost, jobs that wait get UNAVAILABLE, and counters are of another
    stripe.
 6. On PostgreSQL, a process that was declared dead creates no task and acquires no lease: others may have
@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from a2a_bridge.cluster.session_limits import session_name
+from a2a_bridge.cluster.session import session_name
 from a2a_bridge.stores.errors import unavailable
 from a2a_bridge.stores.records import TaskChange, TaskRow
 from a2a_bridge.stores.sql.counts import Counted, deltas

@@ -38,7 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from a2a_bridge.cluster import session_limits
+from a2a_bridge.cluster.session import COMMAND_LIMITS, SET_LIMITS, WRITER_LIMITS, limit_arguments
 from a2a_bridge.core.extras import MissingExtraError, load
 from a2a_bridge.stores.errors import StoreOpenError, unavailable
 from a2a_bridge.stores.sql.file_watch import FileWatch
@@ -78,10 +78,10 @@ _PRAGMAS = (
 class Database:
     """An engine and the threads that read through it.
 
-    url: from `parse`. limits: of each session on PostgreSQL, see `session_limits`.
+    url: from `parse`. limits: of each session on PostgreSQL, see `cluster.session`.
     """
 
-    def __init__(self, url: URL, limits: Mapping[str, str] = session_limits.COMMAND) -> None:
+    def __init__(self, url: URL, limits: Mapping[str, str] = COMMAND_LIMITS) -> None:
         self.url = url
         self.engine = _engine(url, self._check_path, limits)
         self.sqlite = url.get_backend_name() == "sqlite"
@@ -108,7 +108,7 @@ class Database:
             # Otherwise each mixture of small and large numbers would be a prepared statement of its own.
             driver.adapters.register_dumper(int, Int8Dumper)
             driver.prepared_max = 512
-            limit(connection, session_limits.WRITER)
+            limit(connection, WRITER_LIMITS)
 
     async def read(self, work: Callable[[Connection], Result], /, *, snapshot: bool = True) -> Result:
         """Runs `work` in a thread, in one transaction with a consistent snapshot. Raises UNAVAILABLE.
@@ -271,7 +271,7 @@ def cause(error: BaseException) -> str:
 
 def limit(connection: Connection, settings: Mapping[str, str]) -> None:
     """Changes settings of a session on PostgreSQL, in a transaction of its own."""
-    connection.exec_driver_sql(session_limits.SET, session_limits.arguments(settings))
+    connection.exec_driver_sql(SET_LIMITS, limit_arguments(settings))
     connection.commit()
 
 
@@ -331,7 +331,7 @@ def _engine(url: URL, check_path: Callable[[], None], limits: Mapping[str, str])
     )
 
     def begin_session(connection: Any, _: Any) -> None:
-        connection.execute(session_limits.SET, session_limits.arguments(limits))
+        connection.execute(SET_LIMITS, limit_arguments(limits))
         connection.commit()
 
     event.listen(engine, "connect", begin_session)

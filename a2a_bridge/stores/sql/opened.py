@@ -22,9 +22,11 @@ from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, delete, select
 from sqlalchemy.exc import OperationalError
 
-from a2a_bridge.cluster import session_limits
 from a2a_bridge.cluster.bus import Bus
-from a2a_bridge.cluster.nats_login import NatsLogin
+from a2a_bridge.cluster.cluster import Cluster, HeartThread
+from a2a_bridge.cluster.nats_bus import NatsBus, NatsLogin
+from a2a_bridge.cluster.polling import PollingBus
+from a2a_bridge.cluster.session import REPLICA_LIMITS, PostgresSession, SessionError
 from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.push.secrets import Vault
 from a2a_bridge.stores.errors import StoreOpenError
@@ -37,7 +39,6 @@ from a2a_bridge.stores.sql.database import (
     mask_url,
     parse,
 )
-from a2a_bridge.stores.sql.rows import ClusterMembership
 from a2a_bridge.stores.sql.schema import replicas, settings
 from a2a_bridge.stores.sql.store import SqlStore
 from a2a_bridge.stores.sql.upgrading import HEAD, revision, upgrade
@@ -146,12 +147,6 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
     login = _login(options) if options.cluster else None
     with report_errors(url) as database:
         page_key = await asyncio.to_thread(_look, database)
-    # Imported here, because they need packages that SQLite does not.
-    from a2a_bridge.cluster.cluster import Cluster, HeartThread
-    from a2a_bridge.cluster.nats_bus import NatsBus
-    from a2a_bridge.cluster.polling import PollingBus
-    from a2a_bridge.cluster.session import PostgresSession, SessionError
-
     session = PostgresSession(url.set(drivername="postgresql").render_as_string(hide_password=False))
 
     def make_bus(alone: Callable[[], bool]) -> Bus:
@@ -160,7 +155,7 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
         return NatsBus(login, blake2b(page_key, digest_size=8, person=b"a2a cluster").hexdigest())
 
     beside = Cluster(session, make_bus, HeartThread(), lease=options.lease)
-    database = Database(url, session_limits.REPLICA)
+    database = Database(url, REPLICA_LIMITS)
     try:
         async with _run_store(database, beside, options, page_key, vault) as store:
             try:
@@ -185,7 +180,7 @@ def _login(options: StoreOptions) -> NatsLogin:
 
 @asynccontextmanager
 async def _run_store(
-    database: Database, beside: ClusterMembership | None, options: StoreOptions, page_key: bytes, vault: Vault
+    database: Database, beside: Cluster | None, options: StoreOptions, page_key: bytes, vault: Vault
 ) -> AsyncIterator[SqlStore]:
     store = SqlStore(database, beside, options, page_key=page_key, vault=vault)
     try:

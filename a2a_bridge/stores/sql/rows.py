@@ -11,14 +11,15 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select, true
 
+from a2a_bridge.cluster.cluster import Cluster
 from a2a_bridge.cluster.tails import Committed
 from a2a_bridge.core.errors import internal_error
-from a2a_bridge.stores.ports import Remote, Scope, TaskQuery
+from a2a_bridge.stores.ports import Scope, TaskQuery
 from a2a_bridge.stores.records import (
     CONFLICT,
     Expiry,
@@ -47,27 +48,6 @@ log = logging.getLogger("a2a_bridge.store")
 
 #: seconds for the group that is being written when the store is closed
 _LAST_GROUP = 10.0
-
-
-class ClusterMembership(Protocol):
-    """The other replicas, as far as a store needs them: `Cluster`. me: the present name of this one."""
-
-    @property
-    def me(self) -> str: ...
-
-    @property
-    def stripe(self) -> int: ...
-
-    @property
-    def remote(self) -> Remote: ...
-
-    def on_death(self, callback: Callable[[], None], /) -> None: ...
-
-    def follow(self, task_id: str, /) -> None: ...
-
-    def unfollow(self, task_id: str, /) -> None: ...
-
-    def publish(self, commits: Iterable[Committed], /, *, deliveries: bool) -> None: ...
 
 
 class _Writing(NamedTuple):
@@ -174,10 +154,10 @@ class SqlRecords:
 class SharedSqlRecords(SqlRecords):
     """Implements SharedRecords. beside: the other replicas."""
 
-    def __init__(self, database: Database, beside: ClusterMembership) -> None:
+    def __init__(self, database: Database, beside: Cluster) -> None:
         super().__init__(database, lambda: beside.me, lambda: beside.stripe)
         self._beside = beside
-        self.remote = beside.remote
+        self.remote = beside
         self.on_orphans = beside.on_death
         self.follow = beside.follow
         self.unfollow = beside.unfollow

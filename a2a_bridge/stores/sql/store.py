@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from a2a_bridge.cluster.cluster import Cluster
 from a2a_bridge.cluster.tails import Position
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.push.secrets import Vault
@@ -17,7 +18,7 @@ from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.sql.commit import SqlJob
 from a2a_bridge.stores.sql.database import Database
 from a2a_bridge.stores.sql.push import SqlOutbox, SqlPushConfigStore
-from a2a_bridge.stores.sql.rows import ClusterMembership, SharedSqlRecords, SqlRecords
+from a2a_bridge.stores.sql.rows import SharedSqlRecords, SqlRecords
 from a2a_bridge.stores.sql.tasks import positions
 from a2a_bridge.stores.store_base import StoreBase
 
@@ -33,7 +34,7 @@ class SqlStore(StoreBase):
     def __init__(
         self,
         database: Database,
-        beside: ClusterMembership | None,
+        beside: Cluster | None,
         options: StoreOptions,
         *,
         page_key: bytes,
