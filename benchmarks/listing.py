@@ -18,7 +18,7 @@ from uuid import uuid4
 from sqlalchemy import create_engine
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.sql.counts import recount
+from a2a_bridge.stores.sql.tasks import recount
 from benchmarks import agent
 from benchmarks.databases import SQLITE, Databases
 from benchmarks.probe import SECONDS, ask, http_answer

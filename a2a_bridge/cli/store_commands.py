@@ -49,7 +49,7 @@ def upgrade(store: StoreArgument, *, flags: OutputFlags) -> None:
 
       a2a-bridge db upgrade postgresql://bridge@db.internal/tasks
     """
-    from a2a_bridge.stores.sql.upgrading import HEAD, revision, upgrade
+    from a2a_bridge.stores.sql.store import HEAD, revision, upgrade
 
     with _connect_alone(store, writes=True) as connection:
         before = revision(connection)
@@ -76,7 +76,7 @@ def check(store: StoreArgument, *, flags: OutputFlags) -> None:
       a2a-bridge db check sqlite:///.a2a-bridge/Echo.db
     """
     from a2a_bridge.stores.sql.checking import find_damaged
-    from a2a_bridge.stores.sql.upgrading import HEAD, revision
+    from a2a_bridge.stores.sql.store import HEAD, revision
 
     with _connect_alone(store, writes=False) as connection:
         found = revision(connection)
@@ -100,7 +100,7 @@ def _connect_alone(store: str, *, writes: bool) -> Iterator[Connection]:
     from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.stores import StoreOpenError
     from a2a_bridge.stores.sql.database import parse
-    from a2a_bridge.stores.sql.opened import lock_file, report_errors, touch
+    from a2a_bridge.stores.sql.store import lock_file, report_errors, touch
 
     try:
         with ExitStack() as stack:
@@ -257,8 +257,7 @@ def _connect_beside(store: str, *, writes: bool) -> Iterator[Connection]:
     from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.stores import StoreOpenError
     from a2a_bridge.stores.sql.database import mask_url, parse
-    from a2a_bridge.stores.sql.opened import report_errors
-    from a2a_bridge.stores.sql.upgrading import HEAD, revision
+    from a2a_bridge.stores.sql.store import HEAD, report_errors, revision
 
     try:
         url = parse(store)

@@ -30,7 +30,7 @@ async def open_store(url: str, options: StoreOptions | None = None) -> AsyncIter
         yield MemoryStore(max_memory=(options or StoreOptions()).max_memory)
         return
     load("sqlalchemy", "server")
-    from a2a_bridge.stores.sql.opened import open_sql_store  # rule 1
+    from a2a_bridge.stores.sql.store import open_sql_store  # rule 1
 
     async with open_sql_store(url, options or StoreOptions()) as store:
         yield store

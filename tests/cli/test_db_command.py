@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from a2a_bridge.cli.store_commands import db as app
-from a2a_bridge.stores.sql.upgrading import HEAD
+from a2a_bridge.stores.sql.store import HEAD
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

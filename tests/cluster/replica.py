@@ -157,7 +157,7 @@ class SimulatedRecords:
         self._tables = tables
         self._cluster = cluster
         self._group: _Group | None = None
-        self.remote = cluster.remote
+        self.remote = cluster
         self.on_orphans = cluster.on_death
         self.follow = cluster.follow
         self.unfollow = cluster.unfollow

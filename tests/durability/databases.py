@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from sqlalchemy import create_engine
 
-from a2a_bridge.stores.sql.upgrading import upgrade
+from a2a_bridge.stores.sql.store import upgrade
 from tests.postgres import Postgres, _folder, _running
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge.stores.ports import Scope
-from a2a_bridge.stores.sql.opened import open_sql_store
+from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.testing.store_scene import HERE, INPUT, Author
 from tests.agents import ScriptedAgent
 from tests.hosting.scene import FAILED, Talk

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from a2a_bridge.stores.sql.database import Database, parse
-from a2a_bridge.stores.sql.upgrading import upgrade
+from a2a_bridge.stores.sql.store import upgrade
 from tests.postgres import Postgres
 
 

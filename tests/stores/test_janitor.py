@@ -14,9 +14,8 @@ from a2a_bridge.stores import StoreOptions
 from a2a_bridge.stores.errors import unavailable
 from a2a_bridge.stores.ports import GapError, Registered, Sent, TaskQuery
 from a2a_bridge.stores.retention import Janitor
-from a2a_bridge.stores.sql.opened import open_sql_store
 from a2a_bridge.stores.sql.schema import bodies, metadata, segments, task_counts
-from a2a_bridge.stores.sql.store import SqlStore
+from a2a_bridge.stores.sql.store import SqlStore, open_sql_store
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, PATIENCE, Author, found, pages, rest, take
 
 HOUR = 3600.0

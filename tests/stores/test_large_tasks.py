@@ -11,7 +11,7 @@ from a2a_bridge.bindings.offload import MUCH, run_in_worker
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions, segments
 from a2a_bridge.stores.memory import MemoryStore
-from a2a_bridge.stores.sql.opened import open_sql_store
+from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, Author, found, made
 from tests.patience import PATIENCE
 

@@ -17,7 +17,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.stores.ports import Scope, Sent
 from a2a_bridge.stores.sql.checking import find_damaged
-from a2a_bridge.stores.sql.opened import open_sql_store
+from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
     FAILED,

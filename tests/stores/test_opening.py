@@ -21,7 +21,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from typer.testing import CliRunner
 
-from a2a_bridge.cli.store_commands import push
+from a2a_bridge.cli.store_commands import push as push_commands
 from a2a_bridge.cluster.session import PostgresSession, SessionError
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.push.secrets import new_key
@@ -29,10 +29,10 @@ from a2a_bridge.stores import StoreOpenError, StoreOptions, open_store
 from a2a_bridge.stores.ports import TaskQuery
 from a2a_bridge.stores.sql import database as sql_database
 from a2a_bridge.stores.sql import migrations
-from a2a_bridge.stores.sql import opened as opening_sql
+from a2a_bridge.stores.sql import store as opening_sql
 from a2a_bridge.stores.sql.database import Database, parse
 from a2a_bridge.stores.sql.schema import metadata
-from a2a_bridge.stores.sql.upgrading import HEAD, upgrade
+from a2a_bridge.stores.sql.store import HEAD, upgrade
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, Author, found, rest
 from tests.patience import PATIENCE
 
@@ -153,7 +153,7 @@ async def test_a_store_address_is_printed_without_secrets(database: str) -> None
 
 
 def test_the_push_command_prints_an_address_without_secrets(database: str) -> None:
-    said = CliRunner().invoke(push, ["list", "--store", f"{database}&password=hidden"])
+    said = CliRunner().invoke(push_commands, ["list", "--store", f"{database}&password=hidden"])
     assert said.exit_code == 2
     assert "a2a-bridge db upgrade postgresql://" in said.stderr
     assert "hidden" not in said.output + said.stderr

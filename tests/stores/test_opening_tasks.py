@@ -9,7 +9,7 @@ import pytest
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge.stores.ports import VersionConflictError
-from a2a_bridge.stores.sql.opened import open_sql_store
+from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.testing.store_scene import HERE, INPUT, WORKING, Author, found
 from tests.patience import PATIENCE
 

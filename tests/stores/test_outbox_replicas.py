@@ -15,9 +15,9 @@ import pytest
 
 from a2a_bridge.stores import open_store
 from a2a_bridge.stores.options import StoreOptions
-from a2a_bridge.stores.sql import push, push_releases
+from a2a_bridge.stores.sql import push, push_configs
 from a2a_bridge.stores.sql.push import SqlOutbox
-from a2a_bridge.stores.sql.push_releases import LATER, SOON
+from a2a_bridge.stores.sql.push_configs import LATER, SOON
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
 from tests.push.delivery_scene import author, config, delivering, until
 from tests.push.receiver import Posted, receiving
@@ -191,7 +191,7 @@ async def test_a_long_transaction_is_waited_for(postgres_url: str) -> None:
 async def test_releases_are_looked_at_however_many(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push_releases, "MOST", 1)
+    monkeypatch.setattr(push_configs, "MOST", 1)
     clock = Clock()
     async with open_store(postgres_url) as store:
         one: Any = store

@@ -13,10 +13,9 @@ from sqlalchemy import Connection, event
 from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.stores.ports import Scope, TaskQuery
 from a2a_bridge.stores.records import Place
-from a2a_bridge.stores.sql.counts import Counted, deltas, recount, total
-from a2a_bridge.stores.sql.opened import open_sql_store
 from a2a_bridge.stores.sql.schema import bodies, tasks
-from a2a_bridge.stores.sql.store import SqlStore
+from a2a_bridge.stores.sql.store import SqlStore, open_sql_store
+from a2a_bridge.stores.sql.tasks import Counted, deltas, recount, total
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
     ELSEWHERE,

@@ -15,7 +15,7 @@ from a2a_bridge.stores.checksums import checksum_of
 from a2a_bridge.stores.ports import Scope, Stored
 from a2a_bridge.stores.records import Place, TaskChange, TaskRow
 from a2a_bridge.stores.segments import Segment, pack, unpack
-from a2a_bridge.stores.sql.opened import open_sql_store
+from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.stores.terminal_cache import TerminalTaskCache
 from a2a_bridge.stores.text import original, storable
 from a2a_bridge.testing.store_scene import ELSEWHERE, HERE, WORKING, ids, made, pages

@@ -10,7 +10,7 @@ import pytest
 from a2a_bridge.core.event_log import EventLog
 from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.stores.ports import Scope
-from a2a_bridge.stores.sql.opened import open_sql_store
+from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.testing.store_scene import COMPLETED, PATIENCE, WORKING, Author, rest, take
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import event
 
 from a2a_bridge.stores import StoreOptions
-from a2a_bridge.stores.sql.opened import open_sql_store
+from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.testing.store_scene import HERE, WORKING, Author
 
 

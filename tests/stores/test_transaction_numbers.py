@@ -12,7 +12,7 @@ from sqlalchemy import Connection, create_engine, text
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge.stores.sql import commit
-from a2a_bridge.stores.sql.opened import open_sql_store
+from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.testing.store_scene import Author, take
 
 

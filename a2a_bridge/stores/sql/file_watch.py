@@ -1,13 +1,18 @@
 """Detects that the open SQLite file was deleted, replaced or cut. It repairs nothing and writes nothing.
 
-Rules:
+Rules of FileWatch:
 1. After a replacement, the process would write into a file that no later process finds. So the device and
-   inode of the open file, its log and its index are compared with those at the path.
+   inode of the open file, its log and its index are compared with the files at the path.
 2. A file that is overwritten keeps its inode. So each process notes a token in the database when it opens it,
    and checks the token at its place in the file.
-3. The file and its log must be as long as SQLite knows them to be, see `wal_index`.
+3. The file and its log must be as long as SQLite knows them to be: WalIndex compares them.
 4. The descriptor stays open as long as the database: closing any descriptor of a file releases SQLite's locks
    on it.
+
+WalIndex opens no connection. The index of the log (`-shm`), which all processes share, says how many frames
+the log has and how it begins (sqlite.org/walformat.html). SQLite does not look whether the log still has
+them: after it was cut, commits succeed and are unreadable at the next start. A checkpoint that restarts or
+truncates the log changes the index too, so it is no alarm.
 """
 
 from __future__ import annotations
@@ -16,14 +21,90 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from struct import Struct
 from time import monotonic
+from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from a2a_bridge.stores.sql.wal_index import WalIndex
-
 log = logging.getLogger("a2a_bridge.store")
+
+
+#: two copies of the header, and the number of frames that are in the database file too
+_HEADER = 48
+_INDEX = 2 * _HEADER + 4
+#: in the machine's byte order: size of a page, number of frames, pages of the database, salt of the log
+_FIELDS = Struct("=14xHII8x8s")
+_BACKFILLED = Struct("=I")
+_LOG_HEADER = 32
+_FRAME_HEADER = 24
+_SALT = slice(16, 24)
+
+
+class _Index(NamedTuple):
+    page_size: int
+    frames: int
+    pages: int
+    salt: bytes
+    backfilled: int
+
+
+class WalIndex:
+    """The files of one database. descriptor: of the database file.
+
+    Its own descriptors stay open until `close`: closing any descriptor of a file releases SQLite's locks on
+    it.
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._opened: list[int] = []
+        try:
+            self._log = self._open("-wal")
+            self._index = self._open("-shm")
+        except FileNotFoundError:
+            self._log = self._index = -1
+
+    def close(self) -> None:
+        """Closes its descriptors. Only after the database was closed."""
+        for descriptor in self._opened:
+            os.close(descriptor)
+
+    def wrong(self) -> str:
+        """The problem; empty if there is none, or if the files are changing just now."""
+        before = self._read()
+        if before is None:
+            return ""
+        log_size, file_size = os.fstat(self._log).st_size, os.fstat(self._descriptor).st_size
+        salt = os.pread(self._log, _LOG_HEADER, 0)[_SALT]
+        needed = _LOG_HEADER + before.frames * (before.page_size + _FRAME_HEADER) if before.frames else 0
+        wrong = ""
+        if log_size < needed or (needed and salt != before.salt):
+            wrong = f"{self._path}-wal"
+        elif before.backfilled >= before.frames and file_size < before.pages * before.page_size:
+            wrong = f"{self._path}"
+        if not wrong or self._read() != before:
+            return ""
+        return f"{wrong} was cut or written over while it was in use"
+
+    def _open(self, suffix: str) -> int:
+        descriptor = os.open(f"{self._path}{suffix}", os.O_RDONLY)
+        self._opened.append(descriptor)
+        return descriptor
+
+    def _read(self) -> _Index | None:
+        """None if there is nothing to compare with, or if it is being written."""
+        if self._index < 0:
+            return None
+        data = os.pread(self._index, _INDEX, 0)
+        if len(data) < _INDEX or data[:_HEADER] != data[_HEADER : 2 * _HEADER]:
+            return None
+        page_size, frames, pages, salt = _FIELDS.unpack_from(data)
+        (backfilled,) = _BACKFILLED.unpack_from(data, 2 * _HEADER)
+        return _Index(65536 if page_size == 1 else page_size, frames, pages, salt, backfilled)
+
 
 #: seconds between two checks of the file's content, and of its path while there are no writes
 _PAUSE = 1.0

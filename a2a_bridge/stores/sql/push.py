@@ -38,12 +38,9 @@ from a2a_bridge.stores.ports import Delivery, OutboxEntry, Registered, Scope
 from a2a_bridge.stores.records import TaskChange
 from a2a_bridge.stores.sql import push_configs as configs
 from a2a_bridge.stores.sql.database import Database, present
-from a2a_bridge.stores.sql.push_configs import ANYBODY, SqlPushConfigStore, Writes, forget
-from a2a_bridge.stores.sql.push_releases import Releases
+from a2a_bridge.stores.sql.push_configs import ANYBODY, Line, Releases, Writes
 from a2a_bridge.stores.sql.schema import outbox, push_configs, replicas
 from a2a_bridge.stores.text import original, storable
-
-__all__ = ["SqlOutbox", "SqlPushConfigStore", "entries", "forget", "post_events", "retry"]
 
 log = logging.getLogger("a2a_bridge.push")
 
@@ -61,8 +58,6 @@ _DAMAGED = "the notification is damaged in the store"
 
 _O = outbox.c
 _C = push_configs.c
-#: task and config, as in rows
-_Line = tuple[str, str]
 
 
 def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_locked: bool = False) -> int:
@@ -128,7 +123,7 @@ def event_key(task_id: str, config_id: str, sequence: int) -> tuple[str, ...]:
 
 
 class _Head(NamedTuple):
-    line: _Line
+    line: Line
     url: str
     seconds: float
 
@@ -156,7 +151,7 @@ class SqlOutbox:
         self._vault = vault or Vault()
         self._now = now
         self._most_dead = most_dead
-        self._lines: FairQueue[_Line] = FairQueue(now)
+        self._lines: FairQueue[Line] = FairQueue(now)
         self._claimed_as = ""
         self._callbacks: list[Callable[[], None]] = []
         self._poll_now = True
@@ -177,7 +172,7 @@ class SqlOutbox:
         self._poll_now = True
         self._notify()
 
-    def redirect(self, line: _Line, url: str, released: bool) -> None:
+    def redirect(self, line: Line, url: str, released: bool) -> None:
         """A config has a new URL: ends the delay of its notifications, because the old target caused it.
 
         released: see SqlPushConfigStore.
@@ -326,7 +321,7 @@ class SqlOutbox:
         if sweep:
             self._sweep_at = self._now() + SWEEP
 
-    def _take_over(self, connection: Connection, me: str) -> tuple[list[_Line], list[_Head]]:
+    def _take_over(self, connection: Connection, me: str) -> tuple[list[Line], list[_Head]]:
         """Claims configs, and releases those without a notification again. Returns all, and the first
         notifications.
         """
@@ -349,7 +344,7 @@ class SqlOutbox:
         ]
         return lines, heads
 
-    def _lost_claims(self, connection: Connection, me: str) -> list[_Line]:
+    def _lost_claims(self, connection: Connection, me: str) -> list[Line]:
         """Configs that this replica has claimed in the rows, but not in memory.
 
         Runs in a thread: some may be completed meanwhile.
@@ -357,11 +352,11 @@ class SqlOutbox:
         held = select(_C.task, _C.id).where(_C.holder != "", _C.holder == me)
         return [(task, name) for task, name in connection.execute(held) if (task, name) not in self._lines]
 
-    async def _parcels(self, lines: Sequence[_Line], rows: Sequence[Any]) -> list[Delivery]:
+    async def _parcels(self, lines: Sequence[Line], rows: Sequence[Any]) -> list[Delivery]:
         deliveries: list[Delivery] = []
         waiting = {(row.task, row.config): row for row in rows}
         shut: dict[str, list[int]] = {}
-        damaged: list[tuple[_Line, int]] = []
+        damaged: list[tuple[Line, int]] = []
         for line in lines:
             row = waiting.get(line)
             if row is None:
@@ -418,7 +413,7 @@ class SqlOutbox:
         lines = [_line_of(delivery) for delivery in deliveries]
         me = self._claimed_as
 
-        def work(connection: Connection) -> set[_Line]:
+        def work(connection: Connection) -> set[Line]:
             connection.execute(change)
             if prune:
                 self._prune(connection)
@@ -429,7 +424,7 @@ class SqlOutbox:
         given = zip(lines, deliveries, strict=True)
         self._go_on([line for line, one in given if self._lines.take_back(line, one.number)], left)
 
-    def _go_on(self, lines: Sequence[_Line], left: set[_Line]) -> None:
+    def _go_on(self, lines: Sequence[Line], left: set[Line]) -> None:
         """Queues taken configs again if they have notifications left."""
         for line in lines:
             if line in left:
@@ -440,7 +435,7 @@ class SqlOutbox:
         if left:
             self._notify()
 
-    def _look_later(self, line: _Line) -> None:
+    def _look_later(self, line: Line) -> None:
         """A config is released; nothing is added beside that with SQLite."""
         if not self._database.sqlite and not self._releases.put(line):
             self._sweep_at = min(self._sweep_at, self._now() + POLL)
@@ -483,12 +478,12 @@ def _free(connection: Connection, me: str) -> bool:
     return connection.execute(select(_C.task).where(_is_free(me)).limit(1)).first() is not None
 
 
-def _lost(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> bool:
+def _lost(connection: Connection, lines: Sequence[Line], *, sweep: bool) -> bool:
     """True if configs without a holder have notifications: the given ones, or any."""
     return connection.execute(_without_holder(lines, sweep=sweep).limit(1)).first() is not None
 
 
-def _offer(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> None:
+def _offer(connection: Connection, lines: Sequence[Line], *, sweep: bool) -> None:
     """Offers such configs to all replicas. Deletes notifications whose config does not exist."""
     wanted = _without_holder(lines, sweep=sweep).distinct().limit(_CLAIM)
     found = [tuple(row) for row in connection.execute(wanted)]
@@ -498,7 +493,7 @@ def _offer(connection: Connection, lines: Sequence[_Line], *, sweep: bool) -> No
         connection.execute(delete(outbox).where(orphans))
 
 
-def _without_holder(lines: Sequence[_Line], *, sweep: bool) -> Any:
+def _without_holder(lines: Sequence[Line], *, sweep: bool) -> Any:
     found = select(_O.task, _O.config).outerjoin(push_configs, _belongs)
     found = found.where(~_O.dead, func.coalesce(_C.holder, "") == "")
     return found if sweep else found.where(_among(lines))
@@ -518,7 +513,7 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
     return connection.execute(wanted).all()
 
 
-def _let_go(connection: Connection, lines: Sequence[_Line], me: str) -> set[_Line]:
+def _let_go(connection: Connection, lines: Sequence[Line], me: str) -> set[Line]:
     """Releases those of the configs that have no notifications. One that is added now is looked for later
     (rule 3). Returns the configs that stay claimed.
     """
@@ -592,7 +587,7 @@ def _parse_registered(row: Row[Any], vault: Vault) -> Registered:
     return configs.parse_registered(row, key, vault, row.config_checksum)
 
 
-def _line_of(delivery: Delivery) -> _Line:
+def _line_of(delivery: Delivery) -> Line:
     return storable(delivery.task_id), storable(delivery.registered.config.id)
 
 
