@@ -145,7 +145,7 @@ from a2a_bridge.stores.records import (
     TaskChange,
     TaskRow,
 )
-from a2a_bridge.stores.segments import Segment
+from a2a_bridge.stores.row_format import Segment
 from a2a_bridge.stores.store_base import StoreBase
 
 __all__ = [

@@ -44,7 +44,7 @@ from a2a_bridge.cli.values import HEADER, parse_binding
 from a2a_bridge.dialects import GRPC
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.opening import MEMORY
+from a2a_bridge.stores import MEMORY
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.running import Launch

@@ -50,7 +50,7 @@ from a2a_bridge.gateway.credentials import (
 )
 from a2a_bridge.gateway.destinations import Destination, Destinations, check_endpoint, with_endpoints
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.opening import MEMORY
+from a2a_bridge.stores import MEMORY
 
 if TYPE_CHECKING:
     from a2a_bridge.cli.running import Launch

@@ -54,9 +54,8 @@ from a2a_bridge.hosting.views import (
     histories_cut,
 )
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.clock import Clock, SystemClock
 from a2a_bridge.stores.memory import MemoryStore
-from a2a_bridge.stores.ports import PushSender, Scope, Store, scope_of
+from a2a_bridge.stores.ports import Clock, PushSender, Scope, Store, scope_of
 
 log = logging.getLogger("a2a_bridge.hosting")
 
@@ -80,7 +79,7 @@ class Engine:
     ) -> None:
         self._agent = agent
         self._options = options
-        clock = clock or SystemClock()
+        clock = clock or Clock()
         # Not `or`: an empty store may be false.
         self._store: Store = MemoryStore(clock=clock) if store is None else store
         require(self._store, Store)

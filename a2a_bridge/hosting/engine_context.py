@@ -11,8 +11,7 @@ from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.turns import Turns
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.clock import Clock
-from a2a_bridge.stores.ports import Store
+from a2a_bridge.stores.ports import Clock, Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec.free_json import SHALLOW, may_be_deep, too_deep
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.clock import Clock
+from a2a_bridge.stores.ports import Clock
 
 
 class ExecutorError(ValueError):

@@ -27,8 +27,7 @@ from a2a_bridge.hosting.rejections import already_ended
 from a2a_bridge.hosting.run import Run
 from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.clock import Clock
-from a2a_bridge.stores.ports import Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
+from a2a_bridge.stores.ports import Clock, Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
 
 log = logging.getLogger("a2a_bridge.hosting")
 

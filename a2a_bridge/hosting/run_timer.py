@@ -15,7 +15,7 @@ from a2a_bridge.core.event_log import Timer
 from a2a_bridge.core.messages import INTERRUPTED
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.clock import Clock
+from a2a_bridge.stores.ports import Clock
 
 TOO_LONG = "the agent did not finish within {:g} seconds"
 SILENT = "the agent said nothing for {:g} seconds"

@@ -6,6 +6,7 @@ Rules:
 2. Waiting callers are answered after the commit.
 3. A group that fails is kept unchanged and retried until it succeeds, with growing pauses. Meanwhile the
    store rejects new work, and callers that have waited for `ack_timeout` get UNAVAILABLE.
+4. Ids of sent messages are written so, too (RecordedSends). The engine decides about repetitions.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.stores.errors import unavailable
 from a2a_bridge.stores.lease import Pending, TaskLease
-from a2a_bridge.stores.ports import Scope, Stored, Synced
-from a2a_bridge.stores.records import CONFLICT, Records
+from a2a_bridge.stores.ports import Scope, Sent, Stored, Synced, VersionConflictError, unavailable
+from a2a_bridge.stores.records import CONFLICT, Records, SentChange, SentRow
+from a2a_bridge.stores.row_format import DamagedError, checksum_of, intact, storable
 
 log = logging.getLogger("a2a_bridge.store")
+
 
 #: maximum tasks and maximum jobs of a group
 _MOST = 512
@@ -390,3 +392,58 @@ def _with_bodies(group: Group) -> Group:
 def _give_up(answer: asyncio.Future[Any]) -> None:
     if not answer.done():
         answer.set_exception(unavailable())
+
+
+class RecordedSends:
+    """Implements SendRegister. me: returns the present name of this process."""
+
+    def __init__(
+        self,
+        read: Callable[[Scope, str], Awaitable[SentRow | None]],
+        writer: GroupWriter,
+        me: Callable[[], str],
+    ) -> None:
+        self._read = read
+        self._writer = writer
+        self._me = me
+
+    async def reserve(
+        self, scope: Scope, message_id: str, digest: bytes, task_id: str, /, *, instead: Sent | None = None
+    ) -> Sent | None:
+        known: SentRow | None = None
+        while True:
+            row = self._row(scope, message_id, Sent(digest, task_id))
+            if await self._writer.write(SentChange(scope, message_id, known, row)) is not CONFLICT:
+                if row.holder == self._me():
+                    return None
+                known = row  # this process has got a new name meanwhile
+                continue
+            known = await self._read(scope, message_id)
+            if known is None:
+                continue  # it was forgotten meanwhile
+            if not intact(known.checksum, send_key(scope, message_id, known), known.answer):
+                raise DamagedError(known.task_id)
+            sent = Sent(known.digest, known.task_id, known.answer, known.holder)
+            if known.holder or instead is None or sent != instead._replace(holder=""):
+                return sent
+
+    async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
+        while (known := await self._read(scope, message_id)) is not None:
+            if known.holder or known.answer not in (b"", answer):
+                raise VersionConflictError(known.task_id)  # this process was taken for dead
+            row = self._row(scope, message_id, Sent(known.digest, known.task_id, answer))
+            if await self._writer.write(SentChange(scope, message_id, known, row)) is not CONFLICT:
+                return
+
+    async def forget(self, scope: Scope, message_id: str, /) -> None:
+        await self._writer.write(SentChange(scope, message_id, None, None))
+
+    def _row(self, scope: Scope, message_id: str, sent: Sent) -> SentRow:
+        row = SentRow(sent.digest, sent.task_id, sent.answer, self._me(), None)
+        return row._replace(checksum=checksum_of(send_key(scope, message_id, row), row.answer))
+
+
+def send_key(scope: Scope, message_id: str, row: SentRow) -> tuple[str, ...]:
+    """What the checksum of a row covers beside the response."""
+    texts = scope.tenant, scope.owner, message_id
+    return (*map(storable, texts), row.digest.hex(), storable(row.task_id))

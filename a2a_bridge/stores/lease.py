@@ -21,12 +21,9 @@ from a2a_bridge.bindings.offload import MUCH
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.checksums import checksum_of
-from a2a_bridge.stores.errors import unavailable
-from a2a_bridge.stores.ports import Scope, Stored, Synced, VersionConflictError
+from a2a_bridge.stores.ports import Scope, Stored, Synced, VersionConflictError, unavailable
 from a2a_bridge.stores.records import EARLIEST, LATEST, Place, TaskChange, TaskRow
-from a2a_bridge.stores.segments import pack
-from a2a_bridge.stores.text import storable
+from a2a_bridge.stores.row_format import checksum_of, pack, storable
 
 #: maximum changes of one task that are not durable yet
 _MOST_EVENTS = 1024

@@ -23,12 +23,10 @@ from a2a_bridge.core.lifecycle import fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PageTokens
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.clock import Clock, SystemClock
-from a2a_bridge.stores.memory_log import MemoryLog
 from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
-from a2a_bridge.stores.memory_sends import MemorySends
-from a2a_bridge.stores.memory_tasks import Entry, TaskTable
+from a2a_bridge.stores.memory_tasks import Entry, MemoryLog, MemorySends, TaskTable
 from a2a_bridge.stores.ports import (
+    Clock,
     Outbox,
     PushConfigStore,
     Remote,
@@ -79,7 +77,7 @@ class MemoryStore:
             Pace.SLOWEST,
             waiter=asyncio.Future,
             stall=stall,
-            call_later=(clock or SystemClock()).call_later,
+            call_later=(clock or Clock()).call_later,
         )
         self._kept_logs = kept_logs
         self._kept_bytes = kept_bytes

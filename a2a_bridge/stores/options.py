@@ -1,4 +1,4 @@
-"""The options of a durable store. Its URL says where it is."""
+"""The options of a store, beside its URL, and the error of opening one."""
 
 from __future__ import annotations
 
@@ -42,3 +42,16 @@ class StoreOptions:
     cluster_credentials: str = ""
     #: the path of certificates to trust for NATS; empty for those of the system
     cluster_ca: str = ""
+
+
+class StoreOpenError(Exception):
+    """The store of a URL cannot be opened."""
+
+    def __init__(self, text: str, remedy: str = "", *, unreachable: bool = False) -> None:
+        super().__init__(f"{text}; try {remedy}" if remedy else text)
+        #: the reason, for people
+        self.text = text
+        #: what to do: a command line or an option; may be empty
+        self.remedy = remedy
+        #: the database server does not answer or rejects the login: trying again may help
+        self.unreachable = unreachable

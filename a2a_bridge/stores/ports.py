@@ -1,4 +1,4 @@
-"""The protocols of the engine's dependencies: a store, and a check of webhooks. No implementation.
+"""The protocols of the engine's dependencies: a store, and a check of webhooks; and the clock.
 
 Rules:
 1. Every method is scoped: data of another scope looks exactly like data that does not exist.
@@ -13,20 +13,23 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.callers import Scope, scope_of
-from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.event_log import GapError
+from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.event_log import GapError, Timer
 from a2a_bridge.core.paging import TaskQuery
 from a2a_bridge.core.service import Event, Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ports import Delivery, Outbox, OutboxEntry, PushConfigStore, Registered
 
 __all__ = [
+    "Clock",
     "Delivery",
     "GapError",
     "MeasuresWrites",
@@ -49,6 +52,7 @@ __all__ = [
     "VersionConflictError",
     "WriteTotals",
     "scope_of",
+    "unavailable",
 ]
 
 
@@ -68,6 +72,12 @@ class Stored(NamedTuple):
 
 class VersionConflictError(Exception):
     """The task was changed, taken over or created by another process in the meantime."""
+
+
+def unavailable() -> A2AError:
+    """The error for callers while the store does not work."""
+    text = "the agent's store is not available; try again"
+    return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
 
 
 class TaskPage(NamedTuple):
@@ -364,3 +374,14 @@ class Store(Protocol):
     def on_orphans(self, callback: Callable[[], None], /) -> None:
         """Registers a callback for new orphans: called after a start, and whenever a replica has died."""
         ...
+
+
+class Clock:
+    """The machine's wall clock, and timers. Tests replace it."""
+
+    #: nanoseconds since the epoch. Timestamps are cut to microseconds where they are made
+    now = staticmethod(time.time_ns)
+
+    def call_later(self, seconds: float, callback: Callable[[], None], /) -> Timer:
+        """Calls `callback` on the running loop after that many seconds."""
+        return asyncio.get_running_loop().call_later(seconds, callback)

@@ -22,7 +22,7 @@ from a2a_bridge.core.event_log import EventLog, GapError, LogReader, LogRules, P
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.lease import Pending
 from a2a_bridge.stores.records import Position, SharedRecords
-from a2a_bridge.stores.segments import Segment, unpack
+from a2a_bridge.stores.row_format import Segment, unpack
 
 #: events, and bytes of them, that a log keeps for readers that are behind
 _WINDOW, _WINDOW_BYTES = 256, 96 << 10

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.stores.ports import Remote, Scope, TaskQuery
-from a2a_bridge.stores.segments import Segment
+from a2a_bridge.stores.row_format import Segment
 
 #: the range of times in rows, in nanoseconds since the epoch
 EARLIEST, LATEST = -(2**63), 2**63 - 1

@@ -6,6 +6,8 @@ Rules:
 2. The row of a task names the holder of its lease. The lease lasts as long as that process lives.
 3. Bodies, segments and responses have checksums, which each read verifies; damaged content is never shown.
 4. Push configs and waiting notifications are in memory, unless the store is given others.
+5. Expired data is deleted now and then (Janitor), by each process. Two that delete the same rows delete them
+   once.
 """
 
 from __future__ import annotations
@@ -28,9 +30,7 @@ from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.checksums import DamagedError, parse_checked
-from a2a_bridge.stores.errors import unavailable
-from a2a_bridge.stores.groups import GroupWriter
+from a2a_bridge.stores.groups import GroupWriter, RecordedSends
 from a2a_bridge.stores.lease import Pending, TaskLease, body_key
 from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.stores.options import StoreOptions
@@ -45,6 +45,7 @@ from a2a_bridge.stores.ports import (
     TaskQuery,
     VersionConflictError,
     WriteTotals,
+    unavailable,
 )
 from a2a_bridge.stores.readers import StoredLogs
 from a2a_bridge.stores.records import (
@@ -56,12 +57,11 @@ from a2a_bridge.stores.records import (
     SharedRecords,
     TaskRow,
 )
-from a2a_bridge.stores.retention import Janitor
-from a2a_bridge.stores.segments import Segment, unpack
-from a2a_bridge.stores.sends import RecordedSends
+from a2a_bridge.stores.row_format import DamagedError, Segment, parse_checked, unpack
 from a2a_bridge.stores.terminal_cache import TerminalTaskCache
 
 log = logging.getLogger("a2a_bridge.store")
+
 
 Result = TypeVar("Result")
 
@@ -72,6 +72,8 @@ _METHODS = [name for name in vars(Records) if not name.startswith("_")]
 Segments = list[Segment]
 Found = list[Stored | None]
 
+#: seconds between two rounds of the janitor
+_ROUND = 600.0
 #: bytes of segments per fetch
 _FETCH = 256 << 10
 #: seconds for the last writes of a slow database before the store is closed anyway
@@ -456,3 +458,39 @@ def _parse_stored(tasks: Sequence[tuple[Scope, str]], rows: Sequence[TaskRow | N
 
 def _nothing() -> None:
     """Nobody waits for the loss of a lease that is not acquired yet."""
+
+
+class Janitor:
+    """Has expired data deleted, every ten minutes. delete: deletes data that has expired."""
+
+    def __init__(self, delete: Callable[[Expiry], Awaitable[None]], options: StoreOptions) -> None:
+        self._delete = delete
+        self._options = options
+        self._task: asyncio.Task[None] | None = None
+
+    async def round(self) -> None:
+        """Deletes what has expired. Raises UNAVAILABLE if the store does not work."""
+        options = self._options
+        await self._delete(Expiry(options.sends_kept, options.events_kept, options.tasks_kept))
+
+    def start(self) -> None:
+        """Starts, with a round at once, unless it has started. Raises RuntimeError without a loop."""
+        if self._task is None:
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._work(), name="a2a store janitor")
+
+    async def close(self) -> None:
+        """Stops."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                await self.round()
+            except A2AError:
+                log.debug("the clean-up is retried later: the store does not work")
+            except Exception:
+                log.exception("the clean-up has failed, and is retried later")
+            await asyncio.sleep(_ROUND)

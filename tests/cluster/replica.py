@@ -21,10 +21,9 @@ from a2a_bridge.cluster.tails import Position as TaskPosition
 from a2a_bridge.hosting import Agent, Engine, Run
 from a2a_bridge.hosting.options import EngineOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.clock import SystemClock
 from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
 from a2a_bridge.stores.options import StoreOptions
-from a2a_bridge.stores.ports import Registered, Scope, TaskQuery
+from a2a_bridge.stores.ports import Clock, Registered, Scope, TaskQuery
 from a2a_bridge.stores.records import (
     CONFLICT,
     Expiry,
@@ -35,7 +34,7 @@ from a2a_bridge.stores.records import (
     TaskChange,
     TaskRow,
 )
-from a2a_bridge.stores.segments import Segment
+from a2a_bridge.stores.row_format import Segment
 from a2a_bridge.stores.sql.commit import _begins
 from a2a_bridge.stores.sql.rows import _commit
 from a2a_bridge.stores.store_base import StoreBase
@@ -331,7 +330,7 @@ class SimulatedStore(StoreBase):
         """There are no notifications."""
 
 
-class Clock(SystemClock):
+class ScheduleClock(Clock):
     """The time of the schedule, which never stands still."""
 
     def __init__(self) -> None:
@@ -422,7 +421,7 @@ class Replica:
 
     async def start(self) -> None:
         self._store = store = SimulatedStore(self._records, StoreOptions(ack_timeout=self._ack_timeout))
-        self._engine = engine = Engine(self._agent, store=store, options=self._options, clock=Clock())
+        self._engine = engine = Engine(self._agent, store=store, options=self._options, clock=ScheduleClock())
         while True:
             try:
                 await self.cluster.start(store)

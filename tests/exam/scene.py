@@ -23,7 +23,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Events, Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
-from a2a_bridge.stores.opening import open_store
+from a2a_bridge.stores import open_store
 from tests.exam.probes import HOOK, PROBES, Names
 from tests.exam.raw import INTERFACES, Asker, Cell, asking, carries_tenant
 from tests.patience import PATIENCE

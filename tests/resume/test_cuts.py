@@ -20,7 +20,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore, open_store
 from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.ports import Store
-from a2a_bridge.stores.retention import Janitor
+from a2a_bridge.stores.store_base import Janitor
 from tests.agents import ScriptedAgent
 from tests.resume.cutting import PATIENCE
 from tests.resume.hosted import EVENTS, answered_question, begun, ended, log_of, sending, served

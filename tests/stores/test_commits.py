@@ -16,10 +16,10 @@ from sqlalchemy import Connection, create_engine, select, text
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge.stores.ports import TaskQuery, VersionConflictError
-from a2a_bridge.stores.retention import Janitor
 from a2a_bridge.stores.sql.database import Database
 from a2a_bridge.stores.sql.schema import sends, tasks
 from a2a_bridge.stores.sql.store import open_sql_store
+from a2a_bridge.stores.store_base import Janitor
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
     HERE,

@@ -11,11 +11,10 @@ from sqlalchemy import func, select
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions
-from a2a_bridge.stores.errors import unavailable
-from a2a_bridge.stores.ports import GapError, Registered, Sent, TaskQuery
-from a2a_bridge.stores.retention import Janitor
+from a2a_bridge.stores.ports import GapError, Registered, Sent, TaskQuery, unavailable
 from a2a_bridge.stores.sql.schema import bodies, metadata, segments, task_counts
 from a2a_bridge.stores.sql.store import SqlStore, open_sql_store
+from a2a_bridge.stores.store_base import Janitor
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, PATIENCE, Author, found, pages, rest, take
 
 HOUR = 3600.0
@@ -159,7 +158,7 @@ async def test_a_log_that_goes_while_it_is_read_is_a_gap(sqlite_url: str) -> Non
 async def test_the_janitor_minds_no_failure(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    from a2a_bridge.stores import retention as module
+    from a2a_bridge.stores import store_base as module
 
     rounds: list[int] = []
     done = asyncio.Event()

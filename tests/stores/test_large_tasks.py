@@ -9,7 +9,7 @@ import pytest
 
 from a2a_bridge.bindings.offload import MUCH, run_in_worker
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores import StoreOptions, segments
+from a2a_bridge.stores import StoreOptions, row_format
 from a2a_bridge.stores.memory import MemoryStore
 from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, Author, found, made
@@ -113,7 +113,7 @@ async def test_large_events_of_a_database_are_parsed_beside_the_loop(
 
     async with open_sql_store(sqlite_url, StoreOptions()) as store:
         await Author(store).begin(_large()).release()
-        monkeypatch.setattr(segments, "_parse", parse)
+        monkeypatch.setattr(row_format, "_parse", parse)
         reader = store.subscribe("t", 0)
         async with asyncio.timeout(PATIENCE):
             assert [event.task for event in await reader.take()] == [_large()]

@@ -9,14 +9,12 @@ from google.protobuf.message import DecodeError
 from sqlalchemy import Connection, Select, Table, and_, func, select
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.checksums import DamagedError, intact
+from a2a_bridge.stores.groups import send_key
 from a2a_bridge.stores.ports import Scope
 from a2a_bridge.stores.records import SentRow
-from a2a_bridge.stores.segments import Segment, unpack
-from a2a_bridge.stores.sends import send_key
+from a2a_bridge.stores.row_format import DamagedError, Segment, intact, original, unpack
 from a2a_bridge.stores.sql.push import event_key
 from a2a_bridge.stores.sql.schema import bodies, outbox, push_configs, segments, sends, tasks
-from a2a_bridge.stores.text import original
 
 
 class Damaged(NamedTuple):

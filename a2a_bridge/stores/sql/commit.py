@@ -34,13 +34,13 @@ from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from a2a_bridge.cluster.session import session_name
-from a2a_bridge.stores.errors import unavailable
+from a2a_bridge.stores.ports import unavailable
 from a2a_bridge.stores.records import TaskChange, TaskRow
+from a2a_bridge.stores.row_format import storable
 from a2a_bridge.stores.sql.database import Database, is_database_error, limit
 from a2a_bridge.stores.sql.push import post_events
 from a2a_bridge.stores.sql.schema import TooLargeError, bodies, insert, segments, task_counts, tasks
 from a2a_bridge.stores.sql.tasks import Counted, deltas
-from a2a_bridge.stores.text import storable
 
 log = logging.getLogger("a2a_bridge.store")
 

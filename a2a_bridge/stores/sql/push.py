@@ -31,16 +31,15 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.fair_queue import FairQueue
 from a2a_bridge.push.ports import Backlog
-from a2a_bridge.push.secrets import DecryptionError, Vault
 from a2a_bridge.push.ssrf_policy import target_of
-from a2a_bridge.stores.checksums import DamagedError, checksum_of, parse_checked
+from a2a_bridge.push.secrets import DecryptionError, Vault
 from a2a_bridge.stores.ports import Delivery, OutboxEntry, Registered, Scope
 from a2a_bridge.stores.records import TaskChange
+from a2a_bridge.stores.row_format import DamagedError, checksum_of, original, parse_checked, storable
 from a2a_bridge.stores.sql import push_configs as configs
 from a2a_bridge.stores.sql.database import Database, present
 from a2a_bridge.stores.sql.push_configs import ANYBODY, Line, Releases, Writes
 from a2a_bridge.stores.sql.schema import outbox, push_configs, replicas
-from a2a_bridge.stores.text import original, storable
 
 log = logging.getLogger("a2a_bridge.push")
 

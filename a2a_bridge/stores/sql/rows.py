@@ -30,7 +30,7 @@ from a2a_bridge.stores.records import (
     TaskChange,
     TaskRow,
 )
-from a2a_bridge.stores.segments import Segment
+from a2a_bridge.stores.row_format import Segment, original, storable
 from a2a_bridge.stores.sql import tasks as reading
 from a2a_bridge.stores.sql.commit import Committer, SqlGroup, SqlJob
 from a2a_bridge.stores.sql.database import (
@@ -42,7 +42,6 @@ from a2a_bridge.stores.sql.database import (
 )
 from a2a_bridge.stores.sql.expiry import Expirer
 from a2a_bridge.stores.sql.schema import replicas, sends
-from a2a_bridge.stores.text import original, storable
 
 log = logging.getLogger("a2a_bridge.store")
 

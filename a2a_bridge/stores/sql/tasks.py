@@ -41,10 +41,9 @@ from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PAGE_BYTES
 from a2a_bridge.stores.ports import Scope, TaskQuery
 from a2a_bridge.stores.records import EARLIEST, LATEST, Found, Place, Position, TaskRow
-from a2a_bridge.stores.segments import Segment
+from a2a_bridge.stores.row_format import Segment, original, storable
 from a2a_bridge.stores.sql.schema import bodies, replicas, segments, tasks
 from a2a_bridge.stores.sql.schema import task_counts as counts
-from a2a_bridge.stores.text import original, storable
 
 #: binary digits of nanoseconds that a time bucket spans
 _BITS = 42
