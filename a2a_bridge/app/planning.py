@@ -20,7 +20,7 @@ from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, by_version
 from a2a_bridge.gateway import ReplayOptions, UpstreamOptions
 from a2a_bridge.gateway.tasks import MOST_LISTED
-from a2a_bridge.hosting.options import EngineOptions
+from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.tracing import Tracing

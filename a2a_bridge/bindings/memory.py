@@ -6,7 +6,7 @@ Rules:
 2. Above the limit, idle data is freed first, from the largest holder: it is in the store, or no longer
    needed.
 3. The rest is in use. New work is rejected above 7/8 of the limit, so that running work can finish. Above the
-   limit runs wait or fail (see `pressure`), and of the responses that arrive, the largest ends.
+   limit runs wait or fail (see `hosting.run_registry`), and of the responses that arrive, the largest ends.
 
 What a server remembers of tasks, contexts and messages is in tables on the account:
 1. Agents and callers choose the keys and the values. A table has at most so many entries and so many bytes;

@@ -31,7 +31,7 @@ from a2a_bridge.cli.workers import Worker
 from a2a_bridge.cluster.nats_bus import split_server
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.hosting import Agent
-from a2a_bridge.hosting.options import EngineOptions
+from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub

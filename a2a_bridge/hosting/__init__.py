@@ -8,9 +8,9 @@ from a2a_bridge.hosting.executor import (
     DirectExecutor,
     Event,
     ResumingExecutor,
+    Run,
 )
-from a2a_bridge.hosting.options import EngineOptions
-from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.limits import EngineOptions
 
 __all__ = [
     "Agent",

@@ -29,30 +29,33 @@ from a2a_bridge.core.messages import TERMINAL, cut_history
 from a2a_bridge.core.paging import history_limit, query_of
 from a2a_bridge.core.resume import number_of, offer_resume, resume_id
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, no_events, open_stream
-from a2a_bridge.hosting.agent_view import for_agent
+from a2a_bridge.hosting.agent_content import ExecutorError, direct_answer, for_agent
 from a2a_bridge.hosting.decorator import Agent
-from a2a_bridge.hosting.engine_context import EngineContext
-from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer
+from a2a_bridge.hosting.executor import Run
+from a2a_bridge.hosting.executor_driver import EngineContext
 from a2a_bridge.hosting.forwarding import ForwardingService
 from a2a_bridge.hosting.idempotency import AlreadySentError, Idempotency
 from a2a_bridge.hosting.identifiers import two_ids
+from a2a_bridge.hosting.limits import (
+    DEFAULT,
+    TOO_LONG,
+    EngineOptions,
+    broken_protocol_error,
+    not_cancelable,
+    too_late,
+)
 from a2a_bridge.hosting.live_task import OwnershipLostError
-from a2a_bridge.hosting.modes import check_parts
-from a2a_bridge.hosting.options import DEFAULT, EngineOptions
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.push_configs import PushConfigs
-from a2a_bridge.hosting.reading import EventReaders
-from a2a_bridge.hosting.recovery import Recovery, can_continue
-from a2a_bridge.hosting.rejections import broken_protocol_error, not_cancelable
-from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.run_registry import RunRegistry
-from a2a_bridge.hosting.run_timer import TOO_LONG, too_late
-from a2a_bridge.hosting.sending import SHORT, Accepted, Sending, check_names
-from a2a_bridge.hosting.task_run import TaskRun
-from a2a_bridge.hosting.views import (
+from a2a_bridge.hosting.reading import (
+    EventReaders,
     TaskSnapshot,
     histories_cut,
 )
+from a2a_bridge.hosting.recovery import Recovery, can_continue
+from a2a_bridge.hosting.run_registry import RunRegistry
+from a2a_bridge.hosting.sending import SHORT, Accepted, Sending, check_names, check_parts
+from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.memory import MemoryStore
 from a2a_bridge.stores.ports import Clock, PushSender, Scope, Store, scope_of
@@ -239,7 +242,7 @@ class Engine:
             if answer is not None:
                 reading.close()
                 return Event(hub.StreamResponse(message=answer.message)), no_events()
-            events = reading.events(accepted, snapshot, alone=asked)
+            events = reading.events(accepted.begun_before, snapshot, alone=asked)
         return await open_stream(events if limit is None else histories_cut(events, limit))
 
     async def _direct(

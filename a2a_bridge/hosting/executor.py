@@ -1,4 +1,7 @@
-"""The interface between the engine and the user's agent code: async generators that yield events.
+"""The interface between the engine and the user's agent code: async generators that yield events about a run.
+
+A run is one execution of an executor, with its input and shortcuts for its output. It is not the task, which
+belongs to the engine: a run has a snapshot of the task, and yields events about it.
 
 Rules:
 1. An executor yields; it never writes to a store, a queue or a socket.
@@ -8,11 +11,220 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Protocol, runtime_checkable
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
-from a2a_bridge.hosting.run import Run
+from a2a_bridge.core import messages
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Struct
+
+#: the types that `core.messages.parts_of` accepts
+Content = Any
+
+_STATES: dict[str, Any] = {
+    name.removeprefix("TASK_STATE_").lower(): number for name, number in hub.TaskState.items()
+}
+_STATES = {**_STATES, **{name.replace("_", "-"): number for name, number in _STATES.items()}}
+
+_NO_MESSAGE = hub.Message()
+_NO_CONFIGURATION = hub.SendMessageConfiguration()
+
+
+class Run:
+    """The input of an executor.
+
+    request: the caller's request; for `cancel` the CancelTaskRequest. context: the context of the call.
+    task_id, context_id: always set; the task itself exists only once the executor has yielded something.
+    task: a copy of the task as of the beginning of the run; None if the run may begin one. cancelled: set
+    when a caller cancels the task. The run is also cancelled in the way of asyncio.
+    """
+
+    __slots__ = ("_cancelling", "cancelled", "context", "context_id", "request", "task", "task_id")
+
+    def __init__(
+        self,
+        request: hub.SendMessageRequest | hub.CancelTaskRequest,
+        context: CallContext,
+        task_id: str,
+        context_id: str,
+        task: hub.Task | None = None,
+    ) -> None:
+        self.request = request
+        self.context = context
+        self.task_id = task_id
+        self.context_id = context_id
+        self.task = task
+        self.cancelled = False
+        self._cancelling: asyncio.Event | None = None
+
+    # ------------------------------------------------------------------ input
+
+    @property
+    def message(self) -> hub.Message:
+        """The caller's message, unchanged; its ids may be empty.
+
+        An empty message if the run is a cancellation.
+        """
+        return self.request.message if isinstance(self.request, hub.SendMessageRequest) else _NO_MESSAGE
+
+    @property
+    def parts(self) -> Sequence[hub.Part]:
+        """The parts of the message."""
+        return self.message.parts
+
+    @property
+    def text(self) -> str:
+        """The text parts of the message, joined."""
+        request = self.request
+        if not isinstance(request, hub.SendMessageRequest):
+            return ""
+        # A slice is a list, whose iteration costs a third of that of protobuf's container.
+        return "".join([part.text for part in request.message.parts[:] if part.HasField("text")])
+
+    @property
+    def metadata(self) -> Struct:
+        """The request's metadata (not the message's)."""
+        return self.request.metadata
+
+    @property
+    def configuration(self) -> hub.SendMessageConfiguration:
+        """The caller's preferences for the response; empty if it gave none."""
+        if isinstance(self.request, hub.SendMessageRequest):
+            return self.request.configuration
+        return _NO_CONFIGURATION
+
+    @property
+    def accepted_output_modes(self) -> Sequence[str]:
+        """Media types that the caller accepts; empty if it gave none."""
+        return self.configuration.accepted_output_modes
+
+    @property
+    def history(self) -> Sequence[hub.Message]:
+        """The earlier messages of the task, the oldest first, and the one that began this run."""
+        return self.task.history if self.task is not None else (self.message,)
+
+    async def wait_cancelled(self) -> None:
+        """Waits until a caller cancels the task."""
+        if self.cancelled:
+            return
+        if self._cancelling is None:
+            self._cancelling = asyncio.Event()
+        await self._cancelling.wait()
+
+    def cancel(self) -> None:
+        """Sets `cancelled`. The engine calls it; executors may, to stop their own helpers."""
+        self.cancelled = True
+        if self._cancelling is not None:
+            self._cancelling.set()
+
+    # ------------------------------------------------------------------ output
+
+    def reply(self, *content: Content, metadata: Mapping[str, Any] | None = None) -> hub.Message:
+        """A message of the agent: a direct response, or the message of a status.
+
+        content: texts, bytes, JSON values and Parts, each a part, and lists with Parts; or one Message, which
+        is returned.
+        """
+        if len(content) == 1 and isinstance(content[0], hub.Message):
+            return content[0]
+        # Filling members in place costs half of passing them to constructors, here and in `artifact`.
+        made = hub.Message(message_id=new_id(), context_id=self.context_id, role=hub.ROLE_AGENT)
+        parts = made.parts
+        for one in content:
+            if type(one) is str:
+                parts.add().text = one
+            else:
+                parts.extend(messages.parts_of(one))
+        if metadata is not None:
+            made.metadata.update(metadata)
+        return made
+
+    def start(self, *, metadata: Mapping[str, Any] | None = None) -> hub.Task:
+        """The task in its first state, SUBMITTED.
+
+        Yielding it is optional: the engine begins a task by itself.
+        """
+        task = hub.Task()
+        task.id = self.task_id
+        task.context_id = self.context_id
+        task.status.state = hub.TASK_STATE_SUBMITTED
+        if metadata is not None:
+            task.metadata.update(metadata)
+        return task
+
+    def status(
+        self,
+        state: hub.TaskState | str,
+        *content: Content,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> hub.TaskStatusUpdateEvent:
+        """A new status of the task.
+
+        state: a hub.TaskState, or its name as in "working", "completed", "input-required".
+        content: as for `reply`; none for a status without a message.
+        """
+        event = hub.TaskStatusUpdateEvent()
+        event.task_id = self.task_id
+        event.context_id = self.context_id
+        event.status.state = (_STATES.get(state) or _state(state)) if isinstance(state, str) else state
+        if content:
+            event.status.message.CopyFrom(self.reply(*content))
+        if metadata is not None:
+            event.metadata.update(metadata)
+        return event
+
+    def artifact(
+        self,
+        *content: Content,
+        artifact_id: str = "",
+        name: str = "",
+        description: str = "",
+        append: bool = False,
+        last: bool = True,
+        metadata: Mapping[str, Any] | None = None,
+        extensions: Iterable[str] = (),
+    ) -> hub.TaskArtifactUpdateEvent:
+        """An artifact of the task, or a piece of one.
+
+        content: as for `reply`, without Messages. artifact_id: "1", "2"… or any text; empty for a new id.
+        name: bytes get the media type of files with such a name. append: True to extend the artifact with
+        this id. last: True if no further piece follows.
+        """
+        event = hub.TaskArtifactUpdateEvent()
+        event.task_id = self.task_id
+        event.context_id = self.context_id
+        if append:
+            event.append = True
+        if last:
+            event.last_chunk = True
+        artifact = event.artifact
+        artifact.artifact_id = artifact_id or new_id()
+        if name:
+            artifact.name = name
+        if description:
+            artifact.description = description
+        parts = artifact.parts
+        for one in content:
+            if type(one) is str:
+                parts.add().text = one
+            else:
+                parts.extend(messages.parts_of(one, name))
+        if extensions:
+            artifact.extensions.extend(extensions)
+        if metadata is not None:
+            artifact.metadata.update(metadata)
+        return event
+
+
+def _state(state: str) -> Any:
+    number = _STATES.get(state.lower().removeprefix("task_state_"))
+    if number is None:
+        raise ValueError(f"{state!r} is not a task state")
+    return number
+
 
 Event = hub.Task | hub.Message | hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent
 

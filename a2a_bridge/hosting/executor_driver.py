@@ -11,27 +11,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.core.lifecycle import IllegalTransitionError
 from a2a_bridge.core.messages import RUNNING
-from a2a_bridge.hosting.agent_view import task_for_agent
-from a2a_bridge.hosting.engine_context import EngineContext
-from a2a_bridge.hosting.event_checks import ExecutorError
-from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.agent_content import ExecutorError, task_for_agent
+from a2a_bridge.hosting.executor import AgentExecutor, Event, Run
+from a2a_bridge.hosting.limits import (
+    EngineOptions,
+    RunTimer,
+    Turns,
+    broken_protocol_error,
+)
 from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError, begin_with
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
-from a2a_bridge.hosting.pressure import MemoryUser, Pressure
-from a2a_bridge.hosting.rejections import broken_protocol_error
-from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.run_timer import RunTimer
+from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.ports import Scope
+from a2a_bridge.stores.ports import Clock, Scope, Store
 
 log = logging.getLogger("a2a_bridge.hosting")
+
 
 #: events after which a run that never suspends yields to other coroutines
 _STRETCH = 32
@@ -45,30 +48,51 @@ CleanUp = Callable[[Run], AsyncIterator[Event]]
 TimedOut = Callable[[PendingSend, RunTimer], None]
 
 
+@dataclass(frozen=True, slots=True)
+class EngineContext:
+    """The collaborators of an engine's task runs."""
+
+    executor: AgentExecutor
+    store: Store
+    readers: EventReaders
+    clock: Clock
+    options: EngineOptions
+    #: True if events go to the outbox
+    push: bool
+    #: the executor's `reply`, called instead of `execute` for messages that name no task; None to call
+    #: `execute`
+    reply: Callable[[Run], Awaitable[hub.Message]] | None = None
+    turns: Turns = field(default_factory=Turns)
+
+    @property
+    def resumes(self) -> bool:
+        """True if another process can continue an unfinished run."""
+        return self.store.durable and hasattr(self.executor, "resume")
+
+
 class ExecutorDriver:
     """The executor at work on one task. It does not know the task run: references in a circle would keep both
     until the garbage collector runs.
     """
 
-    __slots__ = ("_engine", "_live", "_phase", "_pressure", "_scope")
+    __slots__ = ("_engine", "_live", "_phase", "_scope")
 
-    def __init__(
-        self, engine: EngineContext, scope: Scope, live: LiveTask, phase: RunPhase, pressure: Pressure
-    ) -> None:
+    def __init__(self, engine: EngineContext, scope: Scope, live: LiveTask, phase: RunPhase) -> None:
         self._engine = engine
         self._scope = scope
         self._live = live
         self._phase = phase
-        self._pressure = pressure
 
-    async def perform(self, send: PendingSend, user: MemoryUser, timed_out: TimedOut) -> None:
+    async def perform(
+        self, send: PendingSend, wait_for_memory: Callable[[], Awaitable[None]], timed_out: TimedOut
+    ) -> None:
         """One run, from its first event to the state it leaves the task in.
 
-        user: the task run, for the memory pressure. timed_out: called when the run takes too long. Raises
-        OwnershipLostError.
+        wait_for_memory: returns when the run may continue; may end it. timed_out: called when the run takes
+        too long. Raises OwnershipLostError.
         """
-        engine, live, pressure = self._engine, self._live, self._pressure
-        memory, apply = pressure.memory, live.apply
+        engine, live = self._engine, self._live
+        memory, apply = engine.store.memory, live.apply
         timer: RunTimer | None = None
         events: Any = None
         count = 0
@@ -104,7 +128,7 @@ class ExecutorDriver:
                     if writer is not None and writer.crowded:
                         await writer.room()
                     if memory.pressed and memory.exceeded:
-                        await pressure.relieve(user)
+                        await wait_for_memory()
                         if writer is not None:
                             await writer.room()  # others that waited may have gone on before
                     if timer is not None:

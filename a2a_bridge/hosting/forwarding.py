@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import NotOwnerError, OwnerLostError, changed_hands_error
@@ -25,8 +25,7 @@ from a2a_bridge.core.messages import state_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import number_of
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
-from a2a_bridge.hosting.reading import EventReaders
-from a2a_bridge.hosting.views import TaskSnapshot
+from a2a_bridge.hosting.reading import EventReaders, TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Replica, Scope, scope_of
 
@@ -36,18 +35,6 @@ T = TypeVar("T")
 _PATIENCE = 10.0
 #: seconds between two looks that find the same one: the first pause, doubled each time, and the longest
 _SOON, _LATE = 0.05, 1.0
-
-
-class _ForwardedPosition(NamedTuple):
-    """The queue position of a message that was forwarded."""
-
-    #: True if its run is over, or was taken over. Otherwise only another replica knows it: as far as known
-    #: here, its turn has not come
-    over: bool
-
-    def begun_before(self, _: int, /) -> bool:
-        """See QueuePosition."""
-        return self.over
 
 
 class ForwardingService:
@@ -117,7 +104,8 @@ class ForwardingService:
             if taken is None:
                 return None
             scope = scope_of(call.request, call.context)
-            return await open_stream(self._readers.from_snapshot(scope, taken, _ForwardedPosition(over=True)))
+            # Its run is over, or was taken over.
+            return await open_stream(self._readers.from_snapshot(scope, taken, lambda _: True))
 
         return await _at_owner(other, remote, local, accepted)
 
@@ -133,7 +121,8 @@ class ForwardingService:
         reading = self._readers.begin(scope_of(call.request, call.context), task.id, last)
         try:
             yield first
-            async for event in reading.events(_ForwardedPosition(over=False)):
+            # Only the other replica knows when the run began: as far as known here, its turn has not come.
+            async for event in reading.events(lambda _: False):
                 yield event
                 asks = state_of(event.message) == hub.TASK_STATE_INPUT_REQUIRED
                 if asks and not await replica.continues_after(call_id, number_of(event.id) or 0):

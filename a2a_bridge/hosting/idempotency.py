@@ -29,12 +29,12 @@ from a2a_bridge.core.errors import (
     closing_error,
     invalid_params,
 )
-from a2a_bridge.hosting.agent_view import for_agent
-from a2a_bridge.hosting.engine_context import EngineContext
+from a2a_bridge.hosting.agent_content import for_agent
+from a2a_bridge.hosting.executor_driver import EngineContext
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.pending_send import Wants
+from a2a_bridge.hosting.reading import TaskSnapshot
 from a2a_bridge.hosting.sending import Accepted, RepeatedError, Sending
-from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope, Sent, VersionConflictError, scope_of
 

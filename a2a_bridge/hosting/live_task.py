@@ -20,12 +20,11 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.core.lifecycle import IllegalTransitionError, add_artifact, advance, advance_to, join
 from a2a_bridge.core.messages import AT_REST, INTERRUPTED, RUNNING, TERMINAL
-from a2a_bridge.hosting.event_checks import ExecutorError, direct_answer, own_artifact, own_status, own_task
-from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.agent_content import ExecutorError, direct_answer, own_artifact, own_status, own_task
+from a2a_bridge.hosting.executor import Event, Run
+from a2a_bridge.hosting.limits import already_ended
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
-from a2a_bridge.hosting.rejections import already_ended
-from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.views import TaskSnapshot
+from a2a_bridge.hosting.reading import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Clock, Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
 

@@ -29,7 +29,7 @@ from typing import (
 
 from a2a_bridge.codec import JsonObject, dumps, encoder
 from a2a_bridge.core.errors import A2AError, Reason, Violation, invalid_params
-from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.executor import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Value
 

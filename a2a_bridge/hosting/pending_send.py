@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.executor import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Registered
 
@@ -56,7 +56,7 @@ class PendingSend:
         resumes: bool = False,
     ) -> None:
         self.run = run
-        #: as received, for the history; the run may show less of it (see `agent_view`)
+        #: as received, for the history; the run may show less of it (see `agent_content`)
         self.message = message
         self.wants = wants
         #: to be stored before the task; None where there is none

@@ -5,20 +5,55 @@ Rules:
 2. Lost events are reported as a gap with a snapshot; then the events continue.
 3. A subscription ends with the event that ends the task, or with a request for input that is the task's last
    event. The stream of a message ends with the first request for input of its run.
+4. A caller may ask for less history; stored tasks and shared events stay whole.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import NamedTuple
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.messages import AT_REST, TERMINAL, state_of
+from a2a_bridge.core.messages import AT_REST, TERMINAL, cut_history, state_of
 from a2a_bridge.core.resume import event_id, mark_gap
 from a2a_bridge.core.service import Event, Events
-from a2a_bridge.hosting.views import QueuePosition, TaskSnapshot, rests
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import GapError, Scope, Store, Subscription
+
+#: True if the run of a message had begun before the event of this number
+BegunBefore = Callable[[int], bool]
+
+
+class TaskSnapshot(NamedTuple):
+    """A copy of a task for callers, and the number of the last event that it contains."""
+
+    task: hub.Task
+    last: int
+
+
+def rests(event: hub.StreamResponse, number: int, begun_before: BegunBefore | None) -> bool:
+    """True if a stream ends with an event: it ends the task, or asks for input after this caller's run had
+    begun.
+    """
+    state = state_of(event)
+    if state in TERMINAL:
+        return True
+    return state == hub.TASK_STATE_INPUT_REQUIRED and (begun_before is None or begun_before(number))
+
+
+async def histories_cut(events: Events, limit: int) -> Events:
+    """A stream with less history: in copies, because subscribers share events."""
+    async with aclosing(events):
+        async for event in events:
+            if not event.message.HasField("task"):
+                yield event
+                continue
+            copy = hub.StreamResponse()
+            copy.CopyFrom(event.message)
+            cut_history(copy.task, limit)
+            yield Event(copy, event.id, event.gap)
 
 
 class EventReaders:
@@ -44,12 +79,12 @@ class EventReaders:
         """
         return EventReader(self, scope, task_id, after, last_id)
 
-    def from_snapshot(self, scope: Scope, snapshot: TaskSnapshot, ticket: QueuePosition | None) -> Events:
+    def from_snapshot(self, scope: Scope, snapshot: TaskSnapshot, begun_before: BegunBefore | None) -> Events:
         """A task, and the following events unless it is at rest. The caller begins to read at once, which
-        closes the reader in the end. ticket: see `EventReader.events`.
+        closes the reader in the end. begun_before: see `EventReader.events`.
         """
         reading = self.begin(scope, snapshot.task.id, snapshot.last)
-        return reading.events(ticket, snapshot, alone=snapshot.task.status.state in AT_REST)
+        return reading.events(begun_before, snapshot, alone=snapshot.task.status.state in AT_REST)
 
     async def outcome(self, scope: Scope, snapshot: TaskSnapshot) -> TaskSnapshot:
         """Waits until the task has ended or waits for its user, and returns it."""
@@ -95,12 +130,12 @@ class EventReader:
         self._subscription = None if after is None else readers.listen(task_id, after)
 
     async def events(
-        self, ticket: QueuePosition | None, snapshot: TaskSnapshot | None = None, *, alone: bool = False
+        self, begun_before: BegunBefore | None, snapshot: TaskSnapshot | None = None, *, alone: bool = False
     ) -> Events:
         """The following events, up to the one that ends the task or asks for input. Then it is closed.
 
-        ticket: of the message whose run is followed, if any. snapshot: the task as it is at the position of
-        the reader, to be given first. alone: True if no event is to follow it.
+        begun_before: for the message of the run that is followed, if any. snapshot: the task at the position
+        of the reader, to be given first. alone: True if no event is to follow it.
         """
         try:
             if snapshot is not None:
@@ -117,8 +152,8 @@ class EventReader:
                             yield Event(event, str(number))
                             if (
                                 not event.HasField("artifact_update")
-                                and rests(event, number, ticket)
-                                and (ticket is not None or await self._is_last(event, number))
+                                and rests(event, number, begun_before)
+                                and (begun_before is not None or await self._is_last(event, number))
                             ):
                                 return
                         self._last_id = str(number)

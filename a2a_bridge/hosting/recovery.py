@@ -17,7 +17,7 @@ from random import randrange
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
-from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.executor import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope, Store, Stored
 

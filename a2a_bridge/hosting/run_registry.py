@@ -3,22 +3,44 @@
 Rules:
 1. A task has one task run, from the first intended change of the task until it is idle.
 2. A task that another live replica holds has none here.
+
+Rules of Pressure:
+1. A run that adds to a full memory account waits until its events are written, which frees memory.
+2. If that is not enough, the running task that holds the most fails, then the next one. The other runs wait
+   meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from time import monotonic
 
-from a2a_bridge.core.errors import A2AError, NotOwnerError, changed_hands_error, closing_error, task_not_found
-from a2a_bridge.hosting.engine_context import EngineContext
-from a2a_bridge.hosting.pressure import Pressure
-from a2a_bridge.hosting.rejections import too_many_tasks
+from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.core.errors import (
+    A2AError,
+    Blame,
+    NotOwnerError,
+    Reason,
+    changed_hands_error,
+    closing_error,
+    task_not_found,
+)
+from a2a_bridge.hosting.executor_driver import EngineContext
+from a2a_bridge.hosting.limits import too_many_tasks
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.stores.ports import Scope, Stored, VersionConflictError
 
+log = logging.getLogger("a2a_bridge.hosting")
+
+#: seconds after which the measuring of tasks lets other work run
+_TURN = 0.005
 #: lookups of a task whose owner changes meanwhile
 _LOOKS = 3
 _OF_TENANT = " for this tenant"
+FULL = "the agent's process holds as much as it may, and this task held the most"
 
 
 class RunRegistry:
@@ -27,7 +49,7 @@ class RunRegistry:
     def __init__(self, engine: EngineContext) -> None:
         self._engine = engine
         self._live: dict[str, TaskRun] = {}
-        self._pressure = Pressure(engine.store.memory, self)
+        self._relieve = Pressure(engine.store.memory, self).relieve
         #: the number of live task runs by principal, over all tenants: callers choose tenants
         self._of_callers: dict[str, int] = {}
         #: and by tenant, over all principals
@@ -66,7 +88,7 @@ class RunRegistry:
             raise too_many_tasks(options.tasks)
         if scope.tenant and self._of_tenants.get(scope.tenant, 0) >= options.tenant_tasks > 0:
             raise too_many_tasks(options.tenant_tasks, _OF_TENANT)
-        run = TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._pressure)
+        run = TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._relieve)
         if self._engine.options.idempotent_sends and self._engine.store.remote is not None:
             # So the run is lost if this replica is declared dead: another one may take its message over.
             run.live.claim()
@@ -144,7 +166,7 @@ class RunRegistry:
             if stored.holder:
                 raise NotOwnerError(stored.holder, stored.task)
             context_id = stored.task.context_id
-            return TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._pressure, stored)
+            return TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._relieve, stored)
         if run is None or run.live.task is None or run.live.lost:
             raise task_not_found(task_id)
         return run
@@ -179,3 +201,51 @@ class RunRegistry:
             else:
                 del numbers[name]
         return True
+
+
+class Pressure:
+    """Ends runs whose output does not fit into the memory of the process.
+
+    live: the task runs of the engine.
+    """
+
+    def __init__(self, memory: MemoryAccount, live: Iterable[TaskRun]) -> None:
+        self.memory = memory
+        self._live = live
+        self._ending: asyncio.Task[None] | None = None
+
+    async def relieve(self, run: TaskRun) -> None:
+        """Returns when a run may continue; may end it."""
+        try:
+            await run.wait_settled()
+        except A2AError:
+            return  # the store does not work, or the task is lost: the run finds out by itself
+        while self.memory.exceeded:
+            if self._ending is None:
+                if not any(one.running for one in self._live):
+                    return
+                self._ending = asyncio.create_task(self._end_largest(), name="a2a memory pressure")
+                self._ending.add_done_callback(self._on_end)
+            await asyncio.wait({self._ending})
+
+    async def _end_largest(self) -> None:
+        largest: TaskRun | None = None
+        most = -1
+        began = monotonic()
+        for run in list(self._live):
+            # To measure a task is to serialize it: hundreds of large ones would block the loop for seconds.
+            if run.running and (size := run.size) > most:
+                largest, most = run, size
+            if monotonic() - began > _TURN:
+                await asyncio.sleep(0)
+                began = monotonic()
+        if largest is None or not largest.running:
+            return
+        log.warning("task %s, of %d bytes: %s", largest.task_id, most, FULL)
+        with suppress(A2AError):
+            await largest.break_off(A2AError(Reason.RESOURCE_EXHAUSTED, FULL, blame=Blame.SELF))
+
+    def _on_end(self, done: asyncio.Task[None]) -> None:
+        self._ending = None
+        if not done.cancelled() and done.exception() is not None:
+            log.error("a run could not be ended", exc_info=done.exception())

@@ -5,29 +5,29 @@ Rules:
 2. A task that a dead process left at work is resumed, or fails, before it takes another message.
 3. The lengths of names that callers choose are limited here for all stores: databases index them.
 4. A message counts against the limits of its task as soon as it is admitted, before it is stored and queued.
+5. Media types that an agent accepts, and media types that a caller accepts, have to fit (spec 3.2.2).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError, NotOwnerError, Reason, invalid_params
+from a2a_bridge.core.errors import A2AError, NotOwnerError, Reason, Violation, invalid_params
 from a2a_bridge.core.paging import history_limit
-from a2a_bridge.hosting.agent_view import for_agent
+from a2a_bridge.hosting.agent_content import for_agent
 from a2a_bridge.hosting.decorator import Agent
-from a2a_bridge.hosting.engine_context import EngineContext
+from a2a_bridge.hosting.executor import Run
+from a2a_bridge.hosting.executor_driver import EngineContext
 from a2a_bridge.hosting.identifiers import two_ids
-from a2a_bridge.hosting.modes import deliverable, overlap
+from a2a_bridge.hosting.limits import already_ended, history_full, too_many_waiting
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.push_configs import PushConfigs
-from a2a_bridge.hosting.reading import EventReader
-from a2a_bridge.hosting.rejections import already_ended, history_full, too_many_waiting
-from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.reading import EventReader, TaskSnapshot
 from a2a_bridge.hosting.run_registry import RunRegistry
 from a2a_bridge.hosting.task_run import TaskRun
-from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope, Stored, scope_of
 
@@ -43,7 +43,7 @@ class RepeatedError(Exception):
 
 
 class Accepted(NamedTuple):
-    """A message that is being worked on. Implements QueuePosition."""
+    """A message that is being worked on."""
 
     task_run: TaskRun
     send: PendingSend
@@ -53,8 +53,10 @@ class Accepted(NamedTuple):
     reading: EventReader | None = None
 
     def begun_before(self, number: int, /) -> bool:
-        """See QueuePosition. A new owner of the task resumes with the newest message, and its events follow
-        those that were stored here. They may be read before this process knows that it has lost the task.
+        """True if the run of the message had begun before the event of this number.
+
+        A new owner of the task resumes with the newest message, and its events follow the events that were
+        stored here. They may be read before this process knows that it has lost the task.
         """
         begun, stored = self.send.begun_at, self.task_run.live.stored
         if number > stored:
@@ -220,3 +222,52 @@ def _wrong_context(task_run: TaskRun, message: hub.Message) -> A2AError | None:
     if message.context_id in ("", task_run.context_id):
         return None
     return invalid_params("message.contextId", "is not the context of this task")
+
+
+def deliverable(card: hub.AgentCard) -> frozenset[str]:
+    """Media types that the card declares for responses, of all skills together: a message does not name its
+    skill.
+    """
+    modes = set(card.default_output_modes)
+    for skill in card.skills:
+        modes.update(skill.output_modes)
+    return frozenset(modes)
+
+
+def check_parts(message: hub.Message, accepted: frozenset[str]) -> None:
+    """Raises CONTENT_TYPE_NOT_SUPPORTED for a part that names a media type which is not accepted. Parts
+    without one are not judged.
+    """
+    for at, part in enumerate(message.parts):
+        if part.media_type and not overlap(accepted, (part.media_type,)):
+            field = f"message.parts[{at}].mediaType"
+            raise A2AError(
+                Reason.CONTENT_TYPE_NOT_SUPPORTED,
+                f"{field}: the agent accepts {', '.join(sorted(accepted))}",
+                violations=[Violation(field, "is not accepted by the agent")],
+            )
+
+
+def overlap(accepted: Iterable[str], offered: Iterable[str]) -> bool:
+    """True if any offered type is accepted.
+
+    A value that is no media type, on either side (old peers say "text"), cannot be judged: no rejection.
+    """
+    wanted, available = (_media_ranges(modes) for modes in (accepted, offered))
+    if wanted is None or available is None:
+        return True
+    return any(
+        main in ("*", other) and minor in ("*", detail)
+        for main, minor in wanted
+        for other, detail in available
+    )
+
+
+def _media_ranges(modes: Iterable[str]) -> list[tuple[str, str]] | None:
+    ranges = []
+    for mode in modes:
+        main, slash, minor = mode.partition(";")[0].strip().lower().partition("/")
+        if not slash or not main or not minor:
+            return None
+        ranges.append((main, minor))
+    return ranges

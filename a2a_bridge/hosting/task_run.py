@@ -22,18 +22,15 @@ from typing import Any
 
 from a2a_bridge.core.errors import A2AError, changed_hands_error, closing_error, task_not_found
 from a2a_bridge.core.messages import RUNNING, TERMINAL
-from a2a_bridge.hosting.agent_view import for_agent, task_for_agent
-from a2a_bridge.hosting.engine_context import EngineContext
-from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, ExecutorDriver
+from a2a_bridge.hosting.agent_content import for_agent, task_for_agent
+from a2a_bridge.hosting.executor import Run
+from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, EngineContext, ExecutorDriver
+from a2a_bridge.hosting.limits import RunTimer, already_ended, not_cancelable, too_late
 from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
-from a2a_bridge.hosting.pressure import Pressure
+from a2a_bridge.hosting.reading import TaskSnapshot
 from a2a_bridge.hosting.recovery import can_continue, resume_run
-from a2a_bridge.hosting.rejections import already_ended, not_cancelable
-from a2a_bridge.hosting.run import Run
-from a2a_bridge.hosting.run_timer import RunTimer, too_late
-from a2a_bridge.hosting.views import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope, Stored, VersionConflictError
 
@@ -76,21 +73,25 @@ class TaskRun:
         task_id: str,
         context_id: str,
         on_idle: Callable[[TaskRun], None],
-        pressure: Pressure,
+        relieve: Callable[[TaskRun], Awaitable[None]],
         stored: Stored | None = None,
     ) -> None:
-        """on_idle: called when nothing happens any more. stored: the task, if it exists already."""
+        """on_idle: called when nothing happens any more. relieve: waits for memory, and may end a run.
+
+        stored: the task, if it exists already.
+        """
         self.scope = scope
         self.task_id = task_id
         self.context_id = context_id
         self._engine = engine
         self._on_idle = on_idle
+        self._relieve = relieve
         self._phase = RunPhase()
         #: the task; read it before the next await, and copy parts that are kept
         self.live = LiveTask(
             engine.store, scope, task_id, context_id, engine.clock, self._lost, stored, push=engine.push
         )
-        self._driver = ExecutorDriver(engine, scope, self.live, self._phase, pressure)
+        self._driver = ExecutorDriver(engine, scope, self.live, self._phase)
         self._queue: list[PendingSend] = []
         #: True if the task begins here: a task that the store does not have never existed
         self._begins = stored is None
@@ -287,7 +288,7 @@ class TaskRun:
                     continue  # all senders have left, and nothing has begun
                 self._current = send
                 send.begin(self.live.last)
-                await self._driver.perform(send, self, self._on_timeout)
+                await self._driver.perform(send, self._wait_for_memory, self._on_timeout)
                 self._current = None
                 send.finish()
         except OwnershipLostError:
@@ -327,6 +328,9 @@ class TaskRun:
             return
         log.warning("task %s: %s", self.task_id, timer.expired)
         self._end(self._break_off(send, too_late(timer.expired)))
+
+    async def _wait_for_memory(self) -> None:
+        await self._relieve(self)
 
     async def break_off(self, error: A2AError) -> None:
         """Ends the present run with an error. Only while `running`. Raises A2AError UNAVAILABLE."""

@@ -12,7 +12,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import NotOwnerError, OwnerLostError
 from a2a_bridge.core.service import no_events
 from a2a_bridge.hosting.forwarding import ForwardingService
-from a2a_bridge.hosting.views import TaskSnapshot
+from a2a_bridge.hosting.reading import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent
-from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.run import Run
+from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.interop.script import Gates, play
 

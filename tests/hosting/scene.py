@@ -14,7 +14,7 @@ from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Engine, Run
 from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.options import EngineOptions
+from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.ports import Scope, Store

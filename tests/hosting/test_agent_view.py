@@ -10,7 +10,7 @@ from a2a_bridge.codec import decoder, encoder
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.dialects.unmapped import KEY, present, strip_copy, write
 from a2a_bridge.hosting import Run
-from a2a_bridge.hosting.agent_view import for_agent
+from a2a_bridge.hosting.agent_content import for_agent
 from a2a_bridge.hosting.executor import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each

@@ -17,7 +17,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import data_part
 from a2a_bridge.hosting import Agent, Run, agent
-from a2a_bridge.hosting.threads import Threads
+from a2a_bridge.hosting.decorator import Threads
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Value
 from a2a_bridge.testing.each import each

@@ -12,8 +12,8 @@ import pytest
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting import Agent, Event, Run, pressure
-from a2a_bridge.hosting.pressure import MemoryUser, Pressure
+from a2a_bridge.hosting import Agent, Event, Run, run_registry
+from a2a_bridge.hosting.run_registry import Pressure
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.stores.groups import _QUEUE_BYTES
@@ -43,7 +43,7 @@ class User:
 
 
 async def test_the_largest_run_ends_and_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pressure, "_TURN", -1.0)
+    monkeypatch.setattr(run_registry, "_TURN", -1.0)
     memory = MemoryAccount(1000)
     users = [User(memory, number, 10 + number) for number in range(100)]
     turns = 0
@@ -96,9 +96,9 @@ async def test_runs_that_waited_for_memory_together_do_not_fill_the_queue_of_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     freed = asyncio.Event()
-    waiting: list[MemoryUser] = []
+    waiting: list[TaskRun] = []
 
-    async def relieved(_: Pressure, user: MemoryUser) -> None:
+    async def relieved(_: Pressure, user: TaskRun) -> None:
         waiting.append(user)
         await freed.wait()
 

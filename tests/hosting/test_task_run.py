@@ -19,7 +19,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
 from a2a_bridge.hosting import Engine, Run
 from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.options import EngineOptions
+from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.hosting.phases import STOPPED, TRANSITIONS, IllegalPhaseError, Phase, RunPhase
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub

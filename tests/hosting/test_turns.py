@@ -8,7 +8,7 @@ from time import monotonic
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent, Event, Run
-from a2a_bridge.hosting.turns import Turns
+from a2a_bridge.hosting.limits import Turns
 from a2a_bridge.stores import MemoryStore
 from tests.hosting.scene import Talk
 from tests.patience import PATIENCE

@@ -17,7 +17,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import open_store
 from a2a_bridge.stores.records import Place, TaskChange, TaskRow
-from a2a_bridge.stores.sql import push
+from a2a_bridge.stores.sql import push, push_configs
 from a2a_bridge.stores.sql.push import SqlOutbox
 from a2a_bridge.testing.outbox_contract import build_registered, due, summaries, write_task
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
@@ -269,7 +269,7 @@ async def test_tasks_that_are_forgotten_take_configs_and_mail_along(store: Any) 
     for task_id in "tu":
         await store.push_configs.put(HERE, build_registered(task_id=task_id))
         await write_task(store, task_id=task_id)
-    await store.write(lambda connection: push.forget(connection, ["t"]))
+    await store.write(lambda connection: push_configs.forget(connection, ["t"]))
     assert await store.push_configs.list(HERE, "t") == []
     assert summaries(await due(store)) == [("u", "p", 1)]
 

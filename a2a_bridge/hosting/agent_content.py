@@ -1,27 +1,51 @@
-"""Completes and checks the events of executors: adds ids and times, rejects foreign ids. It applies nothing.
+"""Content on its way to an executor, and from it.
 
-Each function changes its event in place, which is the engine's own copy.
+Rules:
+1. Requests and tasks go to an executor without the content that dialects store in them for other versions.
+   Stores and responses keep that content, so that a caller of an older version gets its own content back
+   unchanged.
+2. Events of an executor get the ids and times that they lack. Foreign ids are rejected. Each function changes
+   its event in place, which is the engine's own copy, and applies nothing.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from google.protobuf.message import Message
 
 from a2a_bridge.codec.free_json import SHALLOW, may_be_deep, too_deep
+from a2a_bridge.codec.unknown import FIRST, drop_members, holds_members
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Clock
 
+Request = hub.SendMessageRequest | hub.CancelTaskRequest
+_Update = hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent
+
+
+def for_agent(request: Request) -> Request:
+    """The request without that content, and without unknown members of JSON: unchanged if it has neither."""
+    # Once per message: a look at the bytes finds both, wherever they are.
+    wire = request.SerializeToString()
+    if wire.find(FIRST) >= 0 and holds_members(wire):
+        known = type(request)()
+        known.CopyFrom(request)  # type: ignore[arg-type]  # of the same type
+        drop_members(known)
+        request = known
+    return unmapped.strip_copy(request) if wire.find(unmapped.KEY_BYTES) >= 0 else request
+
+
+def task_for_agent(task: hub.Task) -> hub.Task:
+    """The task without that content, changed in place."""
+    if holds_members(task.SerializeToString()):
+        drop_members(task)
+    if unmapped.present(task):
+        unmapped.strip(task)
+    return task
+
 
 class ExecutorError(ValueError):
     """An executor violated the protocol. The text contains none of its data."""
-
-
-class _HasIds(Protocol):
-    task_id: str
-    context_id: str
 
 
 def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.SendMessageResponse:
@@ -111,7 +135,7 @@ def _own_message(message: hub.Message) -> None:
         message.role = hub.ROLE_AGENT
 
 
-def _own_ids(event: _HasIds, task_id: str, context_id: str) -> None:
+def _own_ids(event: _Update | hub.Message, task_id: str, context_id: str) -> None:
     if event.task_id != task_id:
         if event.task_id:
             raise ExecutorError("an event names another task than the run's")
@@ -119,7 +143,7 @@ def _own_ids(event: _HasIds, task_id: str, context_id: str) -> None:
     _own_context(event, context_id)
 
 
-def _own_context(thing: hub.Task | hub.Message | _HasIds, context_id: str) -> None:
+def _own_context(thing: hub.Task | hub.Message | _Update, context_id: str) -> None:
     if thing.context_id != context_id:
         if thing.context_id:
             raise ExecutorError("an event names another context than the run's")
