@@ -194,7 +194,7 @@ def agent(
     `task=True`, there is a task: the yielded values are the chunks of an artifact, a yielded Message becomes
     the status message, and events (`run.status`, `run.artifact`) pass unchanged.
 
-    A synchronous function, or generator, runs in a thread (see `hosting.threads`). A decorated method of a
+    A synchronous function, or generator, runs in a thread (see `Threads`). A decorated method of a
     class is an agent of each instance.
 
     Raises TypeError for anything but a function of at most one argument, and for a parameter of a type that

@@ -14,8 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from a2a_bridge.bindings.memory import MemoryAccount
-from a2a_bridge.bindings.memory import Table, Tables, size_of
+from a2a_bridge.bindings.memory import MemoryAccount, Table, Tables, size_of
 from a2a_bridge.core.event_log import EventLog, LogRules
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -17,7 +17,7 @@ from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.hosting.limits import FULL
+from a2a_bridge.hosting.run_registry import FULL
 from a2a_bridge.stores import MemoryStore, StoreOptions, open_store
 from a2a_bridge.stores.ports import Store
 from tests.hosting.scene import (

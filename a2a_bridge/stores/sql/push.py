@@ -31,8 +31,8 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.fair_queue import FairQueue
 from a2a_bridge.push.ports import Backlog
-from a2a_bridge.push.ssrf_policy import target_of
 from a2a_bridge.push.secrets import DecryptionError, Vault
+from a2a_bridge.push.ssrf_policy import target_of
 from a2a_bridge.stores.ports import Delivery, OutboxEntry, Registered, Scope
 from a2a_bridge.stores.records import TaskChange
 from a2a_bridge.stores.row_format import DamagedError, checksum_of, original, parse_checked, storable

@@ -21,8 +21,8 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, upd
 
 from a2a_bridge.core.errors import A2AError, Reason, internal_error, task_not_found
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push.ssrf_policy import target_of
 from a2a_bridge.push.secrets import DecryptionError, Vault
+from a2a_bridge.push.ssrf_policy import target_of
 from a2a_bridge.stores.ports import Registered, Scope
 from a2a_bridge.stores.row_format import DamagedError, checksum_of, intact, original, storable
 from a2a_bridge.stores.sql.database import Database, build_insert, present
