@@ -28,7 +28,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.gateway import Dial, without_lacking
 from a2a_bridge.gateway.cards import CardReading, CardRefresh
 from a2a_bridge.gateway.connections import Connections, ask_while_gone, rejection
-from a2a_bridge.gateway.ownership import MemoryOwners, Owners, Ownership, StoredOwners
+from a2a_bridge.gateway.ownership import Owners, Ownership, StoredOwners
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.tasks import Tasks, scopes_by
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
@@ -172,7 +172,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def _ownership(options: ServeOptions, store: Store | None, tasks: Tasks) -> Ownership:
-    owners: Owners = MemoryOwners(tasks)
+    owners = Owners(tasks)
     if store is not None and store.durable:
         owners = StoredOwners(store.push_configs, tasks, options.name)
     unowned = options.task_access == "unowned"

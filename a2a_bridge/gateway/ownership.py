@@ -25,7 +25,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID, uuid5
 
 from google.protobuf.message import Message
@@ -88,61 +88,58 @@ class Begun(NamedTuple):
     time: int
 
 
-class Owners(Protocol):
-    """The records of an agent, see above."""
-
-    async def of(self, kind: str, name: str, asking: Scope, /) -> Owned | None:
-        """The record of a name; None without a record. asking: the caller who wants to know."""
-        ...
-
-    async def claim(self, kind: str, name: str, owned: Owned, /) -> Owned:
-        """Makes a record, if there is none. Returns the record that counts."""
-        ...
-
-    async def tasks(self, scope: Scope, /) -> Sequence[Begun]:
-        """Tasks of a caller that other gateways, or earlier processes, may have seen."""
-        ...
-
-
-class MemoryOwners:
-    """Records of this process only."""
+class Owners:
+    """The records of an agent in the table of this process."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
 
     async def of(self, kind: str, name: str, _asking: Scope, /) -> Owned | None:
-        return _record_of(self._tasks, kind, name)
+        """The record of a name; None without a record. _asking: the caller who wants to know."""
+        return self._recall(kind, name)
 
     async def claim(self, kind: str, name: str, owned: Owned, /) -> Owned:
-        return _record_of(self._tasks, kind, name) or _remember(self._tasks, kind, name, owned)
+        """Makes a record, if there is none. Returns the record that counts."""
+        return self._recall(kind, name) or self._remember(kind, name, owned)
 
     async def tasks(self, _scope: Scope, /) -> Sequence[Begun]:
+        """Tasks of a caller that other gateways, or earlier processes, may have seen."""
         return ()
 
+    def _recall(self, kind: str, name: str) -> Owned | None:
+        known = self._tasks.get(_SCOPE, name, kind)
+        return None if known is None or known.owner is None else Owned(known.owner, known.context_id)
 
-class StoredOwners:
+    def _remember(self, kind: str, name: str, owned: Owned) -> Owned:
+        known = self._tasks.make(_SCOPE, name, kind)
+        known.owner, known.context_id = owned
+        self._tasks.keep(known)
+        return owned
+
+
+class StoredOwners(Owners):
     """Records in a store. tasks: the table, for the records that were read last. agent: its name, where a
     server has several.
     """
 
     def __init__(self, configs: PushConfigStore, tasks: Tasks, agent: str = "") -> None:
+        super().__init__(tasks)
         self._configs = configs
         self._agent = agent
         self._groups = Groups(configs, _SCOPE)
-        self._tasks = tasks
 
     async def of(self, kind: str, name: str, asking: Scope, /) -> Owned | None:
-        known = _record_of(self._tasks, kind, name)
+        known = self._recall(kind, name)
         if known is not None and known.scope == asking:
             return known
         found = await self._configs.get(_SCOPE, self._place(kind, name), kind)
         if found is None:
             return None
         owned = _parse_owned(found)
-        return _remember(self._tasks, kind, name, owned) if owned.scope == asking else owned
+        return self._remember(kind, name, owned) if owned.scope == asking else owned
 
     async def claim(self, kind: str, name: str, owned: Owned, /) -> Owned:
-        known = _record_of(self._tasks, kind, name)
+        known = self._recall(kind, name)
         if known is not None and known.scope == owned.scope:
             return known
         made = _record(self._place(kind, name), kind, owned)
@@ -156,7 +153,7 @@ class StoredOwners:
                 # Not together with the record: a caller who is not the owner must not find the task in a
                 # list.
                 await self._list(name, owned)
-            _remember(self._tasks, kind, name, counts)
+            self._remember(kind, name, counts)
         return counts
 
     async def tasks(self, scope: Scope, /) -> Sequence[Begun]:
@@ -191,18 +188,6 @@ def _record(place: str, key: str, owned: Owned) -> Registered:
 def _parse_owned(registered: Registered) -> Owned:
     tenant, owner, name = json.loads(registered.side_channel)
     return Owned(Scope(tenant, owner), name)
-
-
-def _record_of(tasks: Tasks, kind: str, name: str) -> Owned | None:
-    known = tasks.get(_SCOPE, name, kind)
-    return None if known is None or known.owner is None else Owned(known.owner, known.context_id)
-
-
-def _remember(tasks: Tasks, kind: str, name: str, owned: Owned) -> Owned:
-    known = tasks.make(_SCOPE, name, kind)
-    known.owner, known.context_id = owned
-    tasks.keep(known)
-    return owned
 
 
 class Ownership:

@@ -4,7 +4,8 @@ many readers.
 It is the last service before the agent. Rules:
 1. A stream is shared by callers with the same tenant, principal and forwarded credentials only. A caller that
    joins later than `revalidate` seconds after the agent accepted a request of these callers about the task
-   waits until the agent accepts another one: the credentials may have been revoked.
+   waits until the agent accepts another request: the credentials may have been revoked. First subscribers at the
+   same time open a stream each; later callers join the newest stream.
 2. A stream of a message, of a task that has ended, or of anything but one task passes unchanged.
 3. A caller that leaves does not end the agent's stream for others. When the last one leaves, the stream ends:
    at once if the agent can resume it, else after a time in which the caller may come back.
@@ -103,7 +104,6 @@ class StreamSharing:
         self._revalidate = options.revalidate
         self._streams = StreamRegistry(service, options, self._memory, resumes=resumes, is_final=is_final)
         #: subscriptions without a response of the agent yet
-        self._opening: dict[Key, asyncio.Event] = {}
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -237,28 +237,11 @@ class StreamSharing:
         task_id = call.request.id
         after = resume_id(context)
         key = self._scope_of(call), task_id
-        # Agents that send the task at once need no second concurrent request.
-        at_once = not after and not self._older
-        while True:
-            stream = self._streams.find(key)
-            if stream is not None:
-                await self._accept(call, stream)
-            joined = self._find_stored(call, key, after)
-            if joined is not None:
-                return joined
-            # Also after the wait above: another caller may have begun to subscribe meanwhile.
-            opening = self._opening.get(key) if at_once else None
-            if opening is None:
-                break
-            await opening.wait()
-        if not at_once:
-            return await self._subscribe_again(call, task_id, after)
-        opening = self._opening[key] = asyncio.Event()
-        try:
-            return await self._subscribe_again(call, task_id, after)
-        finally:
-            del self._opening[key]
-            opening.set()
+        stream = self._streams.find(key)
+        if stream is not None:
+            await self._accept(call, stream)
+        joined = self._find_stored(call, key, after)
+        return await self._subscribe_again(call, task_id, after) if joined is None else joined
 
     def _find_stored(self, call: Call[Any, Any], key: Key, after: str) -> _Opened | None:
         """A position in a stored stream, if that has the requested events."""

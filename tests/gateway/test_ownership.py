@@ -22,7 +22,7 @@ from a2a_bridge.core.call import Call, CallContext, Principal
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import GET_TASK, LIST_TASKS, SEND_MESSAGE
-from a2a_bridge.gateway.ownership import GROUPS, TASK, MemoryOwners, Owned, Ownership, StoredOwners, name_for
+from a2a_bridge.gateway.ownership import GROUPS, TASK, Owned, Owners, Ownership, StoredOwners, name_for
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
@@ -221,7 +221,7 @@ async def test_an_agent_that_answers_with_a_task_of_somebody_else(bridge: Bridge
         return hub.SendMessageResponse(task=hub.Task(id="t", context_id="c"))
 
     probe.on_unary = same
-    service = Ownership(MemoryOwners(Tasks())).wrap(probe)
+    service = Ownership(Owners(Tasks())).wrap(probe)
     assert (await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))).task.id == "t"
     assert (await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))).task.id == "t"
     with pytest.raises(A2AError) as caught:
@@ -233,7 +233,7 @@ async def test_an_agent_that_answers_with_a_task_of_somebody_else(bridge: Bridge
 
 
 async def test_a_notification_about_a_task_of_somebody_else_is_rejected() -> None:
-    owners = MemoryOwners(Tasks())
+    owners = Owners(Tasks())
     ownership = Ownership(owners)
     event = hub.StreamResponse(task=hub.Task(id="t", context_id="c"))
     assert await ownership.rename_notification(Scope("", "ann"), event) is event
@@ -243,7 +243,7 @@ async def test_a_notification_about_a_task_of_somebody_else_is_rejected() -> Non
 
 
 async def test_what_is_not_known_any_more_belongs_to_nobody() -> None:
-    owners = MemoryOwners(Tasks(most=2))
+    owners = Owners(Tasks(most=2))
     ann = Scope("", "ann")
     for name in ("first", "second", "third"):
         assert await owners.claim(TASK, name, Owned(ann)) == Owned(ann)

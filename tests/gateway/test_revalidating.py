@@ -86,7 +86,7 @@ class Slow(Asking):
                 yield event
 
 
-async def test_callers_that_are_accepted_at_once_open_one_stream() -> None:
+async def test_callers_that_are_accepted_at_once_each_get_the_task() -> None:
     """The stream that they were accepted for has ended, so that a new one is needed."""
     log = Slow(begun(), became(hub.TASK_STATE_INPUT_REQUIRED))
     agent = Shaky(log)
@@ -108,7 +108,12 @@ async def test_callers_that_are_accepted_at_once_open_one_stream() -> None:
             await log.asked.wait()
         log.answers.set()
         snapshots = await asyncio.gather(*reads)
-        assert snapshots[0] == snapshots[1] == snapshots[2]
-        assert len(agent.streams) == 2
+        (_, first), *others = snapshots
+        assert all(snapshot == first for _, snapshot in others)
+        assert len(agent.streams) == 4
+        reading = numbered(service, subscribing())
+        assert (await anext(reading))[1] == first
+        assert len(agent.streams) == 4, "a later caller joins"
+        await reading.aclose()
         for stream in streams:
             await stream.aclose()

@@ -20,7 +20,7 @@ from a2a_bridge.core.call import Call, CallContext, Principal
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.gateway import UpstreamOptions, add_polyfill
 from a2a_bridge.gateway.legacy import adapt_dial
-from a2a_bridge.gateway.ownership import MemoryOwners, Owned
+from a2a_bridge.gateway.ownership import Owned, Owners
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions
@@ -134,7 +134,7 @@ def test_lists_forget_the_tasks_that_the_table_drops() -> None:
 
 async def test_owners_lose_their_oldest_records() -> None:
     memory = MemoryAccount(50 * MIB)
-    owners = MemoryOwners(Tasks(memory))
+    owners = Owners(Tasks(memory))
     for number in range(100):
         await owners.claim("task", f"t{number}", Owned(Scope("", "ann"), f"{number}" + "x" * MIB))
     assert await owners.of("task", "t0", Scope()) is None

@@ -200,9 +200,10 @@ async def test_the_agent_is_cut_off_for_several_readers_at_once(upstream: str) -
     events = whole(CHUNKS)
     async with bridged("HTTP+JSON", upstream) as bridge, asyncio.timeout(PATIENCE):
         log = bridge.play(Log(*events[:2], numbered=False))
-        callers = [Caller(bridge.service, subscribing(TASK)) for _ in range(3)]
-        for caller in callers:
-            await caller.has(1)
+        callers: list[Caller] = []
+        for _ in range(3):
+            callers.append(Caller(bridge.service, subscribing(TASK)))
+            await callers[-1].has(1)
         assert streams(bridge) == 1
         bridge.far.cut()
         await began(bridge, 2)
